@@ -196,7 +196,7 @@ class Child:
         return self._popen.returncode is not None
 
     async def _drain(self) -> None:
-        with contextlib.suppress(OSError, anyio.BusyResourceError):
+        with contextlib.suppress(OSError):
             while await self.transport.receive():
                 pass
 

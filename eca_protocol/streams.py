@@ -58,6 +58,8 @@ class FdTransport:
         self._write_fd = -1 if write_fd is None else write_fd
         descriptors = [fd for fd in (read_fd, write_fd) if fd is not None]
         self._was_blocking = [fd for fd in descriptors if _make_waitable(fd)]
+        self._is_registered = False
+        self._input: anyio.Event | None = None
         self._waits_for_reading = not _blocking(read_fd)
         self._waits_for_writing = write_fd is not None and not _blocking(write_fd)
 
@@ -70,11 +72,27 @@ class FdTransport:
             try:
                 return os.read(fd, CHUNK)
             except BlockingIOError:
-                with contextlib.suppress(anyio.ClosedResourceError):
-                    await anyio.wait_readable(fd)
+                await self._wait_for_input(fd)
             except ConnectionResetError:
                 return b""
         return b""
+
+    async def _wait_for_input(self, fd: int) -> None:
+        """Wait until there is input; of several tasks only one registers the descriptor."""
+        if self._is_registered:
+            if self._input is None:
+                self._input = anyio.Event()
+            await self._input.wait()
+            return
+        self._is_registered = True
+        try:
+            with contextlib.suppress(anyio.ClosedResourceError):
+                await anyio.wait_readable(fd)
+        finally:
+            self._is_registered = False
+            if self._input is not None:
+                self._input.set()
+                self._input = None
 
     async def send(self, data: bytes) -> None:
         """Send all of `data`.

@@ -1,4 +1,4 @@
-"""The messages and violations of an agent's output are the same for any size of chunks."""
+"""However an agent's output is cut, the decoder's results are equal; no answer passes twice."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from runner import bytewise, cut, instrumented, main
 
 with instrumented():
     from eca_protocol import json
-    from eca_protocol.ecp.lines import AgentLines, envelope_fault
+    from eca_protocol.ecp.lines import AgentLineDecoder, envelope_fault
 
 Outcome = tuple[list[bytes], list[str], list[str], int]
 
 
-def outcome(pieces: Iterable[bytes]) -> Outcome:
-    """Return the messages, the violations, the warnings, and the amount of noise."""
+def decoded(pieces: Iterable[bytes]) -> Outcome:
+    """Return the messages, the violations, the warnings and the number of noise lines."""
     pending = {1, 2, 7}
     violations: list[str] = []
     warnings: list[str] = []
-    lines = AgentLines(
+    lines = AgentLineDecoder(
         pending=lambda: pending,
         on_violation=violations.append,
         on_warning=warnings.append,
@@ -30,15 +30,15 @@ def outcome(pieces: Iterable[bytes]) -> Outcome:
     passed += [each for each in lines.feed_eof() if isinstance(each, bytes)]
     assert lines.closed
     assert len(violations) <= 1
-    assert len(lines.heard) == min(lines.noise, 5)
-    return passed, violations, warnings, lines.noise
+    assert len(lines.noise_excerpts) == min(lines.noise_count, 5)
+    return passed, violations, warnings, lines.noise_count
 
 
 def check(data: bytes) -> None:
-    passed, violations, _, _ = whole = outcome([data])
-    assert outcome(cut(data)) == whole
+    passed, violations, _, _ = whole = decoded([data])
+    assert decoded(cut(data)) == whole
     if len(data) < 500:
-        assert outcome(bytewise(data)) == whole
+        assert decoded(bytewise(data)) == whole
     answered = []
     for message in passed:
         value = json.loads(message, duplicate_keys="refuse")
@@ -48,8 +48,8 @@ def check(data: bytes) -> None:
             answered.append(value["id"])
     assert answered == sorted({*answered})
     assert {*answered} <= {1, 2, 7}
-    behind, behind_violations, _, _ = outcome([b"not JSON\n" + data])
-    if b"\xef\xbb\xbf" not in data:  # the mark that may precede the first line
+    behind, behind_violations, _, _ = decoded([b"not JSON\n" + data])
+    if b"\xef\xbb\xbf" not in data:  # a byte order mark is allowed in the first line only
         assert (behind, behind_violations) == (passed, violations)
 
 

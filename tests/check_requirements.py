@@ -85,7 +85,7 @@ def binds(test: str) -> bool:
 
 
 def print_table(result: Audit) -> None:
-    """One line per row: its id, the later work or how many tests, one of them, the duty."""
+    """One line per row: its id, the later work or how many tests, one of them, the requirement."""
     for id_, requirement in REQUIREMENTS.items():
         tests = result.shown.get(id_, ())
         state = f"later: {requirement.later}" if requirement.later else f"tests: {len(tests)}"

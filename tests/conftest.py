@@ -1,4 +1,4 @@
-"""What every test shares: the two async backends, the slow tier, hypothesis's settings."""
+"""Shared by every test: the two async backends, the slow tier, hypothesis's settings."""
 
 from __future__ import annotations
 

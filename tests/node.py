@@ -1,4 +1,4 @@
-"""Node and packages for it, for tests and benchmarks that meet a peer nobody here wrote.
+"""Node and packages for it, for tests and benchmarks with a foreign peer.
 
 The machine's own Node is used if it is new enough, else the one that the `dev` extra brings. The
 packages are those of `package-lock.json` beside this file. They are fetched once, into a

@@ -1,4 +1,4 @@
-"""What of upstream's current edition is left out: README says all of it, and no more."""
+"""Parts of upstream's current edition that are left out: README lists all of them, and no more."""
 
 from __future__ import annotations
 

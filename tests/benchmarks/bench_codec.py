@@ -67,7 +67,7 @@ ENGINES: dict[str, Engine] = {
 
 
 def pydantic_models() -> type[pydantic.BaseModel]:
-    """The same messages: the thirteen contents, told apart by `type`, in the same envelope."""
+    """The same messages: the thirteen contents, distinguished by `type`, in the same envelope."""
     python = {"string": str, "integer": int, "number": float, "boolean": bool}
     shape = shape_of(ChatContent)
     assert isinstance(shape, Tagged)

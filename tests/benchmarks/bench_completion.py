@@ -1,4 +1,4 @@
-"""How much `completion/inline` adds to the time the provider takes.
+"""The time that `completion/inline` adds to the provider's.
 
 Run it from the repository: `python tests/benchmarks/bench_completion.py`. Bound, on an idle
 machine: at most 5 ms more than a bare httpx request for the same answer, at the median of 200. Both

@@ -48,7 +48,7 @@ import os, sys, trio
 from pathlib import Path
 from eca_server.ecp.batch import Batch
 from eca_server.ecp.manifest import load_manifest
-from eca_server.ecp.running import plan
+from eca_server.ecp.scheduler import plan
 from eca_server.ecp.scenario import run_batch
 from eca_server.ecp.target import resolve_target
 
@@ -95,7 +95,7 @@ class Bench:
         return str(file)
 
     def seconds(self, *command: str) -> float:
-        """How long a command takes that succeeds."""
+        """Return the seconds that a command takes; it has to succeed."""
         began = time.perf_counter()
         subprocess.run(
             command,
@@ -108,7 +108,7 @@ class Bench:
         return time.perf_counter() - began
 
     def run(self, program: tuple[str, ...], count: int, *flags: str) -> float:
-        """How long a run of that many scenarios takes."""
+        """Return the seconds that a run of so many scenarios takes."""
         return self.seconds(*program, "run", "--manifest", self.manifest(count), *flags)
 
     def resident(self) -> list[float]:

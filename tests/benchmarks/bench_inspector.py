@@ -1,4 +1,4 @@
-"""How soon the inspector shows a hundred thousand messages in Chromium, and how it goes on.
+"""The time until the inspector shows a hundred thousand messages in Chromium, and finds one.
 
 Run it from the repository: `python tests/benchmarks/bench_inspector.py`. The page is one file; its
 time goes from the navigation to the first rows in it, all filters ready. Bound: 2 s.

@@ -1,4 +1,4 @@
-"""How soon a turn has ended once `chat/promptStop` is sent, while 50 background jobs run and write.
+"""The time until a turn has ended after `chat/promptStop`, while 50 background jobs run and write.
 
 Run it from the repository: `python tests/benchmarks/bench_jobs.py`. Bounds, on an idle machine: the
 median with jobs is at most 2 ms above that without them, also while ten of them write as fast as

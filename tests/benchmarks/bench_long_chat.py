@@ -1,4 +1,4 @@
-"""How a turn in a long chat starts and what it costs, beside one in a short chat; a long answer.
+"""The start and the cost of a turn in a long chat and in a short one; a long answer.
 
 Run it from the repository: `python tests/benchmarks/bench_long_chat.py`. Bounds: with 2,000
 messages a turn starts within 1.5 times what it takes with 20, from the write of the prompt to the

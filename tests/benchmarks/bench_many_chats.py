@@ -32,7 +32,7 @@ ENDED = re.compile(rb'"chatId":\s*"many-(\d+)"[^{}]*\{[^{}]*"state":\s*"finished
 
 
 class Round(NamedTuple):
-    """What was measured; seconds, MiB.
+    """The measurements; seconds, MiB.
 
     Attributes:
         fastest: until the first chat had ended.

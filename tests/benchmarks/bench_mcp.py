@@ -1,8 +1,8 @@
-"""Our MCP client beside the official SDK's: import, start to the first tool list, a call, memory.
+"""Our MCP client and the official SDK's: import, start to the first tool list, a call, memory.
 
 Run it from the repository: `python tests/benchmarks/bench_mcp.py`. Bounds: each at least 3x better.
 A client is loaded when the first server is configured, into our server, which runs on trio and has
-loaded its own rooms: that is where the figures begin, and what a client adds to it counts. Both
+loaded its own modules: that is where the figures begin, and what a client adds to it counts. Both
 speak to the same bare server over its standard streams, which answers as fast as Python can. Each
 round is a process of its own; clients take turns; the best round of each counts. Times are CPU
 seconds of the client; of the start, import included, also those on the clock, where the bare

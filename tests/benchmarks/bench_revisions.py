@@ -1,4 +1,4 @@
-"""What a message costs in each edition of the protocol, beside CURRENT.
+"""The cost of a message in each edition of the protocol, relative to CURRENT.
 
 Run it from the repository: `python tests/benchmarks/bench_revisions.py`. A turn's contents are
 written by the codec of one side and read by that of the other, from types to bytes to types; so

@@ -1,4 +1,4 @@
-"""How long `chat/rollback` takes to put back 200 files, beside the least that safe writes take.
+"""The time of a `chat/rollback` of 200 files, relative to safe writes alone.
 
 Run it from the repository: `python tests/benchmarks/bench_rollback.py`. Bounds: 200 files of 8 KiB
 are back within three times what 200 files take that are written beside their place, synced, renamed

@@ -1,4 +1,4 @@
-"""How many steps a second the stateful model does with our server as a live process.
+"""Steps a second of the stateful model with our server as a live process.
 
 Run it from the repository: `python tests/benchmarks/bench_sessions.py`. A step is one action of a
 client or a model, with all that follows from it, in a process that serves many examples. Bound: at
@@ -19,7 +19,7 @@ EDITIONS = ("2025-10", "current")
 
 
 def measured(edition: str) -> tuple[Outcome, float]:
-    """What was done, and the CPU time of the model itself."""
+    """The steps done, and the CPU time of the model itself."""
     began = time.process_time()
     outcome = check_sessions(SERVER, edition=edition, steps=STEPS, seconds=60)
     assert outcome.failure is None, outcome.script

@@ -1,4 +1,4 @@
-"""What a start costs: CPU time to the answer of `initialize`, memory, `--version`, `--help`.
+"""The cost of a start: CPU time to the answer of `initialize`, memory, `--version`, `--help`.
 
 Run it from the repository: `python tests/benchmarks/bench_start.py`. Bounds: at most 1.5x the CPU
 time of `python -c "import trio, attrs, cattrs"`, and 60 MiB resident after `initialize`. Each start

@@ -1,4 +1,4 @@
-"""How soon a turn has ended once `chat/promptStop` is sent, while its model streams at full speed.
+"""The time until a turn has ended after `chat/promptStop`, while its model streams at full speed.
 
 Run it from the repository: `python tests/benchmarks/bench_stop.py`. Bounds, on an idle machine:
 median at most 2 ms, the worst of 200 at most 25 ms, and the connection to the provider is closed.

@@ -1,4 +1,4 @@
-"""How soon a turn has ended once `chat/promptStop` is sent, while eight subagents work for it.
+"""The time until a turn has ended after `chat/promptStop`, while eight subagents work for it.
 
 Run it from the repository: `python tests/benchmarks/bench_subagents.py`. Bound, on an idle machine:
 with eight models that stream at full speed the median is at most 5 ms above that of one; all of

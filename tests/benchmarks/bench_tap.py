@@ -1,4 +1,4 @@
-"""What the tap costs a conversation: the time a message takes, with it and without it.
+"""The cost of the tap: the time of a message with it and without it.
 
 Run it from the repository: `python tests/benchmarks/bench_tap.py`. A server writes 10,000 content
 notifications a second, each with the time it was written; the client notes when it has each whole.
@@ -39,7 +39,7 @@ WRITTEN = re.compile(rb'"at":0*(\d+)}')
 
 
 def delays(rig: Rig, command: Sequence[str]) -> list[float]:
-    """How long each message took, in milliseconds."""
+    """Return the time of each message, in milliseconds."""
     found: list[float] = []
     with rig.process(command) as process:
         assert process.stdout is not None

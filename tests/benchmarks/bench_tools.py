@@ -1,4 +1,4 @@
-"""What the agent adds to a tool call, and how soon a stop ends a running command.
+"""The cost of a tool call by the agent, and the time until a stop ends a running command.
 
 Run it from the repository: `python tests/benchmarks/bench_tools.py`. Bounds: from `toolCallRun` to
 `toolCalled` a call of a tool that does nothing takes at most three times what its four contents
@@ -40,7 +40,7 @@ DEAF = "trap '' TERM; (while :; do sleep 987; done) & echo $$ > pid; while :; do
 
 
 class Watched:
-    """What is appended for the client, and when.
+    """The messages appended for the client, and their times.
 
     Attributes:
         session: the one that is watched.
@@ -92,7 +92,7 @@ async def swallow(transport: Transport) -> None:
 
 
 async def seconds_of_calls(here: Rig) -> tuple[list[float], list[float]]:
-    """Of calls by the agent, and of the same contents alone."""
+    """Return the seconds of calls by the agent, and of the same contents alone."""
     near, far = memory_pair(limit=2**20)
     options = Options(environ={"HOME": str(here.folder), **here.configuration(None)})
     script = "\n".join(["say calling", 'call eca_read_file {"path": "any"}'] * CALLS)
@@ -136,7 +136,7 @@ def seconds_alone(
 
 
 def processes_of(session: int) -> int:
-    """How many processes of a session run."""
+    """Return the number of running processes of a session."""
     count = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -56,7 +56,7 @@ def print_table(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...
 
 
 class Row(NamedTuple):
-    """What was promised, what was measured, and whether that is kept."""
+    """A limit, the measurement, and the verdict."""
 
     what: str
     bound: str

@@ -72,7 +72,7 @@ class Rig:
         root: Path | None = None,
         capabilities: Mapping[str, Any] | None = None,
     ) -> Iterator[BareClient]:
-        """A server, initialized, its models told; ended with the block."""
+        """Yield an initialized server that has announced its models; end it with the block."""
         configuration = self.configuration(provider)
         with self.process(command, **configuration) as process:
             client = BareClient(process)
@@ -195,13 +195,13 @@ class ScriptedProvider:
         self.url = self.next_record()["url"]
 
     def next_record(self) -> dict[str, Any]:
-        """What it writes next: one object for each request that has ended."""
+        """Return its next line: one object for each request that has ended."""
         record: dict[str, Any] = json.loads(self._lines.readline())
         return record
 
 
 class ProviderByHand:
-    """A provider in the client's own thread: it reads a request, and answers, when it is told to.
+    """A provider in the client's own thread: it reads a request, and answers, on command.
 
     So a request's arrival is seen as soon as its last byte is there, however long it takes to
     understand.

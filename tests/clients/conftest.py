@@ -18,7 +18,7 @@ __all__ = ["Day", "SpendDay", "days", "spend", "spend_day", "start_server"]
 
 @attrs.frozen(kw_only=True)
 class Day:
-    """What a client heard in a day, and how it ended.
+    """The messages of a client in a day, and its end.
 
     Attributes:
         heard: what came until the newer parts began.
@@ -69,7 +69,7 @@ SpendDay = Callable[[str], Day]
 
 @pytest.fixture(scope="session")
 def spend_day(tmp_path_factory: pytest.TempPathFactory) -> SpendDay:
-    """A day with a client, by its name; the second time it is only told of."""
+    """Return a client's day by the client's name; it is played once."""
     spent: dict[str, Day | None] = {}
 
     def of(name: str) -> Day:

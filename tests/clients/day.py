@@ -1,4 +1,4 @@
-"""What a user does in a day, with any client: each part leaves the chat ready for the next.
+"""A user's day with any client: each part leaves the chat ready for the next.
 
 Parts that a client has no button for are left out for it.
 """
@@ -38,7 +38,7 @@ CONFIG = {
         }
     },
 }
-"""More models than some clients can be told of at once, and an MCP server that is off."""
+"""More models than some clients can read at once, and an MCP server that is off."""
 
 APPROVE, REJECT = "chat/toolCallApprove", "chat/toolCallReject"
 
@@ -151,7 +151,7 @@ def writes_while_it_answers(seat: Seat) -> None:
 
 
 def completes_while_it_answers(seat: Seat) -> None:
-    """What an editor asks for behind an `@` or a `/`, over and over, loses nothing of a turn."""
+    """Query contexts and commands over and over; nothing of a turn is lost."""
     chat_id = seat.prompt("repeat 50 delta")
     for query in ("", "lo", "new"):
         found = seat.ask("chat/queryContext", {"query": query, "chatId": chat_id, "contexts": []})
@@ -163,7 +163,7 @@ def completes_while_it_answers(seat: Seat) -> None:
 
 
 def selects(seat: Seat) -> None:
-    """What is selected counts, and is not sent back."""
+    """Select; the selection counts and is not sent back."""
     before = dict(seat.screen.config)
     seat.select("plan")
     path = seat.place.project / "planned.txt"
@@ -348,12 +348,12 @@ NEWER: Sequence[tuple[Part, frozenset[str]]] = (
     (rewrites_a_selection, frozenset()),
     (looks_at_the_other_tabs, frozenset({"providers/list", "jobs/list"})),
 )
-"""What clients have got buttons for since October 2025; a server may know none of it."""
+"""Requests that clients have buttons for since October 2025; a server may know none of them."""
 
 
 @attrs.frozen(kw_only=True)
 class Evening:
-    """How it ended.
+    """The end of a day.
 
     Attributes:
         children: the processes that the server had when it had answered `shutdown`.

@@ -39,7 +39,7 @@ class Line(Protocol):
         """The messages that the client understands of its next read; fails if there is none."""
 
     def is_silent(self, seconds: float) -> bool:
-        """Whether nothing comes for that long."""
+        """Tell whether nothing comes for so many seconds."""
 
     def kill(self, number: signal.Signals) -> None:
         """Send the server a signal."""
@@ -48,7 +48,7 @@ class Line(Protocol):
         """End what the server reads."""
 
     def exit_code(self, within: float) -> int | str:
-        """How the server has ended: its code, or the signal's name."""
+        """Return the server's exit code, or its signal's name."""
 
     def close(self) -> None:
         """End the server if it still runs, and judge its log."""

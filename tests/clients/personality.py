@@ -19,7 +19,7 @@ from tests.eca_server.stranger import UNSET, frame, packet_pipe, packet_sockets
 
 @attrs.frozen(kw_only=True)
 class Personality:
-    """What one client does in its own way.
+    """The peculiarities of one client.
 
     Attributes:
         client: its `clientInfo`.
@@ -120,7 +120,7 @@ PLACE = {"start": {"line": 7, "character": 1}, "end": {"line": 7, "character": 5
 FOUND = {"status": "success", "locations": [{"uri": "file:///p/b.py", "range": PLACE}]}
 ANSWERED = {"chat/askQuestion": {"answer": "the blue one", "cancelled": False}}
 TODAY = {**ANSWERED, "editor/getDefinition": FOUND, "editor/getReferences": FOUND}
-"""What those answer that say they can: two places and the user's word."""
+"""Answers of clients with these capabilities: two places and the user's answer."""
 
 ASKS = {"askQuestion": True}
 EDITOR = {"diagnostics": True, "definition": True, "references": True}
@@ -129,7 +129,7 @@ QUERIES = frozenset({"chat/queryContext", "chat/queryCommands", "chat/queryFiles
 MCP = frozenset({"mcp/startServer", "mcp/stopServer"})
 CLEAR = frozenset({"chat/clear"})
 NEWER = CLEAR | {*LISTS, "chat/open", "chat/queryFiles", "chat/update", "mcp/enableServer"}
-"""What came to the clients after October 2025."""
+"""Methods that clients gained after October 2025."""
 
 EMACS: Mapping[str, Any] = {
     "client": {"name": "emacs", "version": "GNU Emacs 28.2 (build 1, x86_64)\n of 2023-05-13"},

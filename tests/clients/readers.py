@@ -1,4 +1,4 @@
-"""How each client finds messages in what it reads. What a client would lose is lost here, too."""
+"""Each client's reader of messages; it loses what the client would lose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client's user sees: each message that it understood, read as that client reads it."""
+"""Each client's screen: the messages that it understood, read as that client reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.clients.chats import (
 
 
 class Screen:
-    """What all clients have in common.
+    """The screen that all clients have in common.
 
     Attributes:
         config: every `config/updated.chat`, each over the ones before.
@@ -48,7 +48,7 @@ class Screen:
 
     @property
     def can_prompt(self) -> bool:
-        """Whether Enter sends what the user wrote."""
+        """Tell whether Enter sends the prompt."""
         return all(self.config.get(name) for name in ("models", *self.selects))
 
     def show(self, method: str, params: Any) -> None:

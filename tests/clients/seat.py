@@ -268,7 +268,7 @@ class Seat:
             self.screen.chats.pop(chat_id, None)
 
     def chat(self, chat_id: str) -> Chat:
-        """What is on the screen of a chat."""
+        """Return the screen of a chat."""
         return self.screen.chats[chat_id]
 
     def turn(self, text: str, chat_id: str | None = None) -> str:
@@ -291,5 +291,5 @@ class Seat:
         return call
 
     def knows(self, method: str) -> bool:
-        """Whether there is a button for it."""
+        """Tell whether the client has a button for it."""
         return method not in self.who.never

@@ -1,4 +1,4 @@
-"""What two clients show of a chat: the page's list of messages, and Emacs' one buffer of text.
+"""The views of a chat in two clients: the page's list of messages, and Emacs' buffer of text.
 
 Drawn after the sources of the web page (VS Code, IntelliJ, Desktop) and of the Emacs plugin, as far
 as they decide what a user reads. What they drop is dropped here, too.

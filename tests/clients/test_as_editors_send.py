@@ -1,4 +1,4 @@
-"""What real editors send, byte for byte, and what their users see of the answers."""
+"""Messages of real editors, byte for byte, and what their users see of the answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def begin(server: Stranger, hello: bytes, folder: Path) -> None:
 
 
 def updates(server: Stranger) -> list[Any]:
-    """What each `config/updated` so far says of chats."""
+    """Return the chat settings of each `config/updated` so far."""
     return [
         seen["params"]["chat"] for seen in server.seen if seen.get("method") == "config/updated"
     ]

@@ -19,11 +19,11 @@ OCTOBER = {
     "$/showMessage",
     "$/progress",
 }
-"""What is written in October's edition, and what every client waits for beside it (W-11)."""
+"""The methods of October's edition, and those that every client waits for (W-11)."""
 
 TODAY = [name for name, who in PERSONALITIES.items() if "chatCapabilities" in who.assistant]
 ASKED = {"chat/cleared", "chat/opened", "rewrite/contentReceived"}
-"""What belongs to the answer of `chat/open`, `chat/clear` and `rewrite/prompt`, whoever asks."""
+"""Methods that belong to the answers of `chat/open`, `chat/clear` and `rewrite/prompt`."""
 
 
 def methods(day: Day) -> set[str]:

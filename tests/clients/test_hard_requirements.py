@@ -1,4 +1,4 @@
-"""What some client breaks on, one test each: looked up in the days of all clients, else tried.
+"""Messages that some client breaks on, a test each: looked up in the days, else tried.
 
 Their numbers are those of the rows `CLIENT-1` to `CLIENT-34`.
 """

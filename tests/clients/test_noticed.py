@@ -49,7 +49,7 @@ GOOD: list[Any] = [
 
 
 def show(name: str, messages: list[Any]) -> Screen:
-    """What a client shows of an answer to `initialize`, and of the notifications behind it."""
+    """Return a client's view of an answer to `initialize` and of the notifications behind it."""
     screen = PERSONALITIES[name].screen()
     screen.open("c")
     start, *notifications = messages

@@ -187,6 +187,24 @@ async def test_a_cancelled_read_loses_nothing(ends: Any) -> None:
     assert await far.receive() == b"kept"
 
 
+async def test_two_tasks_may_read_and_share_what_comes(ends: Any) -> None:
+    near, far = ends
+    chunks: list[bytes] = []
+
+    async def read() -> None:
+        while data := await far.receive():
+            chunks.append(data)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        tasks.start_soon(read)
+        for _ in range(20):
+            await anyio.wait_all_tasks_blocked()
+            await near.send(b"x")
+        await near.aclose()
+    assert b"".join(chunks) == b"x" * 20
+
+
 async def test_a_transport_owns_its_descriptors(no_descriptor_left: None) -> None:
     await anyio.lowlevel.checkpoint()
     for make in (pipes, one_socket_each, duplicated_sockets):

@@ -25,7 +25,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 @attrs.frozen
 class Fault:
-    """What happens to the bytes of one direction.
+    """The treatment of the bytes of one direction.
 
     Attributes:
         way: to the server (`up`) or from it.

@@ -96,7 +96,7 @@ def listed(server: Stranger) -> set[str]:
 
 
 def problems_in(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what the server told its user: messages, and system texts in chats."""
+    """Return the messages of the server to its user, and system texts in chats."""
     shown = [
         each["params"]["message"] for each in messages if each.get("method") == "$/showMessage"
     ]

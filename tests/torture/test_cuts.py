@@ -124,7 +124,7 @@ class Line:
 
     @property
     def is_begun(self) -> bool:
-        """Whether something of the model's answer was seen."""
+        """Tell whether a part of the model's answer came."""
         return any(
             each.get("params", {}).get("role") == "assistant" and content_of(each).get("type")
             for each in self.seen

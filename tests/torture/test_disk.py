@@ -1,4 +1,4 @@
-"""A full, dying or late disk below the chats: turns go on, and nothing is lost in silence."""
+"""A full, dying or late disk below the chats: turns continue, and nothing is lost in silence."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class BadDisk:
             found = prompts_of(server, chat)
             missing = [prompt for prompt in self.prompts[chat] if prompt not in found]
             for prompt in missing:
-                self.prompts[chat].remove(prompt)  # it is told once
+                self.prompts[chat].remove(prompt)  # the loss is announced once
             assert not missing, f"{chat} has lost {missing}"
 
 

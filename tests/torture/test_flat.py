@@ -22,7 +22,7 @@ SERVER = Path(__file__).with_name("counted_server.py")
 CONFIG = {"chat": {"title": False}, "mcpServers": {}}
 TURNS_A_ROUND = 10
 WARM_ROUNDS = 2
-"""What is opened once and kept has been opened after these."""
+"""Rounds after which everything that stays open has been opened."""
 STOPS = ("progress", "reasonText", "text", "toolCallPrepare", "toolCallRun", "toolCallRunning")
 SLACK_MEGABYTES = 12.0
 SLACK_THREADS = 4
@@ -32,7 +32,7 @@ TURN_SECONDS = 15.0
 
 @attrs.frozen
 class Held:
-    """What a process holds while nothing runs."""
+    """The resources of an idle process."""
 
     descriptors: int
     threads: int

@@ -121,7 +121,7 @@ class Victims:
         return "\n".join([*chosen[:place], *change, *chosen[place:]])
 
     def look(self, server: Stranger) -> None:
-        """Find every prompt, whole files only, and a chat that goes on."""
+        """Find every prompt, whole files only, and a chat that continues."""
         missing = self.begun.keys() - listed(server)
         for chat in missing:
             del self.begun[chat]  # the next rounds are about other chats
@@ -154,7 +154,7 @@ class Victims:
         return list(self.place.project.rglob(".eca-*.tmp"))
 
 
-@shares(sample=2, seconds=100)
+@shares(sample=1, seconds=100)
 def test_kills(torture: Torture, share: Share, tmp_path: Path) -> None:
     victims = Victims(Place(tmp_path), torture)
     torture.run(share, victims.play)

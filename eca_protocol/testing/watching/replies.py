@@ -16,6 +16,8 @@ from eca_protocol.testing.watching.offers import is_model
 __all__ = ["Replies"]
 
 _MOST: Final = 200
+_CANCELLED: Final = -32800
+_UNKNOWN_METHOD: Final = -32601
 
 
 class Replies:
@@ -60,7 +62,8 @@ class Replies:
 
     def _refused_prompt(self, method: str, params: Any, error: Any) -> None:
         code = error.get("code") if isinstance(error, Mapping) else None
-        if code == -32800:
+        is_unknown = code == _UNKNOWN_METHOD and method != "chat/prompt"
+        if code == _CANCELLED or is_unknown:
             return
         try:
             Codec(ECA, Revision.CURRENT).decode_params(method, params)

@@ -19,6 +19,8 @@ __all__ = ["code_of", "set_up"]
 
 _STRICT_SQLITE: Final = (3, 37)  # knows STRICT tables; older versions cannot even open the file
 
+_CHECKS_A_TABLE: Final = (3, 33)
+
 _NUMBER_MESSAGES: Final = (  # behind those whose numbers can be read
     "UPDATE message SET sequence ="
     " (SELECT coalesce(max(sequence), 0) FROM message AS other"
@@ -61,6 +63,7 @@ def set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) 
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute("COMMIT")
         connection.execute("PRAGMA writable_schema = RESET")
+    _check_ids(connection)
     return repaired
 
 
@@ -83,6 +86,24 @@ def _look_at_schema(connection: sqlite3.Connection) -> None:
                 f"expected SQLite 3.37 or newer, got {sqlite3.sqlite_version}: {fault}"
             ) from fault
         raise
+
+
+def _check_ids(connection: sqlite3.Connection) -> None:
+    """Compare the table of chats with its indexes: a flipped letter of an id hides a chat.
+
+    SQLite reads such a file without an error. The table is small, so this is cheap.
+
+    Raises:
+        sqlite3.DatabaseError: they differ.
+    """
+    if sqlite3.sqlite_version_info < _CHECKS_A_TABLE:
+        return
+    for (problem,) in connection.execute("PRAGMA integrity_check('chat')").fetchall():
+        if "index" not in problem:  # rows with a value of a wrong type are read one by one
+            continue
+        damage = sqlite3.DatabaseError(f"the table of chats is damaged: {problem}")
+        damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise damage
 
 
 def _make_strict(connection: sqlite3.Connection) -> int:

@@ -18,6 +18,7 @@ import sqlite3
 import struct
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -188,7 +189,8 @@ def _mend(path: Path, place: Path, log: _Log, damage: _Damage) -> str:
     repaired, doubtful = _repair(log, damage)
     some = f"The last {damage.behind} changes" if damage.behind > 1 else "The last change"
     lost = f"{some} in it may be lost"
-    brought = lost if damage.is_cut else f"{some} in it could be brought back"
+    is_whole = not damage.is_cut and all(each.page for each in log.frames[: damage.claimed])
+    brought = f"{some} in it could be brought back" if is_whole else lost
     if doubtful:
         brought += ", but some of the text may be wrong"
     for content, words in ((repaired, brought), (kept, lost), (b"", "All changes in it are lost")):
@@ -207,6 +209,8 @@ def _repair(log: _Log, damage: _Damage) -> tuple[bytes, bool]:
     doubtful: set[int] = set()
     before = None if not log.is_readable else _sums(log.header[24:])
     for frame in log.frames[: damage.claimed]:
+        if not frame.page:  # its head is gone, and with it where the page belongs
+            continue
         is_sound = before is None or frame.sums == frame.sums_after(before, big=log.big)
         (doubtful.discard if is_sound else doubtful.add)(frame.page)
         before = frame.sums
@@ -269,9 +273,11 @@ def _read(path: Path, place: Path) -> _Log | None:
     if not is_readable:
         page_size, big = _PAGE_SIZE, False  # SQLite's own, and that of most machines
     frames = tuple(_frames(data, page_size))
-    if not frames:
+    if not any(frame.page for frame in frames):
         return None
-    salts = header[16:24] if is_readable else frames[0].salts
+    salts = header[16:24]
+    if not is_readable:  # a whole sector may be gone, with the first frame's head in it
+        salts = Counter(frame.salts for frame in frames if frame.page).most_common(1)[0][0]
     indexed = 0
     if index[:_INDEX_HEADER] == index[_INDEX_HEADER:] and index[32:40] == salts:
         indexed = struct.unpack("=I", index[16:20])[0]

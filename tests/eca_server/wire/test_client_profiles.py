@@ -110,7 +110,7 @@ def test_a_newer_emacs_gets_nothing_behind_an_answer(start_server: Start) -> Non
 def test_neovim_gets_no_more_than_it_reads_at_once(start_server: Start) -> None:
     server = start_server(keeps_writes_apart=True)
     conversation(server, NEOVIM)
-    chat = server.prompt("repeat 2000 " + "x" * 100)
+    chat = server.prompt("repeat 600 " + "x" * 100)
     server.until(is_finished)
     assert len(echoes(server)) == 2
     server.result("chat/open", {"chatId": chat})  # its contents are not paced as an answer's are

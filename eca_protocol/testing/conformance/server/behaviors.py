@@ -130,7 +130,9 @@ async def built_in_agents_have_their_names(bench: Bench) -> None:
             expected="code and plan among the agents",
             got=names,
         )
-        asked = [await _asked(seat, agent=name) for name in ("code", "agent", "build")]
+        asked = [await _asked(seat, agent="code")]
+        await seat.tell(AGENT, {"agent": "plan"})  # an unknown name would mean this one
+        asked += [await _asked(seat, agent=name) for name in ("agent", "build")]
         ok = len(set(asked)) == 1
         bench.check("W-28d", ok, expected="agent and build as code", got=_governs(ok))
 

@@ -7,6 +7,7 @@ message about, and a method that the server does not know makes its rows not app
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
@@ -16,7 +17,14 @@ from eca_protocol.testing.conformance.cases import NotApplicable, Stuck, case
 from eca_protocol.testing.conformance.chat_seat import ChatSeat
 from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.mcp import is_so, program
-from eca_protocol.testing.conformance.server.reading import at_gate, calls, params_of, result_of
+from eca_protocol.testing.conformance.server.reading import (
+    at_gate,
+    calls,
+    conversation,
+    ends,
+    params_of,
+    result_of,
+)
 from eca_protocol.testing.conformance.server.tools import approving
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.script import Reply, reply, wait
@@ -127,7 +135,7 @@ async def a_chat_is_named_and_marked(bench: Bench) -> None:
         chat = await talked(seat, reply("one"), reply("two"))
         prompt, said = content_id(chat), chat.said
         await asking(seat, "chat/update", chatId=chat.id, title="A name of mine", trust=False)
-        await _marked(bench, chat, prompt, said * 2)
+        await _marked(bench, chat, prompt, said)
         flags = [each.get("contentId") for each in chat.of("flag")]
         bench.check(
             "W-43b",
@@ -138,40 +146,44 @@ async def a_chat_is_named_and_marked(bench: Bench) -> None:
         await asking(seat, "chat/open", chatId=chat.id)
         bench.check(
             "W-43d",
-            [each.get("contentId") for each in chat.of("flag")] == flags * 2,
-            expected="the flag, when the chat is opened again",
-            got=chat.of("flag"),
+            ([each.get("contentId") for each in chat.of("flag")], chat.said)
+            == (flags * 2, said * 3),
+            expected="texts and flag, when the chat is opened again",
+            got=[heard.content for heard in chat.heard],
         )
+        before = len(chat.of("flag")), chat.said
         gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
         await asking(seat, "chat/removeFlag", **gone)
         bench.check(
             "W-43c",
-            (len(chat.of("flag")), chat.said) == (2, said * 4),
+            (len(chat.of("flag")), chat.said) == (before[0], before[1] + said),
             expected="the chat without its flag",
             got=[heard.content for heard in chat.heard],
         )
 
 
-@case("W-43a", since=CURRENT, needs="native-tools")
+@case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
 async def a_flag_follows_a_call(bench: Bench) -> None:
     """A flag is put behind a tool call, by the call's id."""
     async with bench.seat() as seat:
         chat = seat.chat(calls(("eca_directory_tree", {"path": str(seat.root)})), reply("done"))
         await chat.prompt("Look.")
         await approving(chat)
-        [call] = {str(each.get("id")) for each in chat.of("toolCallRun")}
-        await _marked(bench, chat, call, "donedone")
-        shown = [heard.content for heard in chat.heard]
-        kinds = [str(each.get("type")) for each in shown if each.get("type") in _ENDS]
+        looked, before = ends(chat), len(chat.heard)
+        [call] = {str(each.get("id")) for each in looked}
+        await _marked(bench, chat, call, "done")
+        shown = [heard.content for heard in chat.heard[before:]]
+        ended = [each for each in shown if each.get("type") in _ENDS]
+        bench.check("W-43d", ended == looked, expected=f"the call as it was, {looked}", got=ended)
         bench.check(
             "W-43a",
-            kinds[-2:] == ["toolCalled", "flag"],
+            [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended,
             expected="the flag behind the call that it was set at",
             got=shown,
         )
 
 
-_ENDS: Final = ("toolCalled", "toolCallRejected", "flag")
+_ENDS: Final = ("toolCalled", "toolCallRejected")
 
 
 async def _marked(bench: Bench, chat: ChatSeat, content_id: str, said: str) -> None:
@@ -180,9 +192,16 @@ async def _marked(bench: Bench, chat: ChatSeat, content_id: str, said: str) -> N
     marked = {"chatId": chat.id, "contentId": content_id}
     await asking(seat, "chat/addFlag", **marked, text="here")
     cleared = [heard for heard in seat.heard if heard.method == "chat/cleared"]
+    shown = [
+        str(heard.content.get("text"))
+        for heard in chat.heard
+        if heard.content.get("type") == "text"
+        and heard.params.get("role") == "assistant"
+        and any(heard.index > each.index for each in cleared)
+    ]
     bench.check(
         "W-43c",
-        (len(cleared), chat.said) == (1, said),
+        (len(cleared), "".join(shown)) == (1, said),
         expected="chat/cleared, then all contents, before the answer",
         got=[heard.content for heard in chat.heard],
     )
@@ -233,25 +252,25 @@ async def a_chat_is_prompted_inline(bench: Bench) -> None:
         source = await talked(seat, reply("one"))
         inline = seat.chat(reply("two"), reply("three"))
         asked = {"message": inline.worded("Go on."), "contexts": [], "trust": False}
-        answer = await asking(
-            seat, "chat/inlinePrompt", chatId=inline.id, sourceChatId=source.id, **asked
-        )
-        bench.check(
-            "FIELD:ChatInlinePromptParams.chatId",
-            answer.get("chatId") == inline.id,
-            expected=repr(inline.id),
-            got=answer,
-        )
+        ids = {"chatId": inline.id, "sourceChatId": source.id}
+        await asking(seat, "chat/inlinePrompt", **ids, **asked)
         await inline.finished()
         more = {"model": MODEL, "agent": "plan", "variant": "x"}
         await asking(seat, "chat/inlinePrompt", chatId=inline.id, **asked, **more)
-        await inline.finished()
+        await inline.finished(2)
         texts = "".join(str(each.get("text")) for each in inline.of("text"))
         bench.check(
             "FIELD:ChatInlinePromptParams.sourceChatId",
             "one" not in texts,
             expected="the new turn alone",
             got=texts,
+        )
+        sent = conversation(inline.model.first.body)
+        bench.check(
+            "FIELD:ChatInlinePromptParams.sourceChatId",
+            source.prompted[0] in sent,
+            expected=f"the other chat's {source.prompted[0]!r} in the request",
+            got=sent,
         )
         listed = await asking(seat, "chat/list", limit=500)
         kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}

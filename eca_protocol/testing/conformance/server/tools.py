@@ -18,6 +18,7 @@ from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.server.reading import (
     at_gate,
     calls,
+    contents,
     ends,
     next_end,
     offered,
@@ -371,4 +372,6 @@ async def contents_have_the_names_without_a_prefix_in_current(bench: Bench) -> N
         chat = seat.chat(calls((READ, {"path": str(seat.workspace / "none")})), reply("Hi."))
         await chat.prompt("Read.")
         await approving(chat)
-        bench.saw("W-33d")
+        names = {str(each.get("name")) for each in contents(chat) if "server" in each}
+        has_prefix = [name for name in (*listed_tools(seat), *names) if name.startswith("eca_")]
+        bench.check("W-33d", not has_prefix, expected="names without a prefix", got=has_prefix)

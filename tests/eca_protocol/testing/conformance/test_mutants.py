@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import anyio
 import pytest
 
+from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.same import SAME
@@ -20,12 +22,14 @@ from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.unseen import UNSEEN
 from eca_protocol.testing.requirements import REQUIREMENTS
 from tests.eca_protocol.testing.conformance.mutants import MUTANTS
-from tests.eca_protocol.testing.conformance.reference.server import serve
+from tests.eca_protocol.testing.conformance.reference import current, server
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 REFERENCE = "tests.eca_protocol.testing.conformance.reference"
 
-UNABLE = {
+CURRENT = Revision.CURRENT
+
+UNABLE_IN_ANY = {
     "CHAT-9": "it has no command to log in",
     "CHAT-17": "it reads no citations",
     "W-26c": "it reads no citations",
@@ -33,16 +37,23 @@ UNABLE = {
     "W-12b": "it speaks one edition",
     "W-12c": "it speaks one edition",
     "W-12d": "it speaks one edition",
-    "W-21g": "it speaks no CURRENT",
-    "W-24d": "it speaks no CURRENT",
-    "W-33d": "it speaks no CURRENT",
-    "W-36c": "it speaks no CURRENT",
     "W-13g": "it is no process here",
     "W-13h": "it is no process here",
     "W-13l": "it is no process here",
     "CLIENT-25": "it is no process here",
 }
-"""What the cases cannot judge of the reference server inside this process, and why."""
+UNABLE_IN_OCTOBER = {
+    "W-21g": "it speaks no CURRENT",
+    "W-24d": "it speaks no CURRENT",
+    "W-33d": "it speaks no CURRENT",
+    "W-36c": "it speaks no CURRENT",
+}
+UNABLE_IN_CURRENT = {
+    "W-36a": "it speaks no October",
+    "W-36b": "it speaks no October",
+    "W-40c": "it speaks no October",
+}
+"""Rows that the cases cannot judge of the reference server inside this process, and why."""
 
 OF_EACH_CHAPTER = {
     "LowerCaseHeaders": "framing.headers_come_in_every_spelling",
@@ -57,11 +68,20 @@ OF_EACH_CHAPTER = {
     "NeverPrepared": "tools.files_are_read",
     "CommandsByName": "queries.commands_are_found",
     "LinesFromZero": "contexts.files_are_shown_whole_or_in_part",
+    "ForkNamesItsSource": "today.a_chat_is_forked",
+    "FlagsOfCallsComeLast": "today.a_flag_follows_a_call",
+    "UnknownJobsWereKilled": "jobs.jobs_are_listed",
+    "RejectionGoesOn": "approvals.a_rejected_command_does_not_run",
 }
 """A mutant from each chapter, and the case that shows it."""
 
 AS_PROCESS = {"SignalsAreFaults": "ends.signals_end_it"}
 """Mutants that only a process shows, and the case."""
+
+OF_OCTOBER = [
+    name for name, mutant in MUTANTS.items() if not mutant.edition and name not in AS_PROCESS
+]
+OF_CURRENT = [name for name, mutant in MUTANTS.items() if mutant.edition is CURRENT]
 
 
 def judged(target: Target, *cases: str) -> Run:
@@ -77,47 +97,92 @@ def broken(run: Run) -> set[str]:
     return found - SAME.keys()
 
 
+def judged_mutant(name: str, *cases: str) -> set[str]:
+    """Return the rows that a mutant breaks in its edition."""
+    mutant = MUTANTS[name]
+    return broken(judged(Target(serve=mutant.serve, edition=mutant.edition), *cases))
+
+
 @pytest.fixture(scope="module")
 def reference_run() -> Run:
-    return judged(Target(serve=serve))
+    return judged(Target(serve=server.serve))
+
+
+@pytest.fixture(scope="module")
+def current_run() -> Run:
+    return judged(Target(serve=current.serve, edition=CURRENT))
 
 
 def test_the_reference_server_breaks_nothing(reference_run: Run) -> None:
     assert broken(reference_run) == set()
-    assert reference_run.incidents == ()
+    assert reference_run.incidents == reference_run.faults == ()
+
+
+def test_the_reference_server_breaks_nothing_in_current(current_run: Run) -> None:
+    assert broken(current_run) == set()
+    assert current_run.incidents == current_run.faults == ()
+
+
+def unjudged(run: Run) -> set[str]:
+    """Return the rows that should have been judged and were not."""
+    rows = {
+        finding.id
+        for finding in run.findings
+        if finding.verdict != "pass" and not finding.id.startswith(("FIELD:", "VALUE:"))
+    }
+    return rows - UNSEEN.keys() - SAME.keys()
 
 
 def test_what_cannot_be_judged_of_it_is_known(reference_run: Run) -> None:
-    unjudged = {
-        finding.id
-        for finding in reference_run.findings
-        if finding.verdict != "pass" and not finding.id.startswith(("FIELD:", "VALUE:"))
-    }
-    assert unjudged - UNSEEN.keys() - SAME.keys() == UNABLE.keys()
+    assert unjudged(reference_run) == {**UNABLE_IN_ANY, **UNABLE_IN_OCTOBER}.keys()
 
 
-def test_each_row_that_is_judged_has_a_mutant(reference_run: Run) -> None:
-    kept = {
+def test_what_cannot_be_judged_of_it_in_current_is_known(current_run: Run) -> None:
+    assert unjudged(current_run) == {**UNABLE_IN_ANY, **UNABLE_IN_CURRENT}.keys()
+
+
+def kept(run: Run) -> set[str]:
+    """Return the binding rows that were judged and hold."""
+    rows = {
         finding.id
-        for finding in reference_run.findings
+        for finding in run.findings
         if finding.verdict == "pass"
         and REQUIREMENTS[finding.id].level == "must"
         and not finding.id.startswith(("FIELD:", "VALUE:"))
     }
-    assert kept - SAME.keys() - {mutant.breaks for mutant in MUTANTS.values()} == set()
+    return rows - SAME.keys()
+
+
+def broken_by(names: Iterable[str]) -> set[str]:
+    """Return the rows that these mutants break."""
+    return {MUTANTS[name].breaks for name in names}
+
+
+def test_each_row_that_is_judged_has_a_mutant(reference_run: Run) -> None:
+    assert kept(reference_run) - broken_by([*OF_OCTOBER, *AS_PROCESS]) == set()
+
+
+def test_each_row_that_only_current_s_cases_judge_has_a_mutant(
+    reference_run: Run, current_run: Run
+) -> None:
+    assert kept(current_run) - kept(reference_run) - broken_by(OF_CURRENT) == set()
 
 
 @pytest.mark.parametrize("name", OF_EACH_CHAPTER)
 def test_a_mutant_is_caught_by_the_row_that_it_breaks(name: str) -> None:
-    mutant = MUTANTS[name]
-    assert broken(judged(Target(serve=mutant.serve), OF_EACH_CHAPTER[name])) == {mutant.breaks}
+    assert judged_mutant(name, OF_EACH_CHAPTER[name]) == {MUTANTS[name].breaks}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in AS_PROCESS])
+@pytest.mark.parametrize("name", OF_OCTOBER)
 def test_the_whole_suite_catches_each_mutant_by_that_row_alone(name: str) -> None:
-    mutant = MUTANTS[name]
-    assert broken(judged(Target(serve=mutant.serve))) == {mutant.breaks}, mutant.does
+    assert judged_mutant(name) == {MUTANTS[name].breaks}, MUTANTS[name].does
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("name", OF_CURRENT)
+def test_the_whole_suite_catches_each_mutant_of_current_by_that_row_alone(name: str) -> None:
+    assert judged_mutant(name) == {MUTANTS[name].breaks}, MUTANTS[name].does
 
 
 @pytest.mark.long

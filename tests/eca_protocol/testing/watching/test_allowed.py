@@ -17,6 +17,7 @@ from tests.eca_protocol.testing.watching.session import (
     good_session,
     params,
     prompted,
+    refuses,
     result,
     running,
     says,
@@ -63,6 +64,11 @@ def begun(chat: str, text: str) -> tuple[Any, ...]:
 
 
 ALLOWED: dict[str, Change] = {
+    "a server that knows no inline prompts": after(
+        "finished",
+        asks(8, "chat/inlinePrompt", {"chatId": "inline", "message": "Go on."}),
+        refuses(8, -32601),
+    ),
     "a queued prompt that is answered behind the end of the turn before": both(
         after("finished", *ANSWERED_FIRST[1:]), after("usage", MORE)
     ),

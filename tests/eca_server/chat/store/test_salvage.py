@@ -148,6 +148,15 @@ async def test_chats_whose_workspace_is_lost_are_listed_everywhere(path: Path) -
         assert "30 chats with 150 messages were brought back." in "".join(ours.problems)
 
 
+async def test_a_flipped_letter_of_an_id_hides_no_chat_in_silence(path: Path) -> None:
+    page = (root_of(path, "chat") - 1) * PAGE
+    overwrite(path, path.read_bytes().index(CHATS[7].encode(), page), b"chat xx")
+    async with opened(path) as ours:
+        listed = {each.id for each in await ours.store.list(WORKSPACE, 99)}
+        assert listed >= {*CHATS}
+        assert "was damaged" in "".join(ours.problems)
+
+
 async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
     content = path.read_bytes()
     page = content.index(b'"chat 15 2 ') // PAGE * PAGE

@@ -1,4 +1,4 @@
-"""What a mutant is: the reference server with one class of its own, which breaks one row."""
+"""A mutant: the reference server with one class of its own, which breaks one row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import attrs
 
+from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
+from tests.eca_protocol.testing.conformance.reference import current
 from tests.eca_protocol.testing.conformance.reference.server import Parts
 
 Part = TypeVar("Part", bound=type[Any])
@@ -20,12 +22,14 @@ class Mutant:
     Attributes:
         breaks: the row that has to fail, and no other.
         does: what it does, in a sentence.
+        edition: the edition that it is asked to speak; None: the reference's own.
     """
 
     name: str
     breaks: str
     does: str
     parts: Parts
+    edition: Revision | None = None
 
     async def serve(self, transport: Transport, config: dict[str, Any]) -> int:
         return await self.parts.server(transport, config, self.parts).run()
@@ -33,16 +37,20 @@ class Mutant:
 
 MUTANTS: dict[str, Mutant] = {}
 
+_OCTOBER = Parts()
 
-def parts_with(own: type[Any]) -> Parts:
-    """The reference server's parts with one that is a subclass of its own."""
-    return Parts(
-        **{part.name: own for part in attrs.fields(Parts) if issubclass(own, part.default)}
+
+def parts_with(own: type[Any], parts: Parts = _OCTOBER) -> Parts:
+    """Return the reference server's parts with one that is a subclass of its own."""
+    return attrs.evolve(
+        parts,
+        **{part.name: own for part in attrs.fields(Parts) if issubclass(own, part.default)},
     )
 
 
-def breaks(row: str) -> Callable[[Part], Part]:
+def breaks(row: str, *, edition: Revision | None = None) -> Callable[[Part], Part]:
     """Make a mutant of a subclass of one of the reference server's parts."""
+    parts = current.PARTS if edition is Revision.CURRENT else _OCTOBER
 
     def register(mutation: Part) -> Part:
         assert mutation.__name__ not in MUTANTS, mutation
@@ -50,7 +58,8 @@ def breaks(row: str) -> Callable[[Part], Part]:
             name=mutation.__name__,
             breaks=row,
             does=str(mutation.__doc__),
-            parts=parts_with(mutation),
+            parts=parts_with(mutation, parts),
+            edition=edition,
         )
         return mutation
 

@@ -6,8 +6,8 @@ import inspect
 import itertools
 import uuid
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, ClassVar
 
 import anyio
 import anyio.abc
@@ -48,12 +48,16 @@ class Connection:
     if the answer has to wait.
 
     Attributes:
+        requests: the requests that are known, and the method of each.
+        notifications: the same for notifications.
         state: new, ready or shutdown.
         is_introduced: the client has said `initialized`.
         exit_code: None while it serves.
         tasks: for what outlives the message it came by.
     """
 
+    requests: ClassVar[Mapping[str, str]] = REQUESTS
+    notifications: ClassVar[Mapping[str, str]] = NOTIFICATIONS
     tasks: anyio.abc.TaskGroup
 
     def __init__(self, transport: Transport, framing: Wire) -> None:
@@ -126,10 +130,10 @@ class Connection:
             return
         method, params = message["method"], message.get("params")
         try:
-            if method in REQUESTS:
+            if method in self.requests:
                 self.pass_gate(method)
-                self.answer(id_, has_id, self.call(REQUESTS[method], params))
-            elif has_id and method not in NOTIFICATIONS:
+                self.answer(id_, has_id, self.call(self.requests[method], params))
+            elif has_id and method not in self.notifications:
                 self.pass_gate(method)
                 self.answer(id_, has_id, self.refuse_unknown(method))
             else:
@@ -174,9 +178,9 @@ class Connection:
         return getattr(self, name)(Params(params))
 
     def notice(self, method: str, params: Any) -> None:
-        if method in NOTIFICATIONS and (self.state == "ready" or method == "exit"):
+        if method in self.notifications and (self.state == "ready" or method == "exit"):
             try:
-                waiting = self.call(NOTIFICATIONS[method], params)
+                waiting = self.call(self.notifications[method], params)
             except Fault:
                 return
             if inspect.iscoroutine(waiting):

@@ -57,6 +57,10 @@ class MCPFault(Exception):
     """A server that cannot be started, or does not answer as it should."""
 
 
+class LoginNeeded(MCPFault):
+    """A server that refuses clients without a login; the text has the link."""
+
+
 class MCPServer:
     """One configured server; it can be started and stopped again and again."""
 
@@ -91,6 +95,10 @@ class MCPServer:
 
     def tell(self, status: str) -> None:
         self.status = status
+        self.owner.notify("tool/serverUpdated", self.announced(status), unasked=True)
+
+    def announced(self, status: str) -> dict[str, Any]:
+        """Return the server as the client sees it in that state."""
         command, arguments = self.told_command()
         params = {
             "type": "mcp",
@@ -101,7 +109,7 @@ class MCPServer:
         }
         if status == "running":
             params["tools"] = self.owner.toolbox.listed(self.tools, self.owner.behavior)
-        self.owner.notify("tool/serverUpdated", params, unasked=True)
+        return params
 
     def told_command(self) -> tuple[str, list[str]]:
         if "url" in self._settings:
@@ -147,7 +155,7 @@ class MCPServer:
                 where = json.loads(await response.read())["authorization_endpoint"]
         except (HTTPError, InvalidJSON, KeyError, TypeError) as fault:
             raise MCPFault("it cannot be reached") from fault
-        raise MCPFault(f"log in at {where}?response_type=code&client_id=reference")
+        raise LoginNeeded(f"log in at {where}?response_type=code&client_id=reference")
 
     async def _greet(self) -> None:
         about = {"name": "reference", "version": "1"}
@@ -234,6 +242,12 @@ class MCPServers:
             for server in self._servers.values()
             for each in server.resources
         ]
+
+    def add(self, server: MCPServer) -> None:
+        self._servers[server.name] = server
+
+    def remove(self, server: MCPServer) -> None:
+        del self._servers[server.name]
 
     def get(self, name: str) -> MCPServer | None:
         """The server of that name; the user is told if there is none."""

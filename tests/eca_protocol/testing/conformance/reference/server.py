@@ -159,13 +159,17 @@ class Server(Connection):
         prompt = Prompt(
             text=params.text("message", needed=True),
             model=params.text("model") or self.selected_model,
-            behavior=params.text("agent") or params.text("behavior") or self.behavior,
+            behavior=self.asked_behavior(params),
             contexts=params.contexts(),
         )
         id_ = params.text("chatId") or self.new_chat_id()
         if id_ not in self.chats:
             self.chats[id_] = self.parts.chat(id_, self)
         return self.chats[id_].prompt(prompt)
+
+    def asked_behavior(self, params: Params) -> str:
+        """Return the behaviour that a prompt or a selection names, else the selected one."""
+        return params.text("agent") or params.text("behavior") or self.behavior
 
     def new_chat_id(self) -> str:
         return str(uuid.uuid4())
@@ -194,7 +198,7 @@ class Server(Connection):
                 call.decide(approves, for_session=for_session)
 
     def select_behavior(self, params: Params) -> None:
-        self.behavior = params.text("agent") or params.text("behavior") or self.behavior
+        self.behavior = self.asked_behavior(params)
         self.tell_native_tools()
 
     def query_context(self, params: Params) -> Any:

@@ -1,4 +1,4 @@
-"""Whole runs: planned, spread over workers, and the same report whoever ran what."""
+"""Scheduling: planning, spreading over workers, and equal reports in either case."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import attrs
 import pytest
 import trio
 
-from eca_server.ecp import running
+from eca_server.ecp import scheduler
 from eca_server.ecp.batch import Batch
 from eca_server.ecp.manifest import Manifest, Scenario
 from eca_server.ecp.results import ScenarioReport
-from eca_server.ecp.running import plan, run_all, work
+from eca_server.ecp.scheduler import plan, run_all, run_in_worker
 from tests.eca_server.ecp.runs import (
     KILLS_ITS_WORKER,
     batch,
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.trio
 
 
 class Inline(Executor):
-    """Runs what it is given in a thread of its own, which it is told to be lost with at times."""
+    """An executor of one thread, whose worker is lost for some batches."""
 
     def __init__(self, losing: Callable[[Batch], bool] = lambda _: False) -> None:
         self._threads = ThreadPoolExecutor(1)
@@ -62,7 +62,7 @@ class Inline(Executor):
 
 
 class Breaking(Executor):
-    """A pool that breaks, with all that runs in it, when the scenario with index 1 is begun."""
+    """A pool that breaks with all its work when the scenario with index 1 starts."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(2)
@@ -99,7 +99,7 @@ def four() -> list[Scenario]:
 
 
 def timeless(report: ScenarioReport) -> dict[str, Any]:
-    """A report without what differs from one time to the next."""
+    """Return a report without its durations."""
     values = report.to_json()
     for each in (values, *values["steps"]):
         del each["duration_ms"]
@@ -109,7 +109,7 @@ def timeless(report: ScenarioReport) -> dict[str, Any]:
 SPAWNING = multiprocessing.get_context("spawn")
 
 
-async def test_the_report_is_the_same_whoever_ran_it(tmp_path: Path) -> None:
+async def test_every_executor_gives_the_same_report(tmp_path: Path) -> None:
     whole = batch(obedient(), *four(), cwd=tmp_path)
     here = await run_all(whole)
     assert [outcome(each)[1] for each in here.reports] == [
@@ -117,27 +117,27 @@ async def test_the_report_is_the_same_whoever_ran_it(tmp_path: Path) -> None:
         "agent_error",
         "transport_error",
     ]
-    seen: list[str] = []
+    names: list[str] = []
     for make in (lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, SPAWNING)):
         there = await run_all(
-            whole, on_report=lambda each: seen.append(each.name), make_executor=make, workers=2
+            whole, on_report=lambda each: names.append(each.name), make_executor=make, workers=2
         )
         assert [*map(timeless, there.reports)] == [*map(timeless, here.reports)]
         assert there.exit_reason == here.exit_reason
-    assert sorted(seen) == sorted([each.name for each in here.reports] * 2)
+    assert sorted(names) == sorted([each.name for each in here.reports] * 2)
 
 
 async def test_the_scenarios_of_a_lost_worker_are_run_again(
     tmp_path: Path,
 ) -> None:
     context = multiprocessing.get_context("forkserver")  # many workers, and quickly
-    context.set_forkserver_preload(["eca_server.ecp.running"])
+    context.set_forkserver_preload(["eca_server.ecp.scheduler"])
     once = scenario("once", f"kill once {tmp_path / 'killed'}")
     always = scenario("always", "kill")
     others = [scenario(f"s{number}", "count") for number in range(6)]
     whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
     done = await run_all(whole, make_executor=lambda: ProcessPoolExecutor(2, context), workers=2)
-    assert (len(done.reports), done.left_out) == (8, 0)
+    assert (len(done.reports), done.not_run) == (8, 0)
     for report in done.reports:
         if report.name != "always":
             assert report.passed, report
@@ -147,7 +147,7 @@ async def test_the_scenarios_of_a_lost_worker_are_run_again(
     assert done.exit_reason == "transport_error"
 
 
-async def test_what_is_lost_again_and_again_is_run_alone_at_last() -> None:
+async def test_scenarios_lost_twice_run_alone() -> None:
     scenarios = [scenario(f"s{number}", "count") for number in range(8)]
     executor = Inline(lambda each: any(p.index == 5 for p in each.planned))
     whole = batch(obedient(), *scenarios)
@@ -159,7 +159,7 @@ async def test_what_is_lost_again_and_again_is_run_alone_at_last() -> None:
     assert why == "the worker that ran it was lost 3 times: RuntimeError: the machine is gone"
 
 
-async def test_who_was_lost_with_others_is_cleared_by_a_run_alone() -> None:
+async def test_a_scenario_lost_with_others_passes_alone() -> None:
     whole = batch(obedient(), *[scenario(name, "count") for name in ("innocent", "guilty")])
     done = await run_all(whole, make_executor=Breaking, workers=2)
     assert [(report.name, report.passed) for report in done.reports] == [
@@ -168,30 +168,30 @@ async def test_who_was_lost_with_others_is_cleared_by_a_run_alone() -> None:
     ]
 
 
-async def test_workers_have_what_is_left_of_the_run_s_time_and_stop_when_told_to() -> None:
+async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure() -> None:
     scenarios = [scenario(f"s{number}", "hang" if number == 1 else "count") for number in range(8)]
     whole = batch(obedient(), *scenarios, run=0.8)
     done = await run_all(whole, make_executor=Inline, workers=1)
     reasons = [report.exit_reason for report in done.reports]
-    assert (done.left_out, done.exit_reason) == (0, "max_duration_exceeded")
+    assert (done.not_run, done.exit_reason) == (0, "max_duration_exceeded")
     assert reasons == ["ok", *["max_duration_exceeded"] * 7]
     bad = [scenario("good", "a"), scenario("bad", step("a", contains("b")))]
     many = [scenario(f"s{number}", "count") for number in range(6)]
     done = await run_all(
         batch(obedient(), *bad, *many), fail_fast=True, make_executor=Inline, workers=1
     )
-    assert ([report.name for report in done.reports], done.left_out) == (["good", "bad"], 6)
-    many *= 4  # of which a worker would be given several at once
+    assert ([report.name for report in done.reports], done.not_run) == (["good", "bad"], 6)
+    many *= 4  # enough for several in a batch
     done = await run_all(
         batch(obedient(), bad[1], *many), fail_fast=True, make_executor=Inline, workers=1
     )
-    assert ([report.name for report in done.reports], done.left_out) == (["bad"], 24)
+    assert ([report.name for report in done.reports], done.not_run) == (["bad"], 24)
 
 
-async def test_workers_that_never_answer_are_given_up_with_the_run(
+async def test_workers_that_never_answer_do_not_delay_the_end_of_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "_GRACE", 0.01)
+    monkeypatch.setattr(scheduler, "_GRACE", 0.01)
 
     class Deaf(Inline):
         def submit(self, run: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
@@ -209,7 +209,7 @@ def manifest(*scenarios: Scenario) -> Manifest:
 
 async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order() -> None:
     whole = manifest(*[scenario(name, "count") for name in ("Renew a", "renew b", "drop [x]")])
-    for only, without, names in [
+    for include, exclude, names in [
         ((), (), ["Renew a", "renew b", "drop [x]"]),
         (("renew*",), (), ["renew b"]),
         (("?enew ?", "none"), (), ["Renew a", "renew b"]),
@@ -217,9 +217,9 @@ async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order
         ((), ("*b", "Ren*"), ["drop [x]"]),
         (("*",), ("*",), []),
     ]:
-        planned = plan(whole, only=only, without=without)
+        planned = plan(whole, include=include, exclude=exclude)
         assert [each.scenario.name for each in planned] == names
-    planned = plan(whole, only=["*e*"], repeat=2)
+    planned = plan(whole, include=["*e*"], repeat=2)
     assert [(each.index, each.repeat) for each in planned] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     reports = await reports_of(attrs.evolve(batch(obedient()), planned=planned))
     assert [(each.name, each.repeat) for each in reports] == [
@@ -231,15 +231,15 @@ async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order
 
 async def test_a_worker_that_is_ended_ends_its_agents(tmp_path: Path) -> None:
     whole = batch(obedient(), scenario("s", "hang"), cwd=tmp_path)
-    worker = SPAWNING.Process(target=work, args=(whole,))
+    worker = SPAWNING.Process(target=run_in_worker, args=(whole,))
     worker.start()
     with trio.fail_after(20):
         while not processes_in(tmp_path):
             await trio.sleep(0.02)
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGTERM)
-        os.kill(worker.pid, signal.SIGHUP)  # others may tell it, too, while it ends its agents
+        os.kill(worker.pid, signal.SIGHUP)  # a second signal while it ends its agents
         with trio.fail_after(10):
             await trio.to_thread.run_sync(worker.join, abandon_on_cancel=True)
-    assert worker.exitcode == 0, "it was cut off before it had tidied up"
+    assert worker.exitcode == 0, "the worker was killed before its clean-up"
     assert not processes_in(tmp_path)

@@ -1,4 +1,4 @@
-"""A run's report with one of everything, and text that would do harm where it is not escaped."""
+"""Sample reports of a run, with one of everything and text that is harmful unless escaped."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ HOSTILE = (
 )
 
 
-def check(*, passed: bool, **given: Any) -> Check:
-    """A check of a text, but for what is given."""
-    why = "contains: the text contains it" if passed else "contains: the text does not contain it"
+def check(*, passed: bool, **fields: Any) -> Check:
+    """Make a check of a text, with some fields changed."""
+    why = f"contains: the text {'contains' if passed else 'does not contain'} the value"
     usual: dict[str, Any] = {"type": "text_match", "field": "public_output", "reasoning": why}
-    return Check(passed=passed, score=float(passed), **(usual | given))
+    return Check(passed=passed, score=float(passed), **(usual | fields))
 
 
-def no_result(text: str, status: Any, why: str, **given: Any) -> StepReport:
-    """A step that gave no result."""
+def no_result(text: str, status: Any, why: str, **fields: Any) -> StepReport:
+    """Make a step without a result."""
     failed = check(passed=False, type="execution", field="agent", reasoning=why)
     reason = "skipped" if status == "skipped" else "transport_error"
     return StepReport(
-        input=text, status=status, exit_reason=reason, error=why, checks=(failed,), **given
+        input=text, status=status, exit_reason=reason, error=why, checks=(failed,), **fields
     )
 
 
@@ -37,7 +37,7 @@ POLITE = StepReport(
     logs="looked it up",
     usage={"input_tokens": 120, "output_tokens": 30, "cost": 0.0012, "cached": True},
     checks=(
-        check(passed=True, wanted="Renewed", saw="Renewed until 2026-12-24"),
+        check(passed=True, expected="Renewed", actual="Renewed until 2026-12-24"),
         check(
             passed=True,
             type="llm_judge",
@@ -81,7 +81,7 @@ ATTACKED = ScenarioReport(
                 "odd": 10**4000,
             },
             checks=(
-                check(passed=False, type=HOSTILE, field=HOSTILE, reasoning=HOSTILE, saw=HOSTILE),
+                check(passed=False, type=HOSTILE, field=HOSTILE, reasoning=HOSTILE, actual=HOSTILE),
                 check(passed=False, error=True, reasoning="no verdict came", type="llm_judge"),
             ),
         ),
@@ -90,16 +90,16 @@ ATTACKED = ScenarioReport(
 
 
 def hours(repeat: int, *, passed: bool, index: int = 3) -> ScenarioReport:
-    """A repetition of a scenario with one check."""
-    found = check(passed=passed, wanted="nine", saw="At nine" if passed else "At ten")
-    step = StepReport(input="When do you open?", output="At nine", checks=(found,))
+    """Make a repetition of a scenario with one check."""
+    verdict = check(passed=passed, expected="nine", actual="At nine" if passed else "At ten")
+    step = StepReport(input="When do you open?", output="At nine", checks=(verdict,))
     return ScenarioReport(
         name="opening hours", index=index, repeat=repeat, steps=(step,), duration_ms=300.0
     )
 
 
-def a_report(*scenarios: ScenarioReport, **given: Any) -> RunReport:
-    """A report of these scenarios; of one of everything where none is given."""
+def a_report(*scenarios: ScenarioReport, **fields: Any) -> RunReport:
+    """Make a report of these scenarios, or of one of everything."""
     everything = (
         ScenarioReport(name="renewal", steps=(POLITE,), duration_ms=820.0, agent={"name": "desk"}),
         CRASHED,
@@ -112,4 +112,4 @@ def a_report(*scenarios: ScenarioReport, **given: Any) -> RunReport:
         "exit_reason": "ok" if scenarios else "transport_error",
         "scenarios": scenarios or everything,
     }
-    return RunReport(**(usual | given))
+    return RunReport(**(usual | fields))

@@ -1,8 +1,8 @@
-"""The evaluator's side: an agent that can be initialized, stepped and reset, however it is reached.
+"""The evaluator's connection to an agent, over stdio or HTTP.
 
-`connect_agent` takes a command or a URL. Each request has one deadline from its first byte to the
-end of its answer, whatever the agent does meanwhile; a request that fails raises `AgentFault`, and
-what the agent said of it on its error output is at hand.
+`connect_agent` takes a command or a URL. One deadline holds for each request, from its first byte
+to the end of its answer. A request that fails raises `AgentError`; `AgentConnection.log` has the
+agent's error output.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["AgentConnection", "AgentLimits", "connect_agent"]
 
 @attrs.frozen(kw_only=True)
 class AgentLimits:
-    """What an agent may take: sizes in bytes, times in seconds."""
+    """The limits of an agent; sizes are in bytes, times in seconds."""
 
     max_message: int = MAX_MESSAGE
     log_tail: int = 64 * 1024
-    """How much of its error output is kept."""
+    """The length of the stored end of the agent's error output."""
     start: float = 5.0
-    """For a process to be started, or a connection to be made."""
+    """The time to start a process, or to make a connection."""
 
 
 class AgentConnection(ABC):
-    """A conversation with one agent; every method raises `AgentFault`.
+    """A conversation with one agent; every request raises `AgentError` when it fails.
 
     Attributes:
-        warnings: what was odd and allowed, in the order it was seen.
+        warnings: unusual but allowed behaviour of the agent, in order.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class AgentConnection(ABC):
     async def initialize(
         self, config: Mapping[str, Any] | None = None, *, deadline: float
     ) -> InitializeResult:
-        """Begin a conversation.
+        """Start a conversation.
 
         Args:
-            config: what the agent is told of its task.
-            deadline: seconds until the answer is whole.
+            config: settings of the task, passed to the agent.
+            deadline: seconds until the answer is complete.
         """
         params = InitializeParams(protocol_version=PROTOCOL_VERSION, config=config or {})
         answer = await self._call("agent/initialize", params, deadline)
@@ -58,26 +58,26 @@ class AgentConnection(ABC):
         return answer
 
     async def step(self, text: str, *, deadline: float) -> Result:
-        """Say something; what the agent made of it."""
+        """Send one input, and return the agent's result."""
         answer = await self._call("agent/step", StepParams(input=text), deadline)
         assert isinstance(answer, Result)
         return answer
 
     async def reset(self, *, deadline: float) -> None:
-        """Let the agent forget the conversation."""
+        """Clear the agent's state of the conversation."""
         await self._call("agent/reset", None, deadline)
 
     @abstractmethod
-    async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
-        """Ask anything, unchecked both ways; for checks of agents."""
+    async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
+        """Send a request without checking params or result; for conformance checks."""
 
     @abstractmethod
     def log(self) -> str:
-        """The end of what it wrote to its error output, as far as it is known."""
+        """Return the end of the agent's error output, as far as it was read."""
 
     @abstractmethod
     async def _call(self, method: str, params: Any, deadline: float) -> Any:
-        """The typed result of one request."""
+        """Send one request, and return its typed result."""
 
 
 def connect_agent(
@@ -87,20 +87,20 @@ def connect_agent(
     env: Mapping[str, str] | None = None,
     limits: AgentLimits | None = None,
 ) -> AbstractAsyncContextManager[AgentConnection]:
-    """A connection to an agent, while the block runs; leaving it ends the agent's whole group.
+    """Connect to an agent while the block runs; leaving it ends the agent's process group.
 
     Args:
         target: the command with its arguments, or an `http` or `https` URL.
-        cwd: where the command runs; here by default.
-        env: the command's whole environment; ours by default.
-        limits: what the agent may take.
+        cwd: the command's working directory; the current one by default.
+        env: the command's whole environment; this process's by default.
+        limits: sizes and times.
 
     Raises:
-        AgentFault: on entering, the command cannot be started or the URL cannot be asked.
+        AgentError: on entering, if the command cannot be started or the URL cannot be used.
     """
     limits = limits or AgentLimits()
     if isinstance(target, str):
-        from eca_protocol.ecp.http_agent import connect_http  # noqa: PLC0415 - HTTP only if asked
+        from eca_protocol.ecp.http_agent import connect_http  # noqa: PLC0415 - HTTP only if used
 
         return connect_http(target, limits=limits)
     from eca_protocol.ecp.stdio_agent import connect_stdio  # noqa: PLC0415 - as above
