@@ -13,7 +13,7 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_protocol.http import HTTPClient
-    from eca_server.credentials.oauth import OAuthFault
+    from eca_server.credentials.oauth import OAuthError
     from eca_server.mcp.authorization.discovery import (
         demand_in,
         find_authorization_server,
@@ -38,7 +38,7 @@ async def find(url: str, header: str, documents: list[bytes]) -> None:
     try:
         resource = await find_resource(client, url, demand_in(header))
         server = await find_authorization_server(client, resource, url)
-    except (OAuthFault, ValueError) as fault:
+    except (OAuthError, ValueError) as fault:
         assert str(fault)
         return
     assert urlsplit(resource.identifier).hostname == urlsplit(url).hostname

@@ -9,7 +9,7 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.llm.errors import error_from_response, error_in_payload, readable
+    from eca_server.llm.errors import error_from_response, error_in_payload, user_message
     from eca_server.secret import Secret
 
 KEY = "sk-planted-0123456789abcdef"
@@ -28,8 +28,8 @@ def check(data: bytes) -> None:
     assert error.message
     assert error.status == status
     assert error.retry_after is None or 0 <= error.retry_after < math.inf
-    shown = error.without(Secret(KEY))
-    words = readable(shown, provider="p", model="m")
+    shown = error.mask_secrets(Secret(KEY))
+    words = user_message(shown, provider="p", model="m")
     assert words
     assert KEY not in f"{shown} {shown.message} {shown.raw} {shown.code} {words}"
     try:

@@ -30,9 +30,9 @@ from eca_server.context import Built
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import ToolCallFinished
-from eca_server.llm.history import ImagePart, Message, Origin, Part, TextPart, in_force
+from eca_server.llm.history import ImagePart, Message, Origin, Part, TextPart, effective_history
 from eca_server.llm.models import Model
-from eca_server.llm.thoughts import left_behind
+from eca_server.llm.reasoning import origin_of_dropped_reasoning
 from eca_server.spelling import PREFIX
 from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
@@ -226,7 +226,7 @@ class Agent:
         turn.asked = Asked(request=request, context=context, compact_at=self.compact_at)
 
     def _request(self, turn: Turn) -> Request:
-        messages = in_force(turn.messages, turn.chat.told)
+        messages = effective_history(turn.messages, turn.chat.told)
         return Request(
             system=self.system,
             messages=messages,
@@ -393,7 +393,7 @@ def _for_hooks(
 
 def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
     """Say, once when another model takes over, that it does not know what the last one thought."""
-    before = left_behind(turn.chat.told, origin)
+    before = origin_of_dropped_reasoning(turn.chat.told, origin)
     if before is not None:
         turn.say(
             f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "

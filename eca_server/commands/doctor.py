@@ -151,7 +151,7 @@ def _key(credential: Credential | None) -> str:
         return f"found in {credential.source}"
     if credential.problem is not None:
         return f"unusable in {credential.source}"
-    return f"missing (looked for in {', '.join(credential.looked_for)})"
+    return f"missing (looked for in {', '.join(credential.variables)})"
 
 
 async def _servers(manager: Manager | None) -> list[str]:

@@ -16,7 +16,7 @@ import attrs
 from eca_server.context.block import render
 from eca_server.context.limits import Limits
 from eca_server.context.resources import give_resource
-from eca_server.llm.attachments import LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_IMAGE_BYTES
 from eca_server.llm.history import FilePart, ImagePart, Message, TextPart
 from eca_server.mcp.messages import Content, EmbeddedResource, PromptResult, ResourceContents
 from eca_server.mcp.tools import part_of
@@ -114,5 +114,5 @@ class _Giving:
 
     def _may_attach(self, part: ImagePart | FilePart) -> bool:
         self.attached += 1
-        fits = isinstance(part, FilePart) or len(part.data) <= LARGEST_PICTURE
+        fits = isinstance(part, FilePart) or len(part.data) <= MAX_IMAGE_BYTES
         return fits and self.attached <= self.limits.attachments

@@ -19,7 +19,7 @@ from eca_server.context.block import Section, render
 from eca_server.context.excerpt import read_excerpt
 from eca_server.context.limits import Limits
 from eca_server.context.tree import draw_tree
-from eca_server.llm.attachments import SIGNATURE, Attachment, attachment, media_type_of
+from eca_server.llm.attachments import SIGNATURE_BYTES, Attachment, make_attachment, media_type_of
 from eca_server.tools.output import cut_mark
 from eca_server.workspace import (
     Checkpoint,
@@ -110,7 +110,7 @@ class Reader:
 
     def _read_attachment(self, place: Place) -> FromDisk | None:
         with open_file(place) as file:
-            media_type = media_type_of(file.read(SIGNATURE))
+            media_type = media_type_of(file.read(SIGNATURE_BYTES))
         if media_type is None:
             return None
         is_picture = media_type.startswith("image/")
@@ -119,7 +119,7 @@ class Reader:
         attributes = {"path": str(place.path), "type": media_type}
         return FromDisk(
             section=Section(name="picture" if is_picture else "document", attributes=attributes),
-            attachment=attachment(media_type, place.path.name, snapshot.data),
+            attachment=make_attachment(media_type, place.path.name, snapshot.data),
         )
 
     def _read_directory(self, place: Place, directory: Directory, room: int) -> FromDisk:

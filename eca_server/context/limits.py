@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from eca_server.llm.attachments import LARGEST_DOCUMENT, LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_DOCUMENT_BYTES, MAX_IMAGE_BYTES
 
 __all__ = ["Limits", "readable"]
 
@@ -43,8 +43,8 @@ class Limits:
     resources: int = 20
     pieces: int = 50
     tree: int = 800
-    picture: int = LARGEST_PICTURE
-    document: int = LARGEST_DOCUMENT
+    picture: int = MAX_IMAGE_BYTES
+    document: int = MAX_DOCUMENT_BYTES
     attachments: int = 5
 
 

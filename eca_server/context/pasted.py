@@ -9,12 +9,12 @@ import binascii
 
 from eca_protocol.messages import ImageContext
 from eca_server.context.limits import Limits
-from eca_server.llm.attachments import SIGNATURE, Attachment, attachment, media_type_of
+from eca_server.llm.attachments import SIGNATURE_BYTES, Attachment, make_attachment, media_type_of
 from eca_server.workspace import NotText, TooLarge
 
 __all__ = ["pasted"]
 
-_HEAD = SIGNATURE * 4
+_HEAD = SIGNATURE_BYTES * 4
 
 
 def pasted(context: ImageContext, limits: Limits) -> Attachment:
@@ -38,4 +38,4 @@ def pasted(context: ImageContext, limits: Limits) -> Attachment:
     most = limits.document if media_type == "application/pdf" else limits.picture
     if len(data) > most:
         raise TooLarge(f"expected at most {most} bytes, got {len(data)}")
-    return attachment(media_type, "pasted", data)
+    return make_attachment(media_type, "pasted", data)

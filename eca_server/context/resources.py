@@ -17,7 +17,7 @@ import trio
 from eca_protocol.messages import McpResourceContext
 from eca_server.context.block import Section
 from eca_server.context.limits import Limits
-from eca_server.llm.attachments import Attachment, attachment, largest, media_type_of
+from eca_server.llm.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
 from eca_server.mcp.faults import MCPFault
 from eca_server.tools.output import Cap, cut_end
 from eca_server.workspace import NotText, TooLarge
@@ -181,7 +181,7 @@ def _attachment(contents: ResourceContents) -> Attachment:
     if media_type is None:
         told = f" of the type {contents.mime_type}" if contents.mime_type else ""
         raise NotText(f"it is binary: {len(data)} bytes{told}")
-    if len(data) > largest(media_type):
-        raise TooLarge(f"expected at most {largest(media_type)} bytes, got {len(data)}")
+    if len(data) > max_bytes_of(media_type):
+        raise TooLarge(f"expected at most {max_bytes_of(media_type)} bytes, got {len(data)}")
     name = contents.uri.rstrip("/").rpartition("/")[2] or "resource"
-    return attachment(media_type, name, data)
+    return make_attachment(media_type, name, data)

@@ -20,7 +20,7 @@ import trio
 from eca_server.editing.document import Document, completion_of, gap_filled
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import RefusalDelta, TextDelta
-from eca_server.llm.fill_in import fill_in_of, is_unable
+from eca_server.llm.fill_in import fill_in_of, is_unsupported
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Model
 
@@ -175,7 +175,7 @@ class Completions:
                 text = await fill_in.text(document.before, document.after, most_tokens=MOST_TOKENS)
                 return gap_filled(text[:MOST_CHARACTERS], document)
             except BackendError as error:
-                if not is_unable(error):
+                if not is_unsupported(error):
                     raise
                 unable.add(name)
         return await _prompted(document, model, instruction)

@@ -23,8 +23,8 @@ from eca_server.config.folders import home_folder
 from eca_server.config.interpolation import Surroundings, Unresolved
 from eca_server.config.mcp_settings import is_secret
 from eca_server.config.own_layer import LayerFault, OwnLayer, Parts
-from eca_server.credentials import LoginsFault
-from eca_server.credentials.server_secrets import drop_secrets, keep_secrets
+from eca_server.credentials import LoginsError
+from eca_server.credentials.server_secrets import drop_secrets, store_secrets
 from eca_server.features.configuration import put_in_force
 from eca_server.features.connection import Connection
 from eca_server.secret import mask
@@ -103,7 +103,7 @@ async def _keep(connection: Connection, name: str, change: Callable[[Parts], Non
         needed = _KEPT.findall(json.dumps([parts.everywhere, parts.workspaces]))
         try:
             drop_secrets(connection.logins, name, but=frozenset(needed))
-        except LoginsFault as fault:
+        except LoginsError as fault:
             _log.warning("secrets of the MCP server %s cannot be removed: %s", name, fault)
 
     layer = OwnLayer(connection.options.environ)
@@ -192,7 +192,7 @@ def _with_references(
     for key in {"url", "clientSecret"} & new.keys():
         new[key] = kept(new[key], always=key == "clientSecret")
     if found:
-        keep_secrets(connection.logins, server, found)
+        store_secrets(connection.logins, server, found)
     return new
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.llm.attachments import SIGNATURE, attachment, largest, media_type_of
+from eca_server.llm.attachments import SIGNATURE_BYTES, make_attachment, max_bytes_of, media_type_of
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import split_lines
 from eca_server.tools.files import LARGEST, Files, checkpoint, in_thread, naming, printable
@@ -82,7 +82,7 @@ class ReadFile:
             raise ToolFault(f"{fault}. Use grep to find lines in it.") from fault
         except NotAFile as fault:
             raise ToolFault(f"{fault}. directory_tree lists a directory.") from fault
-        if media_type := media_type_of(snapshot.data[:SIGNATURE]):
+        if media_type := media_type_of(snapshot.data[:SIGNATURE_BYTES]):
             return shown_as_it_is(place, media_type, snapshot.data)
         try:
             text = decode(snapshot.data).text
@@ -100,14 +100,14 @@ def shown_as_it_is(place: Place, media_type: str, data: bytes) -> ToolOutput:
     Raises:
         ToolFault: it is too large.
     """
-    most = largest(media_type)
+    most = max_bytes_of(media_type)
     if len(data) > most:
         raise ToolFault(
             f"Expected a file of type {media_type} of at most {most:,} bytes, got {len(data):,}: "
             f"{str(place.path)!r}."
         )
     words = f"{printable(place.path)}: {media_type}, {len(data):,} bytes"
-    return ToolOutput(parts=(TextPart(words), attachment(media_type, place.path.name, data)))
+    return ToolOutput(parts=(TextPart(words), make_attachment(media_type, place.path.name, data)))
 
 
 def _shown(lines: Sequence[str], offset: int, cap: Cap) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.llm.attachments import LARGEST_PICTURE, PICTURES, SIGNATURE, media_type_of
+from eca_server.llm.attachments import IMAGE_TYPES, MAX_IMAGE_BYTES, SIGNATURE_BYTES, media_type_of
 from eca_server.tools.files import Files, checkpoint, in_thread, naming
 from eca_server.tools.read_file import shown_as_it_is
 from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
@@ -57,13 +57,13 @@ class ViewImage:
 
 def _picture(place: Place) -> ToolOutput:
     try:
-        data = read_file(place, limit=LARGEST_PICTURE, checkpoint=checkpoint).data
+        data = read_file(place, limit=MAX_IMAGE_BYTES, checkpoint=checkpoint).data
     except TooLarge as fault:
         raise ToolFault(f"{fault}. Have a smaller copy made of the picture.") from fault
     except NotAFile as fault:
         raise ToolFault(f"{fault}. directory_tree lists a directory.") from fault
-    media_type = media_type_of(data[:SIGNATURE])
-    if media_type not in PICTURES:
+    media_type = media_type_of(data[:SIGNATURE_BYTES])
+    if media_type not in IMAGE_TYPES:
         kind = media_type or "none of these"
         raise ToolFault(
             f"Expected a PNG, JPEG, GIF or WebP picture, got {kind}: {str(place.path)!r}. "

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.llm.attachments import LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_IMAGE_BYTES
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import (
@@ -156,7 +156,7 @@ def test_an_error_is_one() -> None:
 
 
 def test_pictures_are_few_and_not_too_large() -> None:
-    large = ImageContent(data=b"x" * (LARGEST_PICTURE + 1), mime_type="image/png")
+    large = ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
     output = output_of(ToolResult(content=(large, *[PNG] * (MOST_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
     assert len(pictures) == MOST_PICTURES - 1

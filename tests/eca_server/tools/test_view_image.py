@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from eca_server.llm.attachments import LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_IMAGE_BYTES
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.tools.tool import ToolFault
 from eca_server.tools.view_image import ViewImage
@@ -45,7 +45,7 @@ async def test_a_picture_is_shown_by_its_content(
     [
         (b"text", "Expected a PNG, JPEG, GIF or WebP picture, got none of these"),
         (b"%PDF-1.7", "got application/pdf"),
-        (PNG + b"\0" * LARGEST_PICTURE, "smaller copy"),
+        (PNG + b"\0" * MAX_IMAGE_BYTES, "smaller copy"),
     ],
     ids=["text", "PDF", "too large"],
 )
