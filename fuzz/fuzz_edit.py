@@ -8,8 +8,8 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_server.tools.diff import split_lines
-    from eca_server.tools.editing import Edited, edit, with_newline
-    from eca_server.tools.tool import ToolFault
+    from eca_server.tools.editing import EditResult, edit, with_newline
+    from eca_server.tools.tool import ToolError
     from eca_server.workspace import NotText, Text, decode
 
 SEPARATOR = b"\x00\xff"
@@ -30,7 +30,7 @@ def check(data: bytes) -> None:
     searched = with_newline(passage, content.newline)
     try:
         edited = edit(content, passage, replacement, all_occurrences=is_everywhere)
-    except ToolFault as fault:
+    except ToolError as fault:
         count = content.text.count(searched) if searched else 0
         assert (
             not count
@@ -57,7 +57,7 @@ def overlaps(content: Text, searched: str) -> bool:
     return content.text.find(searched, first + 1) >= 0
 
 
-def is_beside_the_same(content: Text, searched: str, edited: Edited) -> bool:
+def is_beside_the_same(content: Text, searched: str, edited: EditResult) -> bool:
     """Return True if only lines were replaced that equal the passage except for blanks."""
     lines = split_lines(content.text)
     passage = searched.removesuffix(content.newline).split(content.newline)

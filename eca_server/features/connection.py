@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from eca_server.editing.completing import Completions
     from eca_server.editing.rewriting import Rewrites
     from eca_server.features.trust import Trust
-    from eca_server.hooks import Beside
+    from eca_server.hooks import BackgroundHooks
     from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from eca_server.tools.tasks import Tasks
     from eca_server.tools.tool import Tool
     from eca_server.workspace import FileIndex, Root, Workspace
-    from eca_server.workspace.temporaries import Temporaries
+    from eca_server.workspace.temporary_files import TemporaryFiles
 
 __all__ = ["Connection", "Options", "Told"]
 
@@ -177,7 +177,7 @@ class Connection:
         return Chats(self.session, self.nursery, self._memory(), partial(tell_status, self))
 
     @cached_property
-    def beside(self) -> Beside:
+    def beside(self) -> BackgroundHooks:
         """The hooks that run beside the session."""
         from eca_server.features.hooks import make_beside  # noqa: PLC0415 - as above
 
@@ -287,11 +287,11 @@ class Connection:
         return Workspace(self.session.roots, private, self.temporaries)
 
     @cached_property
-    def temporaries(self) -> Temporaries:
+    def temporaries(self) -> TemporaryFiles:
         """The notes of temporary files in the workspace."""
-        from eca_server.workspace.temporaries import Temporaries  # noqa: PLC0415 - as above
+        from eca_server.workspace.temporary_files import TemporaryFiles  # noqa: PLC0415 - as above
 
-        return Temporaries(data_folder(self.options.environ) / "temporaries")
+        return TemporaryFiles(data_folder(self.options.environ) / "temporaries")
 
     @cached_property
     def index(self) -> FileIndex:

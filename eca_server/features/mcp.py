@@ -25,8 +25,8 @@ from eca_server.config.folders import home_folder
 from eca_server.config.mcp_settings import as_written
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
-from eca_server.mcp.connecting import connect
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.connection import connect
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.manager import Manager
 from eca_server.mcp.messages import MCPTool, ResourceContents, ToolResult
 from eca_server.mcp.names import tool_names
@@ -266,7 +266,7 @@ def _announced_tools(
 
 
 def _tell_fault(connection: Connection, server: Server) -> None:
-    fault = server.fault
+    fault = server.error
     if fault is None:
         return
     reason = mask(str(fault), *server.settings.secrets)
@@ -317,7 +317,7 @@ async def wait_for_servers(connection: Connection, turn: Turn) -> None:
         if late:
             turn.say(f"Still starting, and not in this turn: {_names(late)}.", role="system")
     for server in connection.mcp:
-        link = server.fault.url if server.fault and server.state is State.REQUIRES_AUTH else None
+        link = server.error.url if server.error and server.state is State.REQUIRES_AUTH else None
         if link is None or link in connection.told.links:
             continue
         connection.told.links.add(link)
@@ -386,9 +386,9 @@ async def _call(
         return await server.call_tool(
             name, arguments, lambda how_far: turn.progress(f"{shown}: {how_far}")
         )
-    except MCPFault as fault:
+    except MCPError as fault:
         reason = mask(fault.message, *server.settings.secrets)
-        raise MCPFault(reason, kind=fault.kind, url=fault.url) from None
+        raise MCPError(reason, kind=fault.kind, url=fault.url) from None
 
 
 @attrs.frozen(kw_only=True)
@@ -405,19 +405,19 @@ class ResourceReader:
         """What a resource holds now."""
         asked = self.servers.get(server)
         if asked is None:
-            raise MCPFault(f"there is no MCP server {server!r}")
+            raise MCPError(f"there is no MCP server {server!r}")
         try:
             return await asked.give_resource(self.chat.ledger, uri)
-        except MCPFault as fault:
+        except MCPError as fault:
             reason = mask(str(fault), *asked.settings.secrets)
-            raise MCPFault(f"the MCP server {server} does not give it: {reason}") from None
+            raise MCPError(f"the MCP server {server} does not give it: {reason}") from None
 
     def changed(self) -> Sequence[tuple[str, str]]:
         """Server and URI of what the chat was given and what is another by now."""
         return [
             (server.name, uri)
             for server in self.servers.running
-            for uri in server.watching.changed_for(self.chat.ledger)
+            for uri in server.resource_changes.changed_for(self.chat.ledger)
         ]
 
 

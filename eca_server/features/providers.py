@@ -16,7 +16,7 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPError, RPCError
 from eca_protocol.peer import Handler
-from eca_server.commands.login import fault_of_key, ways_to_log_in
+from eca_server.commands.login import key_problem, login_flows
 from eca_server.credentials import LOGIN, Credential, LoginsError, OAuthError, TokenSet
 from eca_server.credentials.flows import KEY_HINTS, DeviceLogin, Flow, LoginInstructions
 from eca_server.features.configuration import tell_changes
@@ -94,7 +94,7 @@ def tell_providers(connection: Connection) -> None:
 
 def _way(connection: Connection, provider: str) -> Flow | None:
     """How one logs in to a provider without a key, if one can."""
-    ways = ways_to_log_in(connection.config.providers)
+    ways = login_flows(connection.config.providers)
     if provider not in ways:
         known = ", ".join(ways)
         raise RPCError(INVALID_PARAMS, f"provider: expected one of {known}, got another name")
@@ -119,7 +119,7 @@ def _given_key(data: Mapping[str, object]) -> Secret:
     if not isinstance(text, str) or not text.strip():
         raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: expected a key")
     key = Secret(text.strip())
-    fault = fault_of_key(key)
+    fault = key_problem(key)
     if fault is not None:
         raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: {fault}")
     return key
@@ -223,7 +223,7 @@ def _credential(connection: Connection, provider: str) -> Credential | None:
 def _statuses(connection: Connection) -> Iterator[m.ProviderStatus]:
     models = connection.models
     facts = {each.name: each for each in models.providers}
-    ways: Mapping[str, Flow | None] = ways_to_log_in(connection.config.providers)
+    ways: Mapping[str, Flow | None] = login_flows(connection.config.providers)
     for name in dict.fromkeys((*ways, *facts)):
         methods = _methods(ways[name]) if name in ways else ()
         yield m.ProviderStatus(
