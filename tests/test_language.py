@@ -20,7 +20,6 @@ PENDING = (
 OWN = ("tests/language.py", "tests/test_language.py")
 """The list of what is not written has to be written."""
 
-
 WIRE_NAMES = ("eca_protocol/messages/",)
 """Packages whose attributes have the names of members on the wire."""
 
