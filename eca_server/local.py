@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol.client import Client, connect
-from eca_protocol.client.answers import AskQuestionHandler
+from eca_protocol.client.request_handlers import AskQuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_protocol.streams import memory_pair
 from eca_server.features import Connection, Options

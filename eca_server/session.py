@@ -155,7 +155,7 @@ class Session:
 
     async def drained(self) -> None:
         """Wait until the client has read most of the output."""
-        await self._peer.drained()
+        await self._peer.drain()
 
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
         """Send the editor a request. Raises as `Peer.call`; `deadline` is in seconds."""

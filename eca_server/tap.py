@@ -73,7 +73,7 @@ def tap_stdio(
         file,
         command=command,
         mask=masker(os.environ) if masked else None,
-        on_fault=lambda why: _say(f"tap: {path}: {why}"),
+        on_failure=lambda why: _say(f"tap: {path}: {why}"),
     )
     try:
         with (

@@ -113,7 +113,7 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
         initialization_options=_QUIET,
         ask_question=questions.answer if is_terminal else None,
     ) as local:
-        await local.client.configured()
+        await local.client.wait_for_config()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
             conversation = local.client.chat(model=model)
@@ -133,7 +133,7 @@ async def _doctor(options: Options, online: bool) -> int:
     async with local_client(
         options, workspace_folders=_workspace(), initialization_options=_QUIET
     ) as local:
-        await local.client.configured()
+        await local.client.wait_for_config()
         conversation = local.client.chat()
         out = _Output()
         async for content in conversation.prompt("/doctor online" if online else "/doctor"):
@@ -223,7 +223,7 @@ async def _stop_on_interrupt(turn: Turn, scope: trio.CancelScope, question: _Que
 
 async def _print_turn(turn: Turn, question: _Question) -> None:
     out = _Output()
-    async for received in turn.received():
+    async for received in turn.contents_with_roles():
         content = received.content
         note = "" if turn.stopped else _note_of(content)
         asks = isinstance(content, m.ChatToolCallRunContent) and content.manual_approval

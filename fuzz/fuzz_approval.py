@@ -1,6 +1,6 @@
-"""Whatever rules are configured, a denied command stays denied, and no trick makes one pass.
+"""A denied command stays denied under any configured rules, in any spelling.
 
-Each decision takes bounded time, however the patterns are made.
+Each decision takes limited time for any patterns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST = 1.0  # seconds of the process for a decision; its patterns get a quart
 
 
 def check(data: bytes) -> None:
-    """`data` is the JSON of `toolCall.approval` and a command."""
+    """Check `data`: the JSON of `toolCall.approval` and a command."""
     rules, command = texts(data, 2)
     try:
         approval = json.loads(rules)
@@ -65,7 +65,7 @@ def check_decision(policy: Policy, call: Call, decision: Decision) -> None:
 
 
 def a_policy(behavior: str, *layers: object) -> Policy:
-    """The policy of a behaviour, with some configuration."""
+    """Return the policy of a behaviour with some configuration."""
     merged: dict[str, object] = {}
     for layer in layers:
         surroundings = ReferenceResolver(environ={}, home=Path("/nowhere"), directory=None)

@@ -1,4 +1,4 @@
-"""Any configuration is read: a fault costs its own key, twice is as once, no secret is shown."""
+"""Any configuration is read: an error affects its own key only, and no secret is shown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check(data: bytes) -> None:
     for path, _ in unknown_keys(value, config_schema()):
         assert is_in(value, path), path
     list(without_effect(value))
-    for name, member in value.items():  # a fault elsewhere takes nothing from a key
+    for name, member in value.items():  # an error elsewhere does not affect a key
         beside = CONFIG.read({name: member, "toolCall " + name: 3}, a_place())
         assert beside == CONFIG.read({name: member}, a_place())
 
@@ -54,7 +54,7 @@ def a_place() -> Place:
 
 
 def is_in(value: object, path: tuple[str | int, ...]) -> bool:
-    """Whether a path leads to something, or to what is missing in something."""
+    """Return True if a path leads to a value, or to a missing member of a value."""
     for step in path[:-1]:
         if (isinstance(value, dict) and step in value) or (
             isinstance(value, list) and isinstance(step, int) and step < len(value)

@@ -1,4 +1,4 @@
-"""JSON with comments means what is left without them, and a fault or key has its place in it."""
+"""JSON with comments equals the JSON without them, and errors and keys have their places."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def check_places(value: object, text: str, lines: list[str]) -> None:
     places = Positions(text)
     pending: list[tuple[tuple[str | int, ...], object]] = [((), value)]
     while pending:
-        path, found = pending.pop()
-        if isinstance(found, dict):
-            pending += [((*path, name), member) for name, member in found.items()]
-        elif isinstance(found, list):
-            pending += [((*path, number), member) for number, member in enumerate(found)]
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [((*path, name), member) for name, member in value.items()]
+        elif isinstance(value, list):
+            pending += [((*path, number), member) for number, member in enumerate(value)]
         if not path:
             continue
         position = places.position(path)

@@ -1,6 +1,6 @@
-"""What a server prints becomes messages our peer can read, the same however it is cut, or noise.
+"""The output of a server becomes messages or noise, the same for any size of chunks.
 
-Whatever stands in an answer is read, or is an `MCPFault`.
+Any member of an answer is read, or raises `MCPFault`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ READERS: list[Callable[[Any], Any]] = [
     reading.read_progress,
     reading.read_log_message,
 ]
-Told = tuple[list[bytes], int, int]
+Outcome = tuple[list[bytes], int, int]
 
 
-def told(pieces: Iterable[bytes]) -> Told:
-    """The messages, and how many frames were noise and too long."""
+def outcome(pieces: Iterable[bytes]) -> Outcome:
+    """Return the messages, and the numbers of noisy and too long frames."""
     noise: list[bytes] = []
     oversized: list[str] = []
     intake = Intake(
@@ -65,10 +65,10 @@ def told(pieces: Iterable[bytes]) -> Told:
 
 
 def check(data: bytes) -> None:
-    messages, _, _ = whole = told([data])
-    assert told(cut(data)) == whole
+    messages, _, _ = whole = outcome([data])
+    assert outcome(cut(data)) == whole
     if len(data) < 500:
-        assert told(bytewise(data)) == whole
+        assert outcome(bytewise(data)) == whole
     endpoint = Endpoint("client", TABLE, dialect=MCP_DIALECT)
     for _ in range(max(PENDING)):
         endpoint.call("tools/call")
@@ -89,15 +89,15 @@ def check(data: bytes) -> None:
 def read_all(raw: Any) -> None:
     for read in READERS:
         with contextlib.suppress(MCPFault):
-            found = read(raw)
-            if isinstance(found, ToolResult):
-                output_of(found, Cap(lines=10, size=100))
-            elif isinstance(found, Page):
-                read_schemas(found)
+            result = read(raw)
+            if isinstance(result, ToolResult):
+                output_of(result, Cap(lines=10, size=100))
+            elif isinstance(result, Page):
+                read_schemas(result)
 
 
 def read_schemas(page: Page[Any]) -> None:
-    """A cleaned schema is an object's, and small; its names lead back to the server's own."""
+    """Check that a cleaned schema is a small object's, with names that map to the server's."""
     for item in page.items:
         schema = getattr(item, "input_schema", None)
         if schema is None or not is_presentable(schema):

@@ -36,7 +36,7 @@ from eca_server.tools.tool import (
     Effect,
     FileChange,
     PreparedCall,
-    ToolFault,
+    ToolError,
     ToolOutput,
     running_call,
 )
@@ -130,7 +130,7 @@ class SpawnAgent:
         name = next((each for each in self.agents if each.lower() == wanted.lower()), None)
         if name is None:
             known = ", ".join([*self.agents][:_LISTED])
-            raise ToolFault(f"There is no agent {wanted[:_SHOWN]!r}. Agents: {known}.")
+            raise ToolError(f"There is no agent {wanted[:_SHOWN]!r}. Agents: {known}.")
         agent = self.agents[name]
         model = arguments.get("model") or agent.default_model or self.model
         inherited = self.variant if model == self.model else None

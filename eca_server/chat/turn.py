@@ -44,7 +44,7 @@ from eca_server.llm.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    in_force,
+    effective_history,
 )
 from eca_server.tools.tool import FileChange
 
@@ -368,7 +368,7 @@ class Turn:
         self._write("system", usage)
 
     def _with_context(self, usage: ChatUsageContent, asked: Asked) -> ChatUsageContent:
-        told = in_force(self.messages, self.chat.told)
+        told = effective_history(self.messages, self.chat.told)
         request = attrs.evolve(asked.request, messages=told)
         used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
         return attrs.evolve(

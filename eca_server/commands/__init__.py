@@ -47,7 +47,7 @@ from eca_server.commands.rules import RULES, SYNC_SYSTEM_PROMPT
 from eca_server.commands.skills import SKILL_CREATE, SKILLS, SkillCommand
 from eca_server.commands.subagents import SUBAGENTS
 from eca_server.commands.trust import TRUST
-from eca_server.context.limits import readable
+from eca_server.context.limits import limit_notes
 from eca_server.skills import Skill, SkillFiles
 from eca_server.tools.files import printable
 
@@ -167,7 +167,7 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
         for each in map(SkillCommand, skills.skills)
         if each.name not in names and is_free(each)
     ]
-    return _Written(commands=(*commands, *more), notes=readable((*custom.notes, *skills.notes)))
+    return _Written(commands=(*commands, *more), notes=limit_notes((*custom.notes, *skills.notes)))
 
 
 def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:

@@ -23,9 +23,9 @@ import attrs
 import trio
 
 from eca_protocol.messages import CommandArgument
+from eca_server.context.definition_files import DefinitionFiles, InvalidDefinition
 from eca_server.context.front_matter import split_front_matter
-from eca_server.context.laid_down import LaidDown, NotTaken
-from eca_server.context.limits import readable
+from eca_server.context.limits import limit_notes
 from eca_server.context.provenance import workspace_text
 from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
@@ -209,33 +209,33 @@ class CommandFiles:
                 reading.add(path)
             folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]
             for path in (*folders, *of_workspace):
-                reading.add(path, is_the_projects=True)
+                reading.add(path, from_workspace=True)
             return FoundCommands(
-                commands=tuple(reading.found.values()), notes=readable(reading.notes)
+                commands=tuple(reading.found.values()), notes=limit_notes(reading.notes)
             )
 
         return await trio.to_thread.run_sync(work)
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading(LaidDown):
+class _Reading(DefinitionFiles):
     """What was found so far."""
 
     taken: frozenset[str]
     found: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
 
-    def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
+    def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
         """The Markdown files below a folder."""
-        paths = self.listed(folder.real_path, most=_MOST)
+        paths = self.list_visible(folder.real_path, most=_MOST)
         return (path for path in paths if path.endswith(".md"))
 
-    def take(self, place: Place, *, is_the_projects: bool) -> None:
+    def add_file(self, place: Place, *, from_workspace: bool) -> None:
         """Of two with one name the first counts."""
         name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
         if name in self.found or name in self.taken:
             return
         command = parse_command(name, self.text_of(place))
         if command is None:
-            raise NotTaken("there is no text in it")
+            raise InvalidDefinition("there is no text in it")
         if printable(name) == name:
-            self.found[name] = attrs.evolve(command, path=place.path, is_of_project=is_the_projects)
+            self.found[name] = attrs.evolve(command, path=place.path, is_of_project=from_workspace)

@@ -151,7 +151,7 @@ def _key(credential: Credential | None) -> str:
         return f"found in {credential.source}"
     if credential.problem is not None:
         return f"unusable in {credential.source}"
-    return f"missing (looked for in {', '.join(credential.looked_for)})"
+    return f"missing (looked for in {', '.join(credential.variables)})"
 
 
 async def _servers(manager: Manager | None) -> list[str]:
@@ -201,7 +201,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         selected_model=situation.model,
         logins=stored.keys,
         behavior=turn.chat.session.profile.agent_name(situation.behavior),
-        approval=policy_of(situation.loaded.config, situation.behavior).told(),
+        approval=policy_of(situation.loaded.config, situation.behavior).describe(),
         servers=await _servers(situation.mcp),
         sandbox=await _sandbox(situation.loaded.config.tool_call.sandbox),
         trust=report_trust(situation.loaded, [root.path for root in situation.workspace.roots]),

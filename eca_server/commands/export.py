@@ -23,9 +23,9 @@ from eca_server.commands.command import Command, Situation, arguments_of, withou
 from eca_server.llm.history import Message
 from eca_server.tools.files import checkpoint, in_thread, printable
 from eca_server.tools.output import counted
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.version import version
-from eca_server.workspace import AlreadyThere, Place, Workspace, replace_file
+from eca_server.workspace import AlreadyExists, Place, Workspace, replace_file
 
 __all__ = ["EXPORT"]
 
@@ -65,7 +65,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
     )
     try:
         place = await in_thread(write)
-    except ToolFault as fault:
+    except ToolError as fault:
         turn.fail(f"The chat is not exported: {fault}")
         return
     count = counted(len(messages), "message")
@@ -88,7 +88,7 @@ def _write(
     form = _FORMS.get(places[0].path.suffix.lower(), _edn)
     data = form(messages, about, flags, hide).encode("utf-8", "replace")
     for place in places[:-1]:
-        with suppress(AlreadyThere):
+        with suppress(AlreadyExists):
             return _made(place, data)
     return _made(places[-1], data)
 
@@ -101,7 +101,7 @@ def _made(place: Place, data: bytes) -> Place:
 def _places(workspace: Workspace, asked: str, title: str) -> Sequence[Place]:
     """Where the file may go, the best first: as asked, or under a free name in a folder."""
     if not asked and not workspace.roots:
-        raise ToolFault("expected `/export PATH`: no folder is open.")
+        raise ToolError("expected `/export PATH`: no folder is open.")
     folder = workspace.locate(asked or ".")
     if asked and not folder.real_path.is_dir():
         return [folder]

@@ -15,13 +15,13 @@ import attrs
 
 from eca_server.context.block import render
 from eca_server.context.limits import Limits
-from eca_server.context.resources import give_resource
-from eca_server.llm.attachments import LARGEST_PICTURE
+from eca_server.context.resources import resource_content
+from eca_server.llm.attachments import MAX_IMAGE_BYTES
 from eca_server.llm.history import FilePart, ImagePart, Message, TextPart
 from eca_server.mcp.messages import Content, EmbeddedResource, PromptResult, ResourceContents
 from eca_server.mcp.tools import part_of
 from eca_server.tools.output import Cap, cut_end
-from eca_server.workspace import FileFault
+from eca_server.workspace import FileError
 
 __all__ = ["messages_of"]
 
@@ -103,8 +103,8 @@ class _Giving:
 
     def _embedded(self, contents: ResourceContents, room: int) -> Iterator[_Part]:
         try:
-            given = give_resource(self.server, contents, room=room, limits=self.limits)
-        except FileFault as fault:
+            given = resource_content(self.server, contents, budget=room, limits=self.limits)
+        except FileError as fault:
             yield TextPart(f"({contents.uri[:_LONGEST_URI]} is left out: {fault})")
             return
         self.size += given.size
@@ -114,5 +114,5 @@ class _Giving:
 
     def _may_attach(self, part: ImagePart | FilePart) -> bool:
         self.attached += 1
-        fits = isinstance(part, FilePart) or len(part.data) <= LARGEST_PICTURE
+        fits = isinstance(part, FilePart) or len(part.data) <= MAX_IMAGE_BYTES
         return fits and self.attached <= self.limits.attachments

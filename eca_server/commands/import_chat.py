@@ -16,7 +16,7 @@ from eca_server.chat.exchange.reading import BadExport, ImportedChat, read_expor
 from eca_server.chat.store import ChatSettings
 from eca_server.commands.command import Command, Situation, arguments_of
 from eca_server.tools.files import checkpoint, in_thread
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace, read_file
 
 __all__ = ["IMPORT"]
@@ -32,7 +32,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
         return
     try:
         imported = await in_thread(lambda: _read(situation.workspace, path))
-    except ToolFault as fault:
+    except ToolError as fault:
         turn.fail(f"No chat is imported: {fault}")
         return
     count = len(imported.messages)
@@ -55,21 +55,21 @@ def _read(workspace: Workspace, path: str) -> ImportedChat:
     """For a thread: the chat in a file.
 
     Raises:
-        ToolFault: there is none that can be read.
-        FileFault: the file cannot be used.
+        ToolError: there is none that can be read.
+        FileError: the file cannot be used.
         OSError: it cannot be read.
     """
     data = read_file(workspace.locate(path), limit=LARGEST, checkpoint=checkpoint).data
     try:
         imported = read_export(data.decode(), checkpoint=checkpoint)
     except UnicodeDecodeError as fault:
-        raise ToolFault(
+        raise ToolError(
             f"expected text in UTF-8, got something else at byte {fault.start}."
         ) from None
     except BadExport as fault:
-        raise ToolFault(f"{fault}.") from None
+        raise ToolError(f"{fault}.") from None
     if not imported.messages:
-        raise ToolFault("there is no message in it.")
+        raise ToolError("there is no message in it.")
     return imported
 
 

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Mapping
 import attrs
 import trio
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, named_command
 from eca_server.config import Provider
 from eca_server.credentials import LOGIN as STORED
-from eca_server.credentials import LoginsFault, OAuthFault, TokenSet
-from eca_server.credentials.flows import KEY_HINTS, Flow, Invitation, flow_of
-from eca_server.credentials.server_secrets import is_of_server
+from eca_server.credentials import LoginsError, OAuthError, TokenSet
+from eca_server.credentials.flows import KEY_HINTS, Flow, LoginInstructions, flow_of
+from eca_server.credentials.server_secrets import is_server_entry
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 from eca_server.llm.models import Models
 from eca_server.secret import Secret, parse_key
@@ -134,7 +134,7 @@ def _command(message: str, providers: Mapping[str, Flow | None]) -> LoginPrompt:
         return LoginPrompt(shown=f"{word} {MASKED}")
     flow, how = providers[provider], rest[1].strip() if len(rest) > 1 else ""
     if how in (_IN_THE_BROWSER, _WITH_A_KEY) or not how:
-        if how == _WITH_A_KEY or (flow is not None and not how and not flow.begins_at_once):
+        if how == _WITH_A_KEY or (flow is not None and not how and not flow.starts_directly):
             flow = None
         return LoginPrompt(shown=message, provider=provider, flow=flow)
     shown = f"{word} {rest[0]} {MASKED}"
@@ -182,13 +182,13 @@ def _request_for_key(provider: str, situation: Situation) -> str:
 async def _log_in(turn: Turn, situation: Situation, provider: str, flow: Flow) -> None:
     """Go the whole way of a login; a stop ends it at once."""
 
-    def tell(invitation: Invitation) -> None:
+    def tell(invitation: LoginInstructions) -> None:
         turn.say(f"{invitation.text}\n\nStop ends the login.", role="system")
         turn.progress("Waiting for the login")
 
     try:
         login = await flow.run(situation.http, tell)
-    except (OAuthFault, HTTPFault) as fault:
+    except (OAuthError, HTTPError) as fault:
         turn.fail(f"The login with {provider} failed: {fault}. Nothing was stored.")
     else:
         await _store(turn, situation, provider, login)
@@ -201,7 +201,7 @@ async def _store(turn: Turn, situation: Situation, provider: str, login: Secret 
     what = "key" if isinstance(login, Secret) else "login"
     try:
         aside = await trio.to_thread.run_sync(logins.store, provider, login)
-    except LoginsFault as fault:
+    except LoginsError as fault:
         turn.fail(f"The {what} of {provider} cannot be stored in {logins.path}: {fault}.")
         return
     source = _source_of(provider, situation.refresh_models())
@@ -221,7 +221,7 @@ async def _store(turn: Turn, situation: Situation, provider: str, login: Secret 
 async def _log_out(turn: Turn, situation: Situation) -> None:
     logins, wanted = situation.logins, arguments_of(situation.text)
     found = (await trio.to_thread.run_sync(logins.read)).keys
-    stored = [name for name in found if not is_of_server(name)]
+    stored = [name for name in found if not is_server_entry(name)]
     provider = _match(wanted, stored)
     if provider is None:
         names = ", ".join(sorted(stored)) or "none"
@@ -229,7 +229,7 @@ async def _log_out(turn: Turn, situation: Situation) -> None:
         return
     try:
         await trio.to_thread.run_sync(logins.remove, provider)
-    except LoginsFault as fault:
+    except LoginsError as fault:
         turn.fail(f"The key of {provider} cannot be removed from {logins.path}: {fault}.")
         return
     source = _source_of(provider, situation.refresh_models())

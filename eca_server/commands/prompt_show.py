@@ -8,7 +8,7 @@ from eca_protocol import json
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, Situation, arguments_of, fenced
-from eca_server.context import Built
+from eca_server.context import PromptContext
 from eca_server.llm.backend import Tool
 from eca_server.llm.history import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
@@ -40,7 +40,7 @@ def _size_of_tool(tool: Tool) -> int:
     return len(tool.description) + len(json.dumps(tool.parameters))
 
 
-def _of_contexts(built: Built) -> str:
+def _of_contexts(built: PromptContext) -> str:
     texts = [part.text for part in built.parts if isinstance(part, TextPart)]
     attached = len(built.parts) - len(texts)
     lines = [fenced("\n".join(texts))] if texts else []

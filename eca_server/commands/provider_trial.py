@@ -14,7 +14,7 @@ import trio
 from eca_server.commands.command import without_keys
 from eca_server.llm.backend import Backend, BackendError, Request
 from eca_server.llm.configured import ProviderFacts
-from eca_server.llm.errors import in_words
+from eca_server.llm.errors import explanation_of
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.models import Models
@@ -70,7 +70,7 @@ async def _ask(models: Models, facts: ProviderFacts) -> Verdict:
         works = True
         words = f"works: {words} after {(trio.current_time() - began) * 1000:.0f} ms"
     except BackendError as error:
-        words = f"{in_words(error)}{_where_to_look(facts, error)}"
+        words = f"{explanation_of(error)}{_where_to_look(facts, error)}"
     except trio.TooSlowError:
         words = f"no answer came within {SECONDS:.0f} s. Check the url and the network."
     return Verdict(provider=facts.name, works=works, words=without_keys(words, models.secrets))
@@ -95,7 +95,7 @@ async def _proof(models: Models, facts: ProviderFacts) -> str:
                 raise
             if _first_model(models, facts) is None:
                 raise
-    if listed is not None and not (known and known.lists_for_all):
+    if listed is not None and not (known and known.list_is_public):
         return listed
     name = _first_model(models, facts)
     if name is not None:

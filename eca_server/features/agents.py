@@ -20,8 +20,8 @@ from eca_server.chat.instructions import (
 from eca_server.child_process import chat_environment
 from eca_server.commands import told_of_hidden
 from eca_server.config import Behavior, Config, apply_behavior
-from eca_server.context import Built, build, read_instruction_files
-from eca_server.context.job_news import news_of
+from eca_server.context import PromptContext, build_context, read_instruction_files
+from eca_server.context.job_notice import job_notice
 from eca_server.features import tools
 from eca_server.features.connection import Connection
 from eca_server.features.hooks import told_of, turn_hooks
@@ -73,8 +73,8 @@ async def make_agent(
         turn.fail(f"{chosen.model} cannot be used: {error.message}.")
         return None
 
-    async def gather() -> Built:
-        built = await build(
+    async def gather() -> PromptContext:
+        built = await build_context(
             contexts,
             text,
             workspace=connection.workspace,
@@ -82,7 +82,7 @@ async def make_agent(
             resources=_resource_reader(connection, turn),
             gitignore=gitignore,
         )
-        news = news_of(connection.jobs, turn.chat.id) if connection.has_jobs else ""
+        news = job_notice(connection.jobs, turn.chat.id) if connection.has_jobs else ""
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     config, gitignore = apply_behavior(connection.config, behavior), connection.follows_gitignore

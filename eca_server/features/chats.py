@@ -27,9 +27,9 @@ from eca_server.features.selection import choose
 from eca_server.features.subagents import told_of
 from eca_server.llm.history import ToolCallPart
 from eca_server.tools.approval import NATIVE, policy_of
-from eca_server.tools.schema_check import fitting
+from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.tasks import Tasks, lists_in, reserved_for
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.tools.toolbox import ToolBox
 
 __all__ = ["contents_of", "delete_chat", "found", "handlers_of", "show_again"]
@@ -320,13 +320,13 @@ def _described(
     toolbox: ToolBox, lists: Mapping[str, Tasks], part: ToolCallPart
 ) -> tuple[Naming, str | None]:
     """Return the names, the task list and the present summary of a past call."""
-    server, name = (part.server, part.tool) if part.server else toolbox.named(part.name)
+    server, name = (part.server, part.tool) if part.server else toolbox.resolve(part.name)
     tool = toolbox.find(server, name)
     summary = None
     if tool is not None:
         try:
-            summary = tool.summary(fitting(part.arguments or {}, tool.parameters))
-        except ToolFault:
+            summary = tool.summary(check_arguments(part.arguments or {}, tool.parameters))
+        except ToolError:
             summary = None
     origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
     shows = lists[part.id].details if part.id in lists else reserved_for(server, name)

@@ -214,7 +214,7 @@ def _offer(connection: Connection) -> ChatConfig:
     selected = select_behavior(connection)
     return ChatConfig(
         models=connection.models.names,
-        select_model=connection.models.selected_in(selected),
+        select_model=connection.models.default_for(selected),
         behaviors=tuple(map(UnknownValue, behaviors)),
         select_behavior=UnknownValue(spelled(selected)),
         agents=behaviors,

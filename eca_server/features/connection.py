@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from eca_server.tools.tasks import Tasks
     from eca_server.tools.tool import Tool
     from eca_server.workspace import FileIndex, Root, Workspace
-    from eca_server.workspace.temporaries import Temporaries
+    from eca_server.workspace.temporary_files import TemporaryFiles
 
 __all__ = ["Connection", "Options", "Told"]
 
@@ -287,11 +287,11 @@ class Connection:
         return Workspace(self.session.roots, private, self.temporaries)
 
     @cached_property
-    def temporaries(self) -> Temporaries:
+    def temporaries(self) -> TemporaryFiles:
         """The records of temporary files in the workspace."""
-        from eca_server.workspace.temporaries import Temporaries  # noqa: PLC0415 - as above
+        from eca_server.workspace.temporary_files import TemporaryFiles  # noqa: PLC0415 - as above
 
-        return Temporaries(data_directory(self.options.environ) / "temporaries")
+        return TemporaryFiles(data_directory(self.options.environ) / "temporaries")
 
     @cached_property
     def index(self) -> FileIndex:

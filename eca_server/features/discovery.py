@@ -38,8 +38,8 @@ async def _look(connection: Connection) -> None:
             if discovery.is_due(endpoint):
                 learn(partial(_list, connection, endpoint, backend))
         catalog = connection.config.catalog
-        if catalog.refresh and models.cost_money:
-            learn(partial(discovery.look_at_catalog, connection.http, catalog.url))
+        if catalog.refresh and models.has_paid_models:
+            learn(partial(discovery.load_catalog, connection.http, catalog.url))
 
 
 async def _learn(connection: Connection, ask: Callable[[], Awaitable[bool]]) -> None:

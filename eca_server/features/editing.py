@@ -15,9 +15,9 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.config import Behavior, Prompts, apply_behavior
-from eca_server.editing.document import Document, NoSuchPlace, split_at
+from eca_server.editing.document import Document, InvalidPosition, split_at
 from eca_server.editing.rewriting import Rewrite, TooManyRewrites
-from eca_server.editing.surroundings import Surroundings, surroundings_in
+from eca_server.editing.surroundings import Surroundings, read_surroundings
 from eca_server.features.connection import Connection
 from eca_server.features.selection import choose
 from eca_server.llm.backend import BackendError
@@ -43,7 +43,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         place = params.position
         try:
             document = split_at(params.doc_text, line=place.line, character=place.character)
-        except NoSuchPlace as error:
+        except InvalidPosition as error:
             raise RPCError(INVALID_PARAMS, f"params.position: {error}") from None
         completions = connection.completions
         completion = completions.begin()
@@ -53,11 +53,11 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             model = connection.models.find(name, variant)
         except BackendError as error:
             completion.is_over = True
-            completions.say_once(name, error.kind, f"{name} cannot be used: {error.message}.")
+            completions.report_once(name, error.kind, f"{name} cannot be used: {error.message}.")
             return _NONE
         if _stands_in(connection, name, model, configured):
             completion.is_over = True
-            completions.say_once(name, "configuration", _NO_MODEL.format("completion.model"))
+            completions.report_once(name, "configuration", _NO_MODEL.format("completion.model"))
             return _NONE
         instruction = _prompts(connection).completion
 
@@ -83,7 +83,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         rewrite = Rewrite(
             id=params.id,
             selected=params.text,
-            wanted=params.prompt,
+            prompt=params.prompt,
             path=params.path,
             model=model,
             instruction=instruction,
@@ -119,7 +119,7 @@ def _item(
 
 def _surroundings(most_lines: int, params: m.RewritePromptParams) -> Awaitable[Surroundings]:
     line = params.range.start.line
-    return surroundings_in(params.path, params.text, line=line, most_lines=most_lines)
+    return read_surroundings(params.path, params.text, line=line, most_lines=most_lines)
 
 
 def _prompts(connection: Connection) -> Prompts:

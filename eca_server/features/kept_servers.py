@@ -23,8 +23,8 @@ from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
 from eca_server.config.mcp_settings import is_secret
 from eca_server.config.saved_settings import SavedSettings, SavedSettingsError, SettingsByScope
-from eca_server.credentials import LoginsFault
-from eca_server.credentials.server_secrets import drop_secrets, keep_secrets
+from eca_server.credentials import LoginsError
+from eca_server.credentials.server_secrets import drop_secrets, store_secrets
 from eca_server.features.configuration import put_in_force
 from eca_server.features.connection import Connection
 from eca_server.secret import mask
@@ -106,7 +106,7 @@ async def _store(
         needed = _REFERENCE.findall(json.dumps([parts.everywhere, parts.workspaces]))
         try:
             drop_secrets(connection.logins, name, but=frozenset(needed))
-        except LoginsFault as error:
+        except LoginsError as error:
             _log.warning("secrets of the MCP server %s cannot be removed: %s", name, error)
 
     layer = SavedSettings(connection.options.environ)
@@ -204,7 +204,7 @@ def _with_references(
     for key in {"url", "clientSecret"} & new.keys():
         new[key] = referenced(new[key], always=key == "clientSecret")
     if stored:
-        keep_secrets(connection.logins, server, stored)
+        store_secrets(connection.logins, server, stored)
     return new
 
 

@@ -14,11 +14,11 @@ from typing import Final
 import trio
 
 from eca_protocol import messages as m
-from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPFault, RPCError
+from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPError, RPCError
 from eca_protocol.peer import Handler
 from eca_server.commands.login import fault_of_key, ways_to_log_in
-from eca_server.credentials import LOGIN, Credential, LoginsFault, OAuthFault, TokenSet
-from eca_server.credentials.flows import KEY_HINTS, DeviceLogin, Flow, Invitation
+from eca_server.credentials import LOGIN, Credential, LoginsError, OAuthError, TokenSet
+from eca_server.credentials.flows import KEY_HINTS, DeviceLogin, Flow, LoginInstructions
 from eca_server.features.configuration import tell_changes
 from eca_server.features.connection import Connection
 from eca_server.llm.configured import ProviderFacts
@@ -140,7 +140,7 @@ async def _begin(connection: Connection, provider: str, flow: Flow) -> m.Provide
     """Begin a login, which continues after the answer, and return the user's next step."""
     scope = connection.logging_in[provider] = trio.CancelScope()
     try:
-        invitation: Invitation = await connection.nursery.start(
+        invitation: LoginInstructions = await connection.nursery.start(
             _log_in, connection, provider, flow, scope
         )
     except ECAError as error:
@@ -162,11 +162,11 @@ async def _log_in(
     provider: str,
     flow: Flow,
     scope: trio.CancelScope,
-    task_status: trio.TaskStatus[Invitation] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[LoginInstructions] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     has_begun = False
 
-    def tell(invitation: Invitation) -> None:
+    def tell(invitation: LoginInstructions) -> None:
         nonlocal has_begun
         has_begun = True
         task_status.started(invitation)
@@ -175,7 +175,7 @@ async def _log_in(
         try:
             login = await flow.run(connection.http, tell)
             await _store(connection, provider, login)
-        except (OAuthFault, HTTPFault, RPCError) as error:
+        except (OAuthError, HTTPError, RPCError) as error:
             if not has_begun:
                 raise
             connection.session.show("warning", f"The login with {provider} failed: {error}")
@@ -188,7 +188,7 @@ async def _log_in(
             if connection.logging_in.get(provider) is scope:
                 del connection.logging_in[provider]
     if not has_begun:
-        raise OAuthFault("it was cancelled, or started again")
+        raise OAuthError("it was cancelled, or started again")
 
 
 async def _store(connection: Connection, provider: str, login: Secret | TokenSet) -> None:
@@ -197,7 +197,7 @@ async def _store(connection: Connection, provider: str, login: Secret | TokenSet
     connection.options.hide(secret for secret in secrets if secret is not None)
     try:
         await trio.to_thread.run_sync(connection.logins.store, provider, login)
-    except LoginsFault as error:
+    except LoginsError as error:
         raise RPCError(INTERNAL_ERROR, f"The login cannot be stored: {error}") from error
     connection.renew_models()
     tell_changes(connection)
@@ -207,7 +207,7 @@ async def _forget(connection: Connection, provider: str) -> None:
     """Remove a stored login; a key from another place cannot be removed."""
     try:
         had_one = await trio.to_thread.run_sync(connection.logins.remove, provider)
-    except LoginsFault as error:
+    except LoginsError as error:
         raise RPCError(INTERNAL_ERROR, f"The login cannot be removed: {error}") from error
     connection.renew_models()
     tell_changes(connection)
@@ -261,7 +261,7 @@ def _with_key(connection: Connection, credential: Credential) -> m.ProviderAuth:
         if tokens is not None:
             return _with_tokens(tokens)
         return m.ProviderAuth(status="authenticated", type="api-key", source="login")
-    if credential.source in credential.looked_for:
+    if credential.source in credential.variables:
         return m.ProviderAuth(
             status="authenticated", type="api-key", source="env", env_var=credential.source
         )
@@ -278,7 +278,7 @@ def _with_tokens(tokens: TokenSet) -> m.ProviderAuth:
 
 
 def _model(connection: Connection, name: str) -> m.ProviderModel:
-    facts, known = connection.models.about(name)
+    facts, known = connection.models.facts_and_capabilities(name)
     price = facts.price
     return m.ProviderModel(
         id=name.partition("/")[2],

@@ -63,7 +63,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def model_selected(params: m.ChatSelectedModelChanged) -> None:
         chat = connection.chats.open(params.chat_id) if params.chat_id else None
         before = choose(connection, chat)
-        model = connection.models.named(params.model or before.model)
+        model = connection.models.canonical_name(params.model or before.model)
         variant = params.variant
         if variant is not None or model != before.model:
             variant = variant_in_force(connection, model, variant, before.behavior) or None
@@ -95,7 +95,7 @@ def _select_own_model(connection: Connection, chat: Chat) -> None:
     own = config.behaviors.get(behavior, Behavior())
     if own.default_model or config.default_model:
         chat.selection.model, chat.selection.variant = None, None
-        model = connection.models.selected_in(behavior)
+        model = connection.models.default_for(behavior)
     elif own.variant:
         model = choose(connection, chat).model
     else:
@@ -123,8 +123,8 @@ def choose(
     selected = [(own.model, own.variant)] if own is not None and own.model else []
     if connection.model:
         selected.append((connection.model, connection.variant))
-    first = selected[0][0] if selected else connection.models.selected_in(behavior)
-    model = connection.models.named(prompt.model or first)
+    first = selected[0][0] if selected else connection.models.default_for(behavior)
+    model = connection.models.canonical_name(prompt.model or first)
     configured = connection.config.behaviors.get(behavior, Behavior()).variant
     variants = (variant for name, variant in selected if name == model)
     variant = prompt.variant or next(variants, configured)

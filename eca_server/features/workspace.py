@@ -45,13 +45,13 @@ async def remove_leftovers(connection: Connection) -> None:
     """Remove the temporary files of killed servers; wait for those that are too young."""
     temporaries = connection.temporaries
     roots = [root.real_path for root in connection.session.roots]
-    if not temporaries.folder.is_dir():
+    if not temporaries.directory.is_dir():
         return
     clean = partial(trio.to_thread.run_sync, temporaries.clean, roots, abandon_on_cancel=True)
     if await clean():
-        from eca_server.workspace.temporaries import AGE  # noqa: PLC0415 - seldom needed
+        from eca_server.workspace.temporary_files import MIN_AGE  # noqa: PLC0415 - seldom needed
 
-        await trio.sleep(AGE)
+        await trio.sleep(MIN_AGE)
         await clean()
 
 

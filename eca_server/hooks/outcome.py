@@ -17,7 +17,7 @@ from eca_protocol import json
 from eca_protocol.errors import ECAError
 from eca_server.config.hook_settings import HookEvent
 from eca_server.hooks.running import LARGEST, Ran
-from eca_server.llm.calls import MOST_LEVELS, is_too_deep
+from eca_server.llm.calls import MAX_NESTING, is_too_deep
 
 __all__ = ["BLOCKS", "EVENTS", "Outcome", "Verdict", "outcome_of"]
 
@@ -141,5 +141,5 @@ def _fault(event: HookEvent, name: str, value: object) -> str | None:
     if not isinstance(value, kind) or (name == "approval" and value not in _VERDICTS):
         return f"{name}: expected {expected}"
     if isinstance(value, dict) and is_too_deep(value):
-        return f"{name}: expected at most {MOST_LEVELS} levels of nesting"
+        return f"{name}: expected at most {MAX_NESTING} levels of nesting"
     return None

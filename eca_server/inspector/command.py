@@ -22,7 +22,7 @@ from typing import BinaryIO, Final
 import trio
 
 from eca_protocol.http_server import serve
-from eca_protocol.transcript import is_claimed
+from eca_protocol.transcript import is_locked
 from eca_server.command_line import write_to_user
 from eca_server.config.directories import data_directory
 from eca_server.inspector.inspection import Inspection
@@ -58,7 +58,7 @@ def write_page(transcript: Path, out: Path) -> int:
     if out.exists() and out.samefile(transcript):
         return _refuse(f"{out}: expected a new file for the page, got the transcript itself")
     with transcript.open("rb") as file:
-        may_continue = is_claimed(file.fileno())
+        may_continue = is_locked(file.fileno())
         parts = list(_parts(file, inspection))
     if not parts:
         return _refuse(
@@ -146,7 +146,7 @@ class Follower:
             is_last = (
                 self._inspection.is_over
                 or self.tap_has_ended.is_set()
-                or (self._inspection.has_started and not is_claimed(self._file.fileno()))
+                or (self._inspection.has_started and not is_locked(self._file.fileno()))
             )
             for part in _parts(self._file, self._inspection):
                 self.feed.add(part)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import Transport
 from eca_server.jobs.escapes import EscapeFilter
 from eca_server.jobs.output import Stream
@@ -88,7 +88,9 @@ class RunningShell:
                         await self._read()
                     patience = max(until - trio.current_time(), 0)
             finally:
-                await self._child.end(Ladder(after_stdin=patience, after_term=0, after_kill=_GRACE))
+                await self._child.end(
+                    GracePeriods(after_stdin=patience, after_term=0, after_kill=_GRACE)
+                )
                 await self._errors.aclose()
 
     async def _read(self) -> None:

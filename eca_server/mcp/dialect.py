@@ -19,7 +19,7 @@ import attrs
 from eca_protocol import json
 from eca_protocol.endpoint import Dialect
 from eca_protocol.errors import INTERNAL_ERROR, InvalidJSON, LocalProtocolError
-from eca_protocol.framing import FrameDecoder, FrameFault, Frames
+from eca_protocol.framing import FrameDecoder, FrameError, Frames
 from eca_server.mcp.methods import TABLE
 
 __all__ = ["MCP_DIALECT", "Intake"]
@@ -28,7 +28,7 @@ MCP_DIALECT: Final = Dialect(
     cancel_method="notifications/cancelled",
     cancel_key="requestId",
     answers_cancelled=False,
-    answers_faults=False,
+    answers_invalid=False,
     not_cancelled=frozenset({"initialize"}),
 )
 
@@ -73,7 +73,7 @@ class Intake:
     def _messages(self, frames: Frames) -> Frames:
         messages: Frames = []
         for frame in frames:
-            if isinstance(frame, FrameFault):
+            if isinstance(frame, FrameError):
                 self.on_oversized(frame.message)
             else:
                 messages += self._read(frame)

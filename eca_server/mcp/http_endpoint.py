@@ -120,7 +120,7 @@ class HTTPEndpoint:
         """Send a request, where redirects lead it; see `HTTPClient.stream`.
 
         Raises:
-            HTTPFault: no answer could be had.
+            HTTPError: no answer could be had.
             MCPFault: a redirect leads where we do not go.
         """
         url, redirects, was_renewed = self.url, 0, False

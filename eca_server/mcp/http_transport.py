@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import INTERNAL_ERROR, HTTPFault, InvalidJSON, RemoteProtocolError
+from eca_protocol.errors import INTERNAL_ERROR, HTTPError, InvalidJSON, RemoteProtocolError
 from eca_protocol.framing import Framing
 from eca_protocol.http import HTTPResponse
 from eca_protocol.outbox import WriteShape
@@ -192,7 +192,7 @@ class HTTPTransport(ABC):
 
     @abstractmethod
     async def _notify(self, message: Outgoing) -> None:
-        """Send what has no answer; raises HTTPFault and MCPFault."""
+        """Send what has no answer; raises HTTPError and MCPFault."""
 
     async def _bid_farewell(self) -> None:  # noqa: B027 - not every server expects one
         """Tell the server that we leave."""
@@ -211,7 +211,7 @@ class HTTPTransport(ABC):
     async def _run_notice(self, message: Outgoing) -> None:
         try:
             await self._notify(message)
-        except (HTTPFault, MCPFault) as fault:
+        except (HTTPError, MCPFault) as fault:
             self._log.note(f"{message.method or 'an answer'} was not taken: {fault}")
         finally:
             self._notices.release()
@@ -309,14 +309,14 @@ async def read_events(
     """Deliver the messages of a stream of events, to its end; half an event is none.
 
     Raises:
-        HTTPFault: the connection broke, or an event is beyond the limit.
+        HTTPError: the connection broke, or an event is beyond the limit.
     """
     decoder = SSEDecoder(max_event=MAX_MESSAGE)
     async for chunk in body:
         try:
             events = decoder.feed(chunk)
         except RemoteProtocolError as fault:
-            raise HTTPFault("protocol", str(fault)) from fault
+            raise HTTPError("protocol", str(fault)) from fault
         place.follow(decoder)
         for event in events:
             if event.event == "message" and event.data:

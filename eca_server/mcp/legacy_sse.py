@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from eca_protocol.errors import HTTPFault, RemoteProtocolError
+from eca_protocol.errors import HTTPError, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPResponse
 from eca_protocol.sse import SSEDecoder
 from eca_server.mcp.faults import MCPFault
@@ -51,7 +51,7 @@ class LegacySSE(HTTPTransport):
                 refusal = await self.endpoint.refusal(response)
                 if not await self._must_log_in(refusal):
                     self._end(MCPFault(f"it has no stream of events: {refusal}", kind="start"))
-        except HTTPFault as fault:
+        except HTTPError as fault:
             if self._messages is None:
                 self._end(MCPFault(f"it cannot be reached: {fault}", kind="start"))
             else:
@@ -72,7 +72,7 @@ class LegacySSE(HTTPTransport):
     async def _request(self, message: Outgoing) -> None:
         try:
             await self._notify(message)
-        except HTTPFault as fault:
+        except HTTPError as fault:
             if fault.kind == "timeout":
                 await self._fail(message, f"the server does not take messages: {fault}")
             elif fault.kind == "broken":

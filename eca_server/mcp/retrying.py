@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_server.mcp.http_endpoint import Refusal
 
 __all__ = ["may_come_twice", "pause_before_retry"]
@@ -29,7 +29,7 @@ def may_come_twice(method: str) -> bool:
 
 
 def pause_before_retry(
-    outcome: Refusal | HTTPFault, method: str, wait: float | None
+    outcome: Refusal | HTTPError, method: str, wait: float | None
 ) -> float | None:
     """Seconds until a request may be sent again; None: it may not.
 
@@ -40,7 +40,7 @@ def pause_before_retry(
     """
     if wait is None:
         return None
-    if isinstance(outcome, HTTPFault):
+    if isinstance(outcome, HTTPError):
         is_safe = outcome.kind == "connect" or (method in _LISTS and outcome.kind == "broken")
         return wait if is_safe else None
     if outcome.status in _BUSY and outcome.retry_after is not None:

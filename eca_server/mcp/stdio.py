@@ -20,7 +20,7 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import LINES, Framing
 from eca_protocol.outbox import WriteShape
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_server.child_process import find_program
 from eca_server.mcp.eras import Era
 from eca_server.mcp.faults import MCPFault
@@ -29,7 +29,7 @@ from eca_server.mcp.settings import ServerSettings
 
 __all__ = ["LADDER", "StdioTransport", "start_stdio"]
 
-LADDER: Final = Ladder(after_stdin=0.8, after_term=0.5, after_kill=0.3)
+LADDER: Final = GracePeriods(after_stdin=0.8, after_term=0.5, after_kill=0.3)
 """Who heeds neither is killed after 1.3 seconds: ruling W-13 leaves two for the whole shutdown."""
 
 _SHOWN_FOLDERS: Final = 6

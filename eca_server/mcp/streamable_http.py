@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPResponse
 from eca_server.mcp.faults import FaultKind, MCPFault
 from eca_server.mcp.http_endpoint import BodyKind, HTTPEndpoint, Refusal, body_kind
@@ -125,7 +125,7 @@ class StreamableHTTP(HTTPTransport):
                 return
             await trio.sleep(pause)
 
-    async def _attempt(self, message: Outgoing) -> Refusal | HTTPFault | None:
+    async def _attempt(self, message: Outgoing) -> Refusal | HTTPError | None:
         """One POST up to its answer, two if the session had to be renewed; what came instead."""
         session_id = self._session_id
         try:
@@ -133,14 +133,14 @@ class StreamableHTTP(HTTPTransport):
             is_over = refusal and self._may_be_forgotten(refusal, message, session_id)
             if is_over and await self._renew(session_id):
                 refusal = await self._post(message)
-        except HTTPFault as fault:
+        except HTTPError as fault:
             return fault
         return refusal
 
-    async def _give_up(self, message: Outgoing, outcome: Refusal | HTTPFault) -> None:
+    async def _give_up(self, message: Outgoing, outcome: Refusal | HTTPError) -> None:
         """Say what came in place of an answer: to the request, or to the whole session."""
         opens = message.method == "initialize"
-        if isinstance(outcome, HTTPFault):
+        if isinstance(outcome, HTTPError):
             if opens or outcome.kind in _NEVER_SENT:
                 is_gone = outcome.kind == "connect" and self._handshake is not None
                 kind: FaultKind = "closed" if is_gone else "start"
@@ -162,7 +162,7 @@ class StreamableHTTP(HTTPTransport):
         """Send a request and pass on all that its answer brings.
 
         Raises:
-            HTTPFault: there is no answer, or not a whole one.
+            HTTPError: there is no answer, or not a whole one.
         """
         place = Place()
         idle = math.inf if message.method == _LISTEN else self._waits.idle
@@ -199,7 +199,7 @@ class StreamableHTTP(HTTPTransport):
             case "events":
                 try:
                     await read_events(body, place, self._deliver)
-                except HTTPFault:
+                except HTTPError:
                     if place.event_id is None and self._waits_for(message):
                         raise
                 return not self._waits_for(message)
@@ -233,12 +233,12 @@ class StreamableHTTP(HTTPTransport):
         """Take up a stream that ended before its answer.
 
         Raises:
-            HTTPFault: it cannot be taken up.
+            HTTPError: it cannot be taken up.
         """
         fruitless = 0
         while self._waits_for(message):
             if place.event_id is None or fruitless == _RESUMPTIONS:
-                raise HTTPFault("broken", "the stream of the answer ended before it")
+                raise HTTPError("broken", "the stream of the answer ended before it")
             pause = self._waits.reconnect if place.retry is None else place.retry
             await trio.sleep(min(pause, self._waits.longest_reconnect))
             before = place.event_id
@@ -248,7 +248,7 @@ class StreamableHTTP(HTTPTransport):
                         refusal = await self.endpoint.refusal(response)
                         raise MCPFault(f"the answer was lost, and cannot be asked for: {refusal}")
                     await read_events(response.chunks(), place, self._deliver)
-            except HTTPFault as fault:
+            except HTTPError as fault:
                 self._log.note(f"a stream was lost: {fault}")
             fruitless = 0 if place.event_id != before else fruitless + 1
 
@@ -277,7 +277,7 @@ class StreamableHTTP(HTTPTransport):
                 except MCPFault as fault:
                     self._log.note(f"it says nothing unasked: {fault}")
                     return
-                except HTTPFault as fault:
+                except HTTPError as fault:
                     self._log.note(f"its stream was lost: {fault}")
                     if fault.kind == "timeout" and not place.events:
                         return
@@ -352,7 +352,7 @@ class StreamableHTTP(HTTPTransport):
                 "DELETE", headers=self._place_headers(), deadlines=limits
             ) as response:
                 self._log.note(f"the session was ended: status {response.status}")
-        except (HTTPFault, MCPFault) as fault:
+        except (HTTPError, MCPFault) as fault:
             self._log.note(f"the session could not be ended: {fault}")
 
 

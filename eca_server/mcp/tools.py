@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
-from eca_server.llm.attachments import LARGEST_PICTURE, PICTURES, SIGNATURE, media_type_of
+from eca_server.llm.attachments import IMAGE_TYPES, MAX_IMAGE_BYTES, SIGNATURE_BYTES, media_type_of
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import (
@@ -30,7 +30,7 @@ from eca_server.mcp.messages import (
 )
 from eca_server.mcp.schemas import Cleaned, cleaned
 from eca_server.tools.output import Cap, cut_end
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 
 __all__ = [
     "MOST_PICTURES",
@@ -92,7 +92,7 @@ class ServerTool:
             try:
                 result = await self.call(self.wire_name, self._cleaned.arguments(arguments))
             except MCPFault as fault:
-                raise ToolFault(f"The MCP server {self.server} did not do it: {fault}") from None
+                raise ToolError(f"The MCP server {self.server} did not do it: {fault}") from None
             return output_of(result, self.cap)
 
         return PreparedCall(run=run, summary=self.summary(arguments), warning=self.warning)
@@ -137,7 +137,7 @@ def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
     for part in _parts(result):
         if isinstance(part, ImagePart):
             pictures += 1
-            if pictures > MOST_PICTURES or len(part.data) > LARGEST_PICTURE:
+            if pictures > MOST_PICTURES or len(part.data) > MAX_IMAGE_BYTES:
                 why = "one too many" if pictures > MOST_PICTURES else f"{len(part.data)} bytes"
                 parts.append(TextPart(f"(a picture that is left out: {why})"))
             else:
@@ -187,16 +187,16 @@ def part_of(content: Content) -> TextPart | ImagePart:
 def _resource(contents: ResourceContents) -> TextPart | ImagePart:
     if contents.text is not None:
         return TextPart(_whole(f"{contents.uri}:\n{contents.text}"))
-    kind = media_type_of(contents.blob[:SIGNATURE])
-    if kind in PICTURES or contents.mime_type.startswith("image/"):
+    kind = media_type_of(contents.blob[:SIGNATURE_BYTES])
+    if kind in IMAGE_TYPES or contents.mime_type.startswith("image/"):
         return _picture(contents.blob, contents.mime_type)
     return TextPart(_whole(f"({contents.uri}: {len(contents.blob)} bytes, {contents.mime_type})"))
 
 
 def _picture(data: bytes, label: str) -> TextPart | ImagePart:
     """A picture of a kind that models are shown, else words; bytes are believed before labels."""
-    media_type = media_type_of(data[:SIGNATURE]) or label
-    if media_type in PICTURES:
+    media_type = media_type_of(data[:SIGNATURE_BYTES]) or label
+    if media_type in IMAGE_TYPES:
         return ImagePart(media_type=media_type, data=data)
     why = f"{len(data)} bytes, {_whole(label)}, which models are not shown"
     return TextPart(f"(a picture that is left out: {why})")

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 import attrs
 import trio
 
-from eca_server.context.laid_down import LaidDown
-from eca_server.context.limits import readable
+from eca_server.context.definition_files import DefinitionFiles
+from eca_server.context.limits import limit_notes
 from eca_server.skills.skill import SKILL_FILE, NotASkill, Skill, parse_skill
 from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
@@ -70,17 +70,17 @@ class SkillFiles:
             for path in (*own, str(self.user_directory / "skills")):
                 reading.add(path)
             for path in of_workspace:
-                reading.add(path, is_the_projects=True)
+                reading.add(path, from_workspace=True)
             for root in self.workspace.roots:
                 for folder in _OF_ROOTS:
-                    reading.add(str(root.path / folder), is_the_projects=True)
+                    reading.add(str(root.path / folder), from_workspace=True)
             return reading.found()
 
         return await trio.to_thread.run_sync(work)
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading(LaidDown):
+class _Reading(DefinitionFiles):
     """What was found so far, and what of it in the folder that is looked through."""
 
     skills: dict[str, Skill] = attrs.field(init=False, factory=dict)
@@ -88,9 +88,9 @@ class _Reading(LaidDown):
 
     def found(self) -> FoundSkills:
         """All of them."""
-        return FoundSkills(skills=tuple(self.skills.values()), notes=readable(self.notes))
+        return FoundSkills(skills=tuple(self.skills.values()), notes=limit_notes(self.notes))
 
-    def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
+    def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
         """The SKILL.md files below a folder; a skill may be a link to its folder.
 
         One of the project's that leads out of it is named by its folder, to be refused. However
@@ -102,7 +102,7 @@ class _Reading(LaidDown):
         for inside in sorted(folder.real_path.iterdir()):
             if not (inside.is_symlink() and inside.is_dir()):
                 continue
-            if is_the_projects and not self.workspace.locate(str(inside)).inside:
+            if from_workspace and not self.workspace.locate(str(inside)).is_inside:
                 yield inside.name
             elif (real := inside.resolve()) not in seen:
                 seen.add(real)
@@ -110,13 +110,13 @@ class _Reading(LaidDown):
                     yield f"{inside.name}/{name}"
 
     def _below(self, folder: Path) -> Iterator[str]:
-        paths = self.listed(folder, most=_MOST_FILES)
+        paths = self.list_visible(folder, most=_MOST_FILES)
         return (path for path in paths if PurePosixPath(path).name == SKILL_FILE)
 
-    def take(self, place: Place, *, is_the_projects: bool) -> None:
+    def add_file(self, place: Place, *, from_workspace: bool) -> None:
         """Of two with one name the first counts; that is told where both lie in one folder."""
         skill = attrs.evolve(
-            parse_skill(self.text_of(place), place.path.parent), is_of_project=is_the_projects
+            parse_skill(self.text_of(place), place.path.parent), is_of_project=from_workspace
         )
         first = self.skills.get(skill.command)
         if first is None:

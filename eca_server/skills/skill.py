@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
+from eca_server.context.definition_files import InvalidDefinition
 from eca_server.context.front_matter import split_front_matter
-from eca_server.context.laid_down import NotTaken
 from eca_server.context.provenance import workspace_text
 from eca_server.tools.files import printable
 
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[^\W_][\w.:-]{0,63}")
 _LONGEST_DESCRIPTION = 1024  # what the public format of skills allows
 
 
-class NotASkill(NotTaken):
+class NotASkill(InvalidDefinition):
     """A SKILL.md without what makes a skill; the message says what is missing."""
 
 

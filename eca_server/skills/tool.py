@@ -13,7 +13,7 @@ from eca_server.llm.history import TextPart
 from eca_server.skills.files import SkillFiles
 from eca_server.skills.skill import Skill
 from eca_server.tools.files import printable
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 
 __all__ = ["SKILL_TOOL", "LoadSkill", "is_allowed"]
 
@@ -72,7 +72,7 @@ class LoadSkill:
             skill = found.find(name)
             if skill is None or skill not in allowed:
                 known = ", ".join(each.name for each in allowed[:_MOST_NAMES]) or "none"
-                raise ToolFault(f"There is no skill {name[:_SHOWN]!r}. Skills: {known}.")
+                raise ToolError(f"There is no skill {name[:_SHOWN]!r}. Skills: {known}.")
             return ToolOutput(parts=(TextPart(skill.introduced(skill.text)),))
 
         return PreparedCall(run=run, summary=self.summary(arguments))

@@ -274,7 +274,7 @@ def test_the_names_are_those_of_the_conventions() -> None:
     root = Path(telemetry.__file__).parent
     used = {
         name.replace("__", ".")
-        for file in ("llm/told.py", "chat/agent.py")
+        for file in ("llm/tracing.py", "chat/agent.py")
         for name in re.findall(r"\bgen_ai__\w+", (root / file).read_text())
     }
     assert len(used) > 15

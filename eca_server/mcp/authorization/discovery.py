@@ -19,7 +19,7 @@ from eca_protocol.http import HTTPClient
 from eca_server.credentials.oauth import (
     Authentication,
     Client,
-    OAuthFault,
+    OAuthError,
     ask,
     is_on_this_machine,
     secret_in,
@@ -131,9 +131,9 @@ async def find_resource(http: HTTPClient, url: str, demand: Demand) -> Resource:
     """What a server says of itself as something that tokens are for.
 
     Raises:
-        OAuthFault: it says that it is another one, or something that cannot be used.
+        OAuthError: it says that it is another one, or something that cannot be used.
         ValueError: what it tells as a URL is none.
-        HTTPFault: it cannot be reached.
+        HTTPError: it cannot be reached.
     """
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
@@ -147,10 +147,10 @@ async def find_resource(http: HTTPClient, url: str, demand: Demand) -> Resource:
         )
     identifier = _text(document, "resource") or canonical(url)
     if not _covers(identifier, url):
-        raise OAuthFault(f"its metadata is that of another resource: {mask(identifier)}")
+        raise OAuthError(f"its metadata is that of another resource: {mask(identifier)}")
     issuers = _texts(document, "authorization_servers")
     if not issuers:
-        raise OAuthFault("its metadata names no authorization server")
+        raise OAuthError("its metadata names no authorization server")
     return Resource(
         identifier=identifier, issuer=issuers[0], scopes=_texts(document, "scopes_supported")
     )
@@ -175,9 +175,9 @@ async def find_authorization_server(
         url: the server's; it tells whether this machine may be asked.
 
     Raises:
-        OAuthFault: it is none that can be used, or says that it is another one.
+        OAuthError: it is none that can be used, or says that it is another one.
         ValueError: what it tells as a URL is none.
-        HTTPFault: it cannot be reached.
+        HTTPError: it cannot be reached.
     """
     issuer = resource.issuer
     path = urlsplit(issuer).path.rstrip("/")
@@ -187,7 +187,7 @@ async def find_authorization_server(
     document = await _first(http, places, url)
     if document is None:
         if resource.is_described:
-            raise OAuthFault(f"the authorization server {mask(issuer)} does not describe itself")
+            raise OAuthError(f"the authorization server {mask(issuer)} does not describe itself")
         document = {"issuer": issuer} | {
             f"{what}_endpoint": urljoin(issuer, f"/{place}")
             for what, place in (
@@ -198,10 +198,10 @@ async def find_authorization_server(
         }
     named = _text(document, "issuer")
     if named is None or named.removesuffix("/") != issuer.removesuffix("/"):
-        raise OAuthFault(f"the authorization server {mask(issuer)} says that it is another one")
+        raise OAuthError(f"the authorization server {mask(issuer)} says that it is another one")
     methods = _texts(document, "code_challenge_methods_supported")
     if methods and "S256" not in methods:
-        raise OAuthFault("the authorization server does not know PKCE with S256")
+        raise OAuthError("the authorization server does not know PKCE with S256")
     ways = _texts(document, "token_endpoint_auth_methods_supported")
     registration_url = _text(document, "registration_endpoint")
     return AuthorizationServer(
@@ -229,11 +229,11 @@ async def register(
     """An introduction of this program to an authorization server.
 
     Raises:
-        OAuthFault: it takes none.
-        HTTPFault: it cannot be reached.
+        OAuthError: it takes none.
+        HTTPError: it cannot be reached.
     """
     if server.registration_url is None:
-        raise OAuthFault("its authorization server takes no registrations: set `clientId`")
+        raise OAuthError("its authorization server takes no registrations: set `clientId`")
     wanted = {
         "client_name": name,
         "redirect_uris": [redirect],
@@ -251,11 +251,11 @@ async def register(
             headers={"content-type": "application/json"},
             content=json.dumps(wanted),
         )
-    except OAuthFault as fault:
-        raise OAuthFault(f"the registration was refused ({fault}): set `clientId`") from fault
+    except OAuthError as fault:
+        raise OAuthError(f"the registration was refused ({fault}): set `clientId`") from fault
     client_id = _text(answer, "client_id")
     if client_id is None:
-        raise OAuthFault("the registration was answered without a client_id: set `clientId`")
+        raise OAuthError("the registration was answered without a client_id: set `clientId`")
     secret = secret_in(answer, "client_secret") if answer.get("client_secret") else None
     agreed = answer.get("token_endpoint_auth_method")
     return Client(
@@ -272,7 +272,7 @@ async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, 
     for place in places:
         try:
             return await ask(http, "GET", _allowed(place, url), headers={})
-        except OAuthFault as fault:
+        except OAuthError as fault:
             if fault.status is None or (fault.status >= 500):
                 raise
     return None
@@ -281,7 +281,7 @@ async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, 
 def _endpoint(document: Mapping[str, Any], name: str, url: str) -> str:
     found = _text(document, name)
     if found is None:
-        raise OAuthFault(f"the authorization server names no {name}")
+        raise OAuthError(f"the authorization server names no {name}")
     return _allowed(found, url)
 
 
@@ -290,7 +290,7 @@ def _allowed(place: str, url: str) -> str:
     parts = urlsplit(place)
     is_open = parts.scheme == "http" and is_on_this_machine(place) and is_on_this_machine(url)
     if parts.scheme != "https" and not is_open:
-        raise OAuthFault(f"expected an https URL for a login, got {mask(place)}")
+        raise OAuthError(f"expected an https URL for a login, got {mask(place)}")
     return place
 
 

@@ -16,15 +16,15 @@ from urllib.parse import urlencode, urlsplit
 
 import trio
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config.files import Stamp, stamp_of
 from eca_server.credentials import (
     Client,
     LoggedOut,
     Logins,
-    LoginsFault,
-    OAuthFault,
+    LoginsError,
+    OAuthError,
     Tokens,
     TokenSet,
 )
@@ -115,13 +115,13 @@ class Login:
     @property
     def is_known(self) -> bool:
         """Whether the user has logged in, as far as that was looked at."""
-        return self._tokens is not None and not self._tokens.are_over
+        return self._tokens is not None and not self._tokens.have_ended
 
     async def forget(self) -> bool:
         """Log out, and wait for nobody to log in any more; whether a login was stored.
 
         Raises:
-            LoginsFault: it cannot be removed.
+            LoginsError: it cannot be removed.
         """
         self.give_up()
         self._drop()
@@ -170,7 +170,7 @@ class Login:
         try:
             if self._logins.is_locked:
                 self._logins.unlock()
-        except LoginsFault as fault:
+        except LoginsError as fault:
             _log.warning("a stored login cannot be read: %s", fault)
         return stamp, self._logins.read().tokens.get(self.key)
 
@@ -179,7 +179,7 @@ class Login:
         if self._tokens is None:
             return False
         try:
-            return await self._tokens.refused(token)
+            return await self._tokens.replace_refused(token)
         except LoggedOut:
             return False
         except ECAError as fault:
@@ -205,7 +205,7 @@ class Login:
                 self._waiting.cancel()
                 try:
                     self._page = await self._nursery.start(self._run, demand)
-                except (OAuthFault, HTTPFault) as fault:
+                except (OAuthError, HTTPError) as fault:
                     return MCPFault(
                         f"it wants a login, and none is possible: {fault}", kind="start"
                     )
@@ -227,7 +227,7 @@ class Login:
             self._waiting = waiting
             try:
                 await self._log_in(demand, begin)
-            except (OAuthFault, HTTPFault, LoginsFault) as fault:
+            except (OAuthError, HTTPError, LoginsError) as fault:
                 if not has_begun:
                     raise
                 _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, fault)
@@ -240,14 +240,14 @@ class Login:
         if self._waiting is waiting:
             self._page = ""
         if not has_begun:
-            raise OAuthFault("it was given up")
+            raise OAuthError("it was given up")
 
     async def _log_in(self, demand: Demand, begin: Callable[[str], None]) -> None:
         try:
             resource = await find_resource(self._http, self._url, demand)
             server = await find_authorization_server(self._http, resource, self._url)
         except ValueError as fault:  # a URL that is none, somewhere in what the server told
-            raise OAuthFault(f"its metadata cannot be used: {fault}") from fault
+            raise OAuthError(f"its metadata cannot be used: {fault}") from fault
         wanted = demand.scopes or resource.scopes
         self._scopes = tuple(dict.fromkeys((*self._scopes, *wanted)))
         scope = " ".join(self._scopes)
@@ -295,7 +295,7 @@ class Login:
         if self._client_id is None and document is not None:
             parts = urlsplit(document)
             if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
-                raise OAuthFault("expected an https URL with a path as `clientMetadataUrl`")
+                raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
             return Client(id=document, token_url=server.token_url, resource=resource)
         if self._client_id is None:
             return await register(
@@ -318,16 +318,16 @@ class Login:
 async def _code(page: Redirect, server: AuthorizationServer) -> Secret:
     """The code that the browser brings, from the authorization server that was asked."""
     try:
-        code: Secret | OAuthFault = await page.code()
-    except OAuthFault as fault:
+        code: Secret | OAuthError = await page.code()
+    except OAuthError as fault:
         code = fault
     came_back = page.issuer is not None or server.names_itself
     if came_back and page.issuer != server.issuer and not _nobody_came(code):
-        raise OAuthFault("another authorization server sent the browser back")
-    if isinstance(code, OAuthFault):
+        raise OAuthError("another authorization server sent the browser back")
+    if isinstance(code, OAuthError):
         raise code
     return code
 
 
-def _nobody_came(code: Secret | OAuthFault) -> bool:
-    return isinstance(code, OAuthFault) and code.code is None
+def _nobody_came(code: Secret | OAuthError) -> bool:
+    return isinstance(code, OAuthError) and code.code is None

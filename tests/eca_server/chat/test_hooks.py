@@ -183,7 +183,7 @@ async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is(
 async def test_what_a_job_said_is_not_lost_with_a_blocked_prompt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(background, "_FIRST_WORDS", 0.05)
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
     os.mkfifo(tmp_path / "gate")
     config = hooked(h=hook("preRequest", "grep -q bad && exit 2; exit 0", visible=False)) | ALLOW
     job = json.dumps({"command": "cat gate", "background": "it"})

@@ -11,7 +11,7 @@ import pytest
 
 from eca_protocol.testing import provider as scripted
 from eca_server.commands.login import MASKED
-from eca_server.credentials.server_secrets import keep_secrets
+from eca_server.credentials.server_secrets import store_secrets
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, text, types
 from tests.eca_server.credentials.fake_keyring import FakeKeyring
 
@@ -136,7 +136,7 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) ->
         lines = text(await ours.turn("/login nobody")).splitlines()
         assert lines[0].startswith(f"/login {MASKED}There is no provider of that name.")
         assert "- p" in lines
-        keep_secrets(ours.connection.logins, "s", {"1": KEY})
+        store_secrets(ours.connection.logins, "s", {"1": KEY})
         said = text(await ours.turn("/logout mcp-server:s"))
         assert said.endswith("with one whose key is stored: openai.")
     assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
@@ -199,4 +199,4 @@ async def test_a_login_in_the_systems_keyring_counts_after_a_restart(
         while "openai/gpt" not in ours.connection.models.names:
             await ours.until(lambda _: True)
         await ours.turn("/logout openai")
-    assert keyring.kept == {}
+    assert keyring.stored == {}

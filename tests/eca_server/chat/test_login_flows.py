@@ -171,7 +171,7 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: 
         await ours.turn("cancel")
         said = text(await ours.turn("/login github-copilot"))
         assert "providers.github-copilot.auth.clientId" in said
-        assert server.asked == []
+        assert server.requests == []
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 

@@ -149,7 +149,7 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(
         live.contents["repo://a"] = (piece("a", "new"),)
         for uri in ("repo://a/inside", "repo://c", "repo://bb", ""):
             live.on_update(uri)
-        assert "repo://a has changed since it was given" in text(await ours.turn("two"))
+        assert "repo://a has changed since it was sent" in text(await ours.turn("two"))
         await ours.turn("three")
         await ours.turn("other", chat="d")
         chats = ours.connection.chats

@@ -206,7 +206,7 @@ async def test_a_configured_path_may_be_a_file_relative_to_a_root(places: Places
     places.write(places.second / "docs" / "ask.md", "x")
     found = await places.found("docs/ask.md", "docs/missing.md")
     assert texts(found) == {"ask": "x"}
-    assert found.notes == ("docs/missing.md: there is no such file.",)
+    assert found.notes == ("docs/missing.md: the file does not exist.",)
 
 
 @pytest.mark.trio

@@ -547,7 +547,7 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(
         assert ours.connection.config.mcp_servers["new"].env == {"API_KEY": SECRET, "É_KEY": "\n"}
         assert "$/showMessage" not in [each.get("method") for each in ours.seen]
         await ours.ask("mcp/removeServer", {"name": "new"})
-    assert keyring.kept == {}
+    assert keyring.stored == {}
 
 
 async def test_no_server_is_started_after_a_shutdown(home: Home) -> None:

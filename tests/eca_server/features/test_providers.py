@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import trio.testing
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.credentials import flows
 from tests.eca_server.chat.editor import Editor, editor
@@ -161,7 +161,7 @@ async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: 
             first, second = [await ours.ask("providers/login", begin) for _ in range(2)]
             assert first["action"] == second["action"] == "authorize"
             assert first["url"] != second["url"]
-            with pytest.raises(HTTPFault):
+            with pytest.raises(HTTPError):
                 async with browser.stream("GET", way_back(first)):
                     pass
             async with browser.stream("GET", way_back(second)) as answer:
@@ -213,7 +213,7 @@ async def test_a_login_that_nobody_wants_any_more_is_given_up(
             await ours.ask(method, params if params is None else {"provider": "p", **params})
             while ours.connection.logging_in:
                 await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(HTTPFault):
+            with pytest.raises(HTTPError):
                 async with browser.stream("GET", way_back(begun)):
                     pass
     file = tmp_path / "eca-python" / "logins.json"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.llm.attachments import LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_IMAGE_BYTES
 from eca_server.llm.history import ImagePart, TextPart
 from eca_server.mcp.faults import MCPFault
 from eca_server.mcp.messages import (
@@ -30,7 +30,7 @@ from eca_server.mcp.tools import (
     server_tool,
 )
 from eca_server.tools.output import Cap
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 
 CAP = Cap(lines=100, size=1_000)
 PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
@@ -69,7 +69,7 @@ async def test_a_server_that_is_gone_is_a_fault_of_the_call_that_names_it() -> N
         raise MCPFault("exit code 1", kind="closed")
 
     prepared = await tool(gone).prepare({})
-    with pytest.raises(ToolFault, match="MCP server git did not do it: exit code 1"):
+    with pytest.raises(ToolError, match="MCP server git did not do it: exit code 1"):
         await prepared.run()
 
 
@@ -156,7 +156,7 @@ def test_an_error_is_one() -> None:
 
 
 def test_pictures_are_few_and_not_too_large() -> None:
-    large = ImageContent(data=b"x" * (LARGEST_PICTURE + 1), mime_type="image/png")
+    large = ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
     output = output_of(ToolResult(content=(large, *[PNG] * (MOST_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
     assert len(pictures) == MOST_PICTURES - 1

@@ -15,7 +15,7 @@ import trio
 from eca_protocol.messages import WorkspaceFolder
 from eca_server.llm.history import TextPart
 from eca_server.sandbox import Sandbox, capability
-from eca_server.tools.schema_check import fitting
+from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tool import Tool, ToolOutput
 from eca_server.workspace import Workspace, parse_roots, uri_of
@@ -79,7 +79,7 @@ def python(*lines: str) -> str:
 
 
 async def run(tool: Tool, command: str, **arguments: Any) -> ToolOutput:
-    call = await tool.prepare(fitting({"command": command, **arguments}, tool.parameters))
+    call = await tool.prepare(check_arguments({"command": command, **arguments}, tool.parameters))
     with trio.fail_after(30):
         return await call.run()
 

@@ -21,7 +21,7 @@ from eca_server.tools.custom import custom_commands
 from eca_server.tools.output import Cap
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.shell_command import ShellCommand
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace
 from tests.eca_server.sandbox.driver import World, needs_bubblewrap, run, texts
 
@@ -124,13 +124,13 @@ async def test_without_a_sandbox_auto_asks_and_says_why(world: World) -> None:
     assert call.summary == "Running 'true' outside of the sandbox"
     assert len(set(warnings)) == 1
     assert "the kernel forbids it" in warnings[0]
-    assert texts(await call.run()) == "Done; it wrote nothing."
+    assert texts(await call.run()) == "The command succeeded without output."
 
 
 async def test_without_a_sandbox_require_refuses(world: World) -> None:
     tool = world.tool(world.sandbox(mode="require", detect=broken))
     for arguments in ({"command": "true"}, {"command": "true", "outside_sandbox": True}):
-        with pytest.raises(ToolFault, match="the kernel forbids it"):
+        with pytest.raises(ToolError, match="the kernel forbids it"):
             await tool.prepare(arguments)
 
 
@@ -329,7 +329,7 @@ async def test_a_custom_tool_is_refused_where_the_sandbox_is_required_and_none(
         taken=(),
         sandbox=world.sandbox(mode="require", detect=broken),
     )
-    with pytest.raises(ToolFault, match="the kernel forbids it"):
+    with pytest.raises(ToolError, match="the kernel forbids it"):
         await tool.prepare({})
 
 

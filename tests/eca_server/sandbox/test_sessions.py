@@ -68,4 +68,4 @@ async def test_nothing_is_tried_where_the_sandbox_is_off(
         assert asked["summary"] == "Running 'true'"
         await decide(ours, "Approve", asked)
         await ours.finished()
-        assert results(provider) == ["Done; it wrote nothing."]
+        assert results(provider) == ["The command succeeded without output."]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import WorkspaceFolder
-from eca_server.context import laid_down
+from eca_server.context import definition_files
 from eca_server.skills import (
     FoundSkills,
     LoadSkill,
@@ -21,7 +21,7 @@ from eca_server.skills import (
     list_skills,
     parse_skill,
 )
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace, parse_roots
 
 
@@ -139,7 +139,7 @@ async def test_of_two_with_one_name_the_users_own_counts(places: Places) -> None
     users = {"a": "configured outside", "b": "user", "f": "configured outside"}
     assert texts(found) == {**users, "C": "root", "d": "agents", "e": "configured"}
     assert {each.name for each in found.skills if not each.is_of_project} == users.keys()
-    assert found.notes == ("missing: there is no such file.",)
+    assert found.notes == ("missing: the file does not exist.",)
     assert found.find("C") is not None
     assert found.find("c") is None
 
@@ -174,7 +174,7 @@ async def test_a_workspace_is_read_up_to_a_total_and_the_user_first(places: Plac
     places.write(places.user / "skills" / "mine", written("mine"))
     found = await places.files().read()
     assert [each.name for each in found.skills] == ["mine", "same"]
-    assert "more than 8,388,608 bytes of such files were read already" in " ".join(found.notes)
+    assert "the limit of 8,388,608 bytes of such files is reached" in " ".join(found.notes)
 
 
 @pytest.mark.trio
@@ -246,8 +246,8 @@ async def test_a_skill_of_the_project_may_be_a_link_that_stays_in_it(
         return listed(folder, **how)
 
     looked_through: list[Path] = []
-    listed = laid_down.list_files
-    monkeypatch.setattr(laid_down, "list_files", list_files)
+    listed = definition_files.list_files
+    monkeypatch.setattr(definition_files, "list_files", list_files)
     skills = places.root / ".eca" / "skills"
     kept = places.write(places.root / "docs" / "release", written("release"))
     one = places.write(places.root / "docs" / "one", written("one"))
@@ -287,5 +287,5 @@ async def test_the_tool_gives_what_the_skill_teaches_as_it_is_now(places: Places
     (part,) = (await prepared.run()).parts
     assert part.text == f"Skill: fix\nPaths in it start from: {folder}\n\nNew."
     for name in ("other", "FIX"):
-        with pytest.raises(ToolFault, match=rf"There is no skill '{name}'\. Skills: fix\."):
+        with pytest.raises(ToolError, match=rf"There is no skill '{name}'\. Skills: fix\."):
             await (await tool.prepare({"name": name})).run()

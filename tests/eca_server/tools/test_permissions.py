@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.trio, pytest.mark.skipif(GIT is None, reason="there is
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A work tree with a committed bare repository that runs a program."""
+    """Create a work tree with a committed bare repository that runs a program."""
     assert GIT is not None
     root = tmp_path / "ws"
     bare = root / "docs" / "store"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eca_protocol.fold import Conversation
-from eca_protocol.transcript import Exited, Passed, read_transcript
+from eca_protocol.transcript import DataEntry, ExitEntry, read_transcript
 from eca_server.cli import run
 from tests.eca_server.conftest import SERVE, Start
 from tests.eca_server.stranger import START_SECONDS, environment, frame, message
@@ -43,7 +43,7 @@ def test_a_session_through_the_tap_is_kept_and_both_its_sides_can_be_played_agai
     for side, said in transcript.messages():
         assert conversation.passed(side, said) == ()
     assert conversation.fold.chats[chat].text() == "the key is ***"
-    assert transcript.entries[-1] == Exited(at=transcript.entries[-1].at, code=0)
+    assert transcript.entries[-1] == ExitEntry(at=transcript.entries[-1].at, code=0)
 
     played = subprocess.run(
         [*TAP, "--replay", str(record), "--", *TAP, "--replay", str(record)],
@@ -69,9 +69,9 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
     [record] = (data / "eca-python" / "transcripts").iterdir()
     assert f"recording the conversation in {record}" in editor.errors
     first, *_, last = read_transcript(record).entries
-    assert isinstance(first, Passed)
+    assert isinstance(first, DataEntry)
     assert (first.side, first.message) == ("server", message("a"))
-    assert isinstance(last, Exited)
+    assert isinstance(last, ExitEntry)
     assert last.code == 9
 
 

@@ -1,7 +1,8 @@
-"""What a draft server says of a chat, as canonical contents: our client's side (ruling W-50).
+"""The conversion of a draft server's contents to canonical ones, for our client (ruling W-50).
 
-A turn begins with its first content and ends with the one that is complete. The draft never says
-what became of a change that waited: it is taken as made if we approved it, else as rejected.
+A turn begins with its first content and ends with the complete one. The draft does not report the
+outcome of a change that waited for approval: an approved change counts as made, any other as
+rejected.
 """
 
 from __future__ import annotations
@@ -12,42 +13,42 @@ from typing import Any
 from eca_protocol import messages as m
 from eca_protocol.draft import models as d
 
-__all__ = ["Hearing"]
+__all__ = ["ChatReader"]
 
 
-class Hearing:
-    """What was heard of one chat so far.
+class ChatReader:
+    """The state of one chat of a draft server.
 
     Attributes:
-        runs: whether a turn has begun and not ended.
+        is_running: a turn is running.
     """
 
     def __init__(self) -> None:
         self._approved: set[str] = set()
         self._session_tokens = 0
         self._turn_tokens: int | None = None
-        self.runs = False
+        self.is_running = False
         self._calls = 0
-        self._asked: dict[str, dict[str, Any]] = {}
+        self._pending_approvals: dict[str, dict[str, Any]] = {}
 
     def approve(self, call_id: str) -> None:
-        """A change may be made; the draft tells no ids, so an unknown one means the only change."""
-        waiting = self._asked.keys() - self._approved
-        if call_id not in self._asked and len(waiting) == 1:
+        """Record the approval of a change; an unknown id means the only waiting change."""
+        waiting = self._pending_approvals.keys() - self._approved
+        if call_id not in self._pending_approvals and len(waiting) == 1:
             (call_id,) = waiting
         self._approved.add(call_id)
 
-    def hear(
+    def read(
         self, received: d.ChatContentReceivedParams, raw: Any
     ) -> Iterator[tuple[m.ChatRole, m.ChatContent]]:
-        """The contents that one of the draft's is, with whose they are.
+        """Yield the canonical contents of a draft content, with their roles.
 
         Args:
-            received: the draft's.
-            raw: the same as it came, for what has no canonical shape.
+            received: the draft content.
+            raw: the raw JSON value of the content, for members without a canonical type.
         """
-        if not self.runs:
-            self.runs = True
+        if not self.is_running:
+            self.is_running = True
             yield "system", m.ChatProgressContent(state="running", text="Generating")
         match received.content:
             case d.TextContent(text=text):
@@ -64,7 +65,7 @@ class Hearing:
             yield from self._finish()
 
     def _change(self, change: d.FileChangeContent, raw: dict[str, Any]) -> Iterator[m.ChatContent]:
-        """A call whose arguments are what the server told of the change, untouched."""
+        """Yield a file change as a tool call; its arguments are the raw members of the change."""
         self._calls += 1
         names: dict[str, Any] = {
             "id": f"change-{self._calls}",
@@ -73,21 +74,21 @@ class Hearing:
             "origin": "native",
             "summary": change.description,
         }
-        told = {key: raw[key] for key in ("file", "changes") if raw.get(key) is not None}
+        arguments = {key: raw[key] for key in ("file", "changes") if raw.get(key) is not None}
         yield m.ChatToolCallPrepareContent(**names)
         yield m.ChatToolCallRunContent(
-            **names, arguments=told, manual_approval=change.manual_approval
+            **names, arguments=arguments, manual_approval=change.manual_approval
         )
-        call = {**names, "arguments": told}
+        call = {**names, "arguments": arguments}
         if change.manual_approval:
-            self._asked[names["id"]] = call
+            self._pending_approvals[names["id"]] = call
         else:
-            yield from _made(call)
+            yield from _completed_call(call)
 
     def _finish(self) -> Iterator[tuple[m.ChatRole, m.ChatContent]]:
-        for call_id, call in self._asked.items():
+        for call_id, call in self._pending_approvals.items():
             if call_id in self._approved:
-                for content in _made(call):
+                for content in _completed_call(call):
                     yield "assistant", content
             else:
                 yield "assistant", m.ChatToolCallRejectedContent(**call, reason="user-choice")
@@ -100,12 +101,12 @@ class Hearing:
                 ),
             )
         yield "system", m.ChatProgressContent(state="finished")
-        self._asked.clear()
+        self._pending_approvals.clear()
         self._approved.clear()
         self._turn_tokens = None
-        self.runs = False
+        self.is_running = False
 
 
-def _made(call: dict[str, Any]) -> Iterator[m.ChatContent]:
+def _completed_call(call: dict[str, Any]) -> Iterator[m.ChatContent]:
     yield m.ChatToolCallRunningContent(**call)
     yield m.ChatToolCalledContent(**call)

@@ -1,7 +1,7 @@
-"""Which class of trouble a status, a code and some words mean: tables, and the order they count in.
+"""The class of an error, from its status, its code and its text: tables, and their precedence.
 
-The rule it keeps: structure counts more than a status, a status more than words, for statuses lie;
-only words that name an overflow overrule a status that says no more than "bad request".
+A code counts more than a status, and a status more than text, since statuses are unreliable. Only
+text that names an overflow overrules a status that means no more than "bad request".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["TRANSIENT", "classify"]
 TRANSIENT: frozenset[ErrorKind] = frozenset(
     ("empty_response", "network", "overloaded", "premature_stop", "rate_limit", "timeout")
 )
-"""The classes that may be gone at the next try."""
+"""The classes that a retry may overcome."""
 
 _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
     "quota": (
@@ -143,38 +143,38 @@ _OVERFLOW = (
 )
 
 _SAY_LITTLE = ("api_error", "internal_server_error", "server_error")
-"""Codes that come with whatever went wrong inside; llama.cpp sends one with an overflow."""
+"""Codes of any internal error; llama.cpp sends one with an overflow."""
 
 _FORBIDDEN: Mapping[ErrorKind, tuple[str, ...]] = {
     "auth": (r"token.{0,40}(expired|invalid)", r"(expired|invalid).{0,40}token"),
     "content_filter": (r"moderation", r"flagged"),
 }
-"""What a status 403 is about if it is not a lack of permission."""
+"""The class of a status 403 that is no lack of permission."""
 
 _KIND_OF_CODE = {code: kind for kind, codes in _CODES.items() for code in codes}
 _KIND_OF_STATUS = {status: kind for kind, statuses in _STATUSES.items() for status in statuses}
 
 
 def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
-    """The class of an error; each argument may be unknown."""
-    words = message.lower()
-    if "tokens per min" in words:
-        # A request beyond the limit of a whole minute never fits, however long one waits.
-        return "context_overflow" if "too large" in words else "rate_limit"
+    """Return the class of an error; each argument may be unknown."""
+    text = message.lower()
+    if "tokens per min" in text:
+        # A request beyond the limit per minute never fits, however long the wait.
+        return "context_overflow" if "too large" in text else "rate_limit"
     kind = _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or "")
     if kind and (code or "").lower() not in _SAY_LITTLE:
         return kind
-    if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, words):
+    if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, text):
         return "context_overflow"
-    if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), words):
+    if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), text):
         return "quota"
     if status == 403:
-        kind = _kind_of_words(words, _FORBIDDEN)
-    return kind or _kind_of_status(status) or _kind_of_words(words) or _kind_of_rest(status, words)
+        kind = _kind_of_words(text, _FORBIDDEN)
+    return kind or _kind_of_status(status) or _kind_of_words(text) or _kind_of_rest(status, text)
 
 
 def _kind_of_quota(code: str) -> ErrorKind | None:
-    """What it means that a quota of Google's, which is named by its period, is exhausted."""
+    """Return the class of an exhausted quota of Google's, which is named by its period."""
     if "PerDay" in code:
         return "quota"
     return "rate_limit" if "PerMinute" in code else None
@@ -185,18 +185,18 @@ def _kind_of_status(status: int | None) -> ErrorKind | None:
 
 
 def _kind_of_words(
-    words: str, meanings: Mapping[ErrorKind, tuple[str, ...]] = _WORDS
+    text: str, meanings: Mapping[ErrorKind, tuple[str, ...]] = _WORDS
 ) -> ErrorKind | None:
-    return next((kind for kind, patterns in meanings.items() if _any(patterns, words)), None)
+    return next((kind for kind, patterns in meanings.items() if _any(patterns, text)), None)
 
 
-def _kind_of_rest(status: int | None, words: str) -> ErrorKind:
+def _kind_of_rest(status: int | None, text: str) -> ErrorKind:
     if status is None:
         return "unknown"
-    if status == 404 and "model" in words:
+    if status == 404 and "model" in text:
         return "model_not_found"
     return "overloaded" if status >= 500 else "invalid_request"
 
 
-def _any(patterns: tuple[str, ...], words: str) -> bool:
-    return any(re.search(pattern, words, re.DOTALL) for pattern in patterns)
+def _any(patterns: tuple[str, ...], text: str) -> bool:
+    return any(re.search(pattern, text, re.DOTALL) for pattern in patterns)

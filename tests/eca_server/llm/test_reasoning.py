@@ -1,4 +1,4 @@
-"""Which thoughts go back: the user's choice, for APIs that do without them."""
+"""The reasoning that goes back: the user's choice, for APIs that can do without it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from eca_protocol.http import HTTPClient
 from eca_server.config import Config, Model, Provider
 from eca_server.llm.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.llm.models import Models
-from eca_server.llm.thoughts import Thoughts, with_thoughts
+from eca_server.llm.reasoning import ReasoningHistory, select_reasoning
 from tests.eca_server.llm.histories import histories
 
 ORIGIN = Origin("openai-chat", "p", "m")
 
 
-def said(text: str) -> Message:
+def prompt(text: str) -> Message:
     return Message(role="user", parts=(TextPart(text),))
 
 
@@ -28,23 +28,25 @@ def thought(text: str) -> Message:
     ("which", "kept"), [("all", ["1", "2", "3"]), ("turn", ["2", "3"]), ("off", [])]
 )
 def test_all_go_back_or_those_since_the_users_last_message_or_none(
-    which: Thoughts, kept: list[str]
+    which: ReasoningHistory, kept: list[str]
 ) -> None:
-    history = [said("a"), thought("1"), said("b"), thought("2"), thought("3")]
-    told = with_thoughts(history, which)
-    texts = [part.text for each in told for part in each.parts if isinstance(part, ReasoningPart)]
+    history = [prompt("a"), thought("1"), prompt("b"), thought("2"), thought("3")]
+    selected = select_reasoning(history, which)
+    texts = [
+        part.text for each in selected for part in each.parts if isinstance(part, ReasoningPart)
+    ]
     assert texts == kept
-    assert [each.role for each in told] == [each.role for each in history]
-    assert told[2] is history[2]
+    assert [each.role for each in selected] == [each.role for each in history]
+    assert selected[2] is history[2]
 
 
 @given(history=histories)
 def test_nothing_but_thoughts_is_left_out(history: list[Message]) -> None:
     for which in ("turn", "off"):
-        for before, after in zip(history, with_thoughts(history, which), strict=True):
+        for before, after in zip(history, select_reasoning(history, which), strict=True):
             assert (before.role, before.origin) == (after.role, after.origin)
-            kept = [part for part in before.parts if not isinstance(part, ReasoningPart)]
-            assert list(after.parts) in (kept, list(before.parts))
+            parts = [part for part in before.parts if not isinstance(part, ReasoningPart)]
+            assert list(after.parts) in (parts, list(before.parts))
 
 
 @pytest.mark.parametrize(("api", "counts"), [("openai-chat", True), ("anthropic", False)])

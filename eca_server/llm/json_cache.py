@@ -1,7 +1,7 @@
-"""Small files of what was learned over the network, kept for the next start.
+"""A cache of small JSON files: data fetched over the network, for the next start.
 
-The rules it keeps: a file is replaced as a whole and only the user can read it; one that is
-missing, broken or too large is as good as none; that one cannot be written is no fault.
+A file is replaced as a whole, and only the user can read it. A missing, damaged or too large file
+counts as absent. A failed write is not an error.
 
 Everything here touches the disk: call it in a worker thread.
 """
@@ -18,15 +18,15 @@ from eca_server.config import make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.private_file import replace_file
 
-__all__ = ["keep", "kept"]
+__all__ = ["load_cached", "store_cached"]
 
 _log = logging.getLogger("eca_server.llm")
 
 _VERSION = 1
 
 
-def kept(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
-    """What was kept there, an object with anything in it; None: nothing of at most `most` bytes."""
+def load_cached(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None: there is none of at most `most` bytes."""
     try:
         value = json.loads(read_text(path, most=most).encode())
     except (Unreadable, InvalidJSON) as fault:
@@ -36,10 +36,10 @@ def kept(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
     return dict(value) if is_ours else None
 
 
-def keep(path: Path, value: dict[str, Any]) -> None:
-    """Keep a JSON object there."""
+def store_cached(path: Path, value: dict[str, Any]) -> None:
+    """Store a JSON object in a file."""
     try:
         make_data_directory(path.parent)
         replace_file(path, json.dumps({"version": _VERSION, **value}))
     except OSError as fault:
-        _log.info("%s cannot be kept: %s", path, fault.strerror)
+        _log.info("%s cannot be stored: %s", path, fault.strerror)

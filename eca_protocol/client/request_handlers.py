@@ -1,4 +1,4 @@
-"""What a client answers its server: one handler for each question, and how it is announced."""
+"""A client's handlers for the server's requests, and their capabilities."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import attrs
 from eca_protocol import messages as m
 
 __all__ = [
-    "Answers",
     "AskQuestionHandler",
     "DefinitionHandler",
     "DiagnosticsHandler",
     "ReferencesHandler",
+    "RequestHandlers",
 ]
 
 _Params = TypeVar("_Params")
@@ -34,8 +34,8 @@ AskQuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, m.ChatAskQues
 
 
 @attrs.frozen(kw_only=True)
-class Answers:
-    """The handlers of a client's; a question without one is refused, and not announced."""
+class RequestHandlers:
+    """A client's handlers; a request without one is refused, and its capability not announced."""
 
     diagnostics: DiagnosticsHandler | None = None
     definition: DefinitionHandler | None = None
@@ -43,7 +43,7 @@ class Answers:
     ask_question: AskQuestionHandler | None = None
 
     def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
-        """The handlers there are, by the method's name."""
+        """Return the handlers by the method's name."""
         all_handlers: dict[str, Callable[[Any], Any] | None] = {
             "editor/getDiagnostics": self.diagnostics,
             "editor/getDefinition": self.definition,
@@ -53,21 +53,21 @@ class Answers:
         return {name: handler for name, handler in all_handlers.items() if handler is not None}
 
     def capabilities(self) -> m.ClientCapabilities:
-        """What `initialize` says of them; an older server passes over what it does not know."""
-        there_are = {
+        """Return the capabilities for `initialize`; an older server ignores unknown ones."""
+        editor_handlers = {
             "diagnostics": self.diagnostics,
             "definition": self.definition,
             "references": self.references,
         }
         editor = m.EditorCapabilities(
-            **{name: True for name, handler in there_are.items() if handler is not None}
+            **{name: True for name, handler in editor_handlers.items() if handler is not None}
         )
-        asking = m.ChatCapabilities(ask_question=self.ask_question is not None)
+        chat = m.ChatCapabilities(ask_question=self.ask_question is not None)
         return m.ClientCapabilities(
             code_assistant=m.CodeAssistantCapabilities(
                 chat=True,
                 rewrite=True,
                 editor=None if editor == m.EditorCapabilities() else editor,
-                chat_capabilities=asking,
+                chat_capabilities=chat,
             )
         )

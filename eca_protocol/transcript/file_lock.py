@@ -1,6 +1,6 @@
-"""Whoever writes a transcript holds a lock on it, so that who reads it knows whether more may come.
+"""The lock that the writer of a transcript holds, by which a reader knows if it is still written.
 
-The lock goes with the process that holds it, however that ends. It keeps nobody from reading.
+The lock ends with the writer's process. It does not prevent reading.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["claim", "is_claimed"]
+__all__ = ["is_locked", "lock_file"]
 
 
-def claim(file: int) -> None:
-    """Hold the lock of a file while the descriptor is open; where there are no locks, nothing."""
+def lock_file(file: int) -> None:
+    """Lock a file while the descriptor is open, if the platform supports locks."""
     if os.name == "nt":
         return
     import fcntl  # noqa: PLC0415 - POSIX only
@@ -21,8 +21,8 @@ def claim(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def is_claimed(file: int) -> bool:
-    """Whether somebody holds the lock of a file, by another descriptor; yes if nobody can tell."""
+def is_locked(file: int) -> bool:
+    """Return True if a different descriptor holds the file's lock, or if that is unknown."""
     if os.name == "nt":
         return True
     import fcntl  # noqa: PLC0415 - POSIX only

@@ -1,11 +1,11 @@
-"""How long a provider asks us to wait: every spelling, and what is no demand."""
+"""The wait that a provider demands: every form, and values that are no demand."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 
-from eca_server.llm.waits import wait_demanded
+from eca_server.llm.retry_after import demanded_wait
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_the_wait_that_headers_demand(headers, seconds):
-    assert wait_demanded(headers, None, "", now=NOW) == seconds
+    assert demanded_wait(headers, None, "", now=NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_the_wait_that_headers_demand(headers, seconds):
     ],
 )
 def test_the_wait_that_a_body_demands(payload, message, seconds):
-    assert wait_demanded({}, payload, message, now=NOW) == seconds
+    assert demanded_wait({}, payload, message, now=NOW) == seconds
 
 
 def test_limits_that_are_used_up_are_no_demand_when_something_else_is_wrong():
     headers = {"anthropic-ratelimit-unified-reset": "4102444800", "retry-after": "2"}
-    assert wait_demanded(headers, None, "", status=529) == 2
+    assert demanded_wait(headers, None, "", status=529) == 2
     del headers["retry-after"]
-    assert wait_demanded(headers, None, "", status=529) is None
+    assert demanded_wait(headers, None, "", status=529) is None

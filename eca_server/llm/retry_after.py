@@ -1,6 +1,6 @@
-"""How long a provider asks us to wait, in whichever of the many ways it says so.
+"""The wait that a provider demands, in any of its forms.
 
-The rule it keeps: what is unreadable is no demand; what lies in the past is a demand of nothing.
+An unreadable demand is none; a time in the past is a wait of 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["wait_demanded"]
+__all__ = ["demanded_wait"]
 
 _PIECE = (
     r"(\d+(?:\.\d+)?)\s?(ms|milliseconds?|h|hours?|m|min(?:ute)?s?|s|sec(?:ond)?s?)(?![a-z])\s?"
@@ -28,10 +28,10 @@ _LIMITS = (
     ),
     "x-ratelimit-{}",
 )
-"""The headers of each rate limit, which end in `remaining` and `reset` or have it inside."""
+"""The headers of each rate limit; `remaining` or `reset` is inserted."""
 
 
-def wait_demanded(
+def demanded_wait(
     headers: Mapping[str, str],
     payload: Any,
     message: str,
@@ -39,14 +39,14 @@ def wait_demanded(
     status: int = 429,
     now: datetime | None = None,
 ) -> float | None:
-    """Seconds to wait, 0 or more; None when nothing (readable) is demanded.
+    """Return the seconds to wait, 0 or more; None: no readable demand.
 
     Args:
         headers: of the answer, names in lower case.
         payload: the parsed body, if it is JSON.
-        message: the provider's words.
-        status: what limits say of themselves in the headers counts with 429 alone.
-        now: the time now, for dates; UTC.
+        message: the provider's message.
+        status: the status; rate limits in the headers count only with 429.
+        now: the current time in UTC, for dates.
     """
     now = now or datetime.now(UTC)
     candidates = (
@@ -98,7 +98,7 @@ def _in_payload(payload: Any, now: datetime) -> float | None:
 
 
 def _of_limits(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The latest reset among the rate limits that are used up."""
+    """Return the latest reset of the exhausted rate limits."""
     used_up = (limit for limit in _LIMITS if headers.get(limit.format("remaining")) == "0")
     resets = [headers.get(limit.format("reset")) for limit in used_up]
     resets.append(headers.get("anthropic-ratelimit-unified-reset"))
@@ -107,7 +107,7 @@ def _of_limits(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _reset(text: str, now: datetime) -> float | None:
-    """A reset is written as a duration, as seconds, as seconds or ms of the epoch, or as a date."""
+    """Read a reset: a duration, seconds, seconds or milliseconds of the epoch, or a date."""
     if (seconds := _number(text)) is not None:
         epoch = seconds / 1000 if seconds > 1e11 else seconds
         return max(0.0, epoch - now.timestamp()) if epoch > 1e9 else epoch
@@ -120,7 +120,7 @@ def _reset(text: str, now: datetime) -> float | None:
 
 
 def _duration(text: str) -> float | None:
-    """A duration as Go writes it (`1m2.5s`, `12ms`), or in words (`6 seconds`)."""
+    """Read a duration in Go's form (`1m2.5s`, `12ms`), or in words (`6 seconds`)."""
     if not re.fullmatch(f"(?:{_PIECE})+", text, re.IGNORECASE):
         return None
     return sum(

@@ -1,7 +1,6 @@
-"""A request to a model as OpenTelemetry is told of it: the names of the GenAI conventions.
+"""Requests to models as OpenTelemetry spans, by the GenAI conventions.
 
-The rule it keeps: what was said is told only where that is asked for; where nobody listens, an
-event costs nothing.
+Content is recorded only if that is enabled. Without a listener an event costs nothing.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from eca_server.llm.history import (
 )
 from eca_server.telemetry import Operation, operation
 
-__all__ = ["told"]
+__all__ = ["traced"]
 
-_CALLED = {
+_PROVIDER_NAMES = {
     "azure": "azure.ai.openai",
     "google": "gcp.gemini",
     "mistral": "mistral_ai",
     "xai": "x_ai",
 }
-"""Providers that the conventions name otherwise than we do."""
+"""Providers with a different name in the conventions."""
 
 
 @asynccontextmanager
-async def told(
+async def traced(
     origin: Origin,
     request: Request,
     stream: AbstractAsyncContextManager[AsyncIterator[Event]],
 ) -> AsyncIterator[AsyncIterator[Event]]:
-    """The events of `stream`, which is the model's answer to `request`."""
+    """Yield the events of `stream`, the answer to `request`, and record them on a span."""
     async with operation(
         "chat",
         origin.model,
-        gen_ai__provider__name=_CALLED.get(origin.provider, origin.provider),
+        gen_ai__provider__name=_PROVIDER_NAMES.get(origin.provider, origin.provider),
         gen_ai__request__model=origin.model,
     ) as span:
         if not span.is_recorded:
@@ -63,16 +62,16 @@ async def told(
                 gen_ai__system_instructions=_json([{"type": "text", "content": request.system}]),
                 gen_ai__input__messages=_messages(request.messages),
             )
-        noted = _Noted(span, origin)
+        recorder = _Recorder(span, origin)
         try:
-            async with stream as events, aclosing(noted.watch(events)) as watched:
+            async with stream as events, aclosing(recorder.watch(events)) as watched:
                 yield watched
         finally:
-            noted.tell()
+            recorder.record()
 
 
-class _Noted:
-    """What of an answer is told at its end, however it ends."""
+class _Recorder:
+    """A recorder of an answer's attributes on the span."""
 
     def __init__(self, span: Operation, origin: Origin) -> None:
         self._span = span
@@ -81,7 +80,7 @@ class _Noted:
         self._answer = Answer() if span.records_content else None
 
     async def watch(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
-        """The same events."""
+        """Yield the same events."""
         async for event in events:
             if self._answer is not None:
                 self._answer.feed(event)
@@ -94,8 +93,8 @@ class _Noted:
                     self._span.set(gen_ai__response__finish_reasons=[reason])
             yield event
 
-    def tell(self) -> None:
-        """Tell of it."""
+    def record(self) -> None:
+        """Record the attributes that are known at the end, however the answer ends."""
         usage = self._usage
         prompt = [usage.input, usage.cache_read, usage.cache_write]
         tokens = sum(count or 0 for count in prompt) if any(prompt) else None

@@ -1,4 +1,4 @@
-"""What a model is told of the jobs that have ended."""
+"""The notice of ended jobs that is sent to a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.context.job_news import news_of
+from eca_server.context.job_notice import job_notice
 from eca_server.jobs import Jobs
 
 pytestmark = pytest.mark.trio
@@ -29,8 +29,8 @@ async def test_the_last_words_of_a_job_are_told_however_long_its_lines_are(
     )
     with trio.fail_after(20):
         await job.ended.wait()
-    news = news_of(jobs, "c")
-    assert "bytes left out" in news
-    assert "it broke\n" in news
-    assert len(news) < 5000
-    assert news_of(jobs, "c") == ""
+    notice = job_notice(jobs, "c")
+    assert "bytes left out" in notice
+    assert "it broke\n" in notice
+    assert len(notice) < 5000
+    assert job_notice(jobs, "c") == ""

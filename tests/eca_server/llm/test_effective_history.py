@@ -1,4 +1,4 @@
-"""A history with summaries in it: what a model is told begins with the last one, and is valid."""
+"""The effective history: it begins with the last summary, and is valid."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from eca_server.llm.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    in_force,
+    effective_history,
     repair,
 )
 from tests.eca_server.llm.histories import histories
@@ -27,18 +27,18 @@ def user(text: str) -> Message:
 
 @given(histories, markers, histories)
 def test_nothing_before_the_last_summary_is_told(before, marker, after):
-    told = in_force([*before, marker, *after])
-    assert told == in_force([marker, *after])
+    effective = effective_history([*before, marker, *after])
+    assert effective == effective_history([marker, *after])
     summary, *rest = marker.parts
-    first, *kept = told[0].parts
+    first, *retained = effective[0].parts
     assert summary.summary in first.text
-    assert kept == rest
-    assert told[1:] == tuple(after)
+    assert retained == rest
+    assert effective[1:] == tuple(after)
 
 
 @given(markers, histories)
 def test_any_history_is_valid_from_any_summary_on(marker, after):
-    repaired = repair(in_force([marker, *after]))
+    repaired = repair(effective_history([marker, *after]))
     assert repaired[0].role == "user"
     assert repaired[-1].role in ("user", "tool")
     made: list[str] = []
@@ -52,15 +52,15 @@ def test_any_history_is_valid_from_any_summary_on(marker, after):
 
 @given(histories)
 def test_a_history_without_a_summary_is_told_whole(history):
-    assert in_force(history) == tuple(history)
+    assert effective_history(history) == tuple(history)
 
 
 def test_of_two_summaries_the_last_counts():
     first = Message(role="user", parts=(CompactionPart("first"),))
     second = Message(role="user", parts=(CompactionPart("second"), TextPart("prompt")))
-    told = in_force([user("a"), first, user("b"), second, user("c")])
-    assert [part.text.count("second") for part in told[0].parts] == [1, 0]
-    assert told[1:] == (user("c"),)
+    effective = effective_history([user("a"), first, user("b"), second, user("c")])
+    assert [part.text.count("second") for part in effective[0].parts] == [1, 0]
+    assert effective[1:] == (user("c"),)
 
 
 def test_the_result_of_a_call_that_was_summarized_is_not_told():
@@ -74,5 +74,5 @@ def test_the_result_of_a_call_that_was_summarized_is_not_told():
         Message(role="tool", parts=(result,)),
         user("b"),
     ]
-    [only] = repair(in_force(history))
+    [only] = repair(effective_history(history))
     assert [part.text for part in only.parts][1:] == ["b"]
