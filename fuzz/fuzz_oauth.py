@@ -15,9 +15,9 @@ with instrumented():
     from eca_protocol.http import HTTPClient
     from eca_server.credentials.oauth import OAuthError
     from eca_server.mcp.authorization.discovery import (
-        demand_in,
         find_authorization_server,
         find_resource,
+        parse_bearer_challenge,
     )
 
 SERVERS = ("https://mcp.example/one/mcp", "http://127.0.0.1:8080/mcp")
@@ -27,7 +27,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 def check(data: bytes) -> None:
     """Check `data`: a `WWW-Authenticate` in the first line, then one response per line."""
     header, *documents = data.split(b"\n")
-    demand = demand_in(header.decode("latin-1"))
+    demand = parse_bearer_challenge(header.decode("latin-1"))
     assert all(scope and not set(scope) & set(" \t\r\n") for scope in demand.scopes)
     for url in SERVERS:
         trio.run(find, url, header.decode("latin-1"), documents)
@@ -36,7 +36,7 @@ def check(data: bytes) -> None:
 async def find(url: str, header: str, documents: list[bytes]) -> None:
     client = cast("HTTPClient", Client(url, iter(documents)))
     try:
-        resource = await find_resource(client, url, demand_in(header))
+        resource = await find_resource(client, url, parse_bearer_challenge(header))
         server = await find_authorization_server(client, resource, url)
     except (OAuthError, ValueError) as fault:
         assert str(fault)

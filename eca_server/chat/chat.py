@@ -431,6 +431,7 @@ class Chat:
         if action is not Action.CLOSE:
             return
         turn.close_messages()
+        turn.flush()
         self.usage.add(turn.usages)
         if turn.usages and (not turn.stopped or self.session.profile.counts_stopped):
             turn.tell_usage()

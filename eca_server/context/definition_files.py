@@ -102,7 +102,7 @@ class DefinitionFiles(ABC):
         own: list[str] = []
         of_workspace: list[str] = []
         bases = [root.path for root in self.workspace.roots] or [user_directory]
-        real_user_folder = os.path.realpath(user_directory)
+        real_user_directory = os.path.realpath(user_directory)
         for path in paths:
             exists = False
             for base in bases:
@@ -113,7 +113,7 @@ class DefinitionFiles(ABC):
                 except (FileError, OSError) as error:
                     self._note(path, error)
                 else:
-                    is_own = place.real_path.is_relative_to(real_user_folder)
+                    is_own = place.real_path.is_relative_to(real_user_directory)
                     is_inside = place.is_inside or place.escapes
                     (of_workspace if is_inside and not is_own else own).append(str(place.path))
                 exists = True

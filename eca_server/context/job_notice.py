@@ -19,8 +19,8 @@ def job_notice(jobs: Jobs, chat_id: str) -> str:
     The jobs are marked as reported.
     """
     sections = []
-    for job in jobs.untold(chat_id):
-        job.is_told = True
+    for job in jobs.unreported(chat_id):
+        job.is_end_reported = True
         last = cut_middle(lines_text(job.output.last(_LAST.lines)), _LAST)
         attributes = {"id": job.id, "name": job.name, "status": job_status(job)}
         sections.append(Section(name="job", attributes=attributes, body=(last,) if last else ()))

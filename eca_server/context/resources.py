@@ -18,7 +18,7 @@ from eca_protocol.messages import McpResourceContext
 from eca_server.context.block import Section
 from eca_server.context.limits import Limits
 from eca_server.llm.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.tools.output import Cap, cut_end
 from eca_server.workspace import NotText, TooLarge
 
@@ -51,7 +51,7 @@ class ResourceReader(Protocol):
     """Access to the resources of servers, for one chat."""
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
-        """Read a resource of a server; raise MCPFault with a message for the user."""
+        """Read a resource of a server; raise MCPError with a message for the user."""
         ...
 
     def changed(self) -> Sequence[Key]:
@@ -140,7 +140,7 @@ async def read_resources(keys: Iterable[Key], reader: ResourceReader) -> Resourc
     async def read(server: str, uri: str) -> None:
         try:
             resources[server, uri] = await reader.read(server, uri)
-        except MCPFault as error:
+        except MCPError as error:
             resources[server, uri] = str(error)
 
     async with trio.open_nursery() as nursery:

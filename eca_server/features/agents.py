@@ -18,7 +18,7 @@ from eca_server.chat.instructions import (
     own_prompt,
 )
 from eca_server.child_process import chat_environment
-from eca_server.commands import told_of_hidden
+from eca_server.commands import hidden_skill_notes
 from eca_server.config import Behavior, Config, apply_behavior
 from eca_server.context import PromptContext, build_context, read_instruction_files
 from eca_server.context.job_notice import job_notice
@@ -225,7 +225,7 @@ async def _listed_skills(
     named = (each for each in files.skills if is_allowed(each, only))
     allowed = [each for each in named if _may_be_loaded(each, policy)]
     text, too_long = list_skills(allowed)
-    for note in (*files.notes, *told_of_hidden(allowed), too_long):
+    for note in (*files.notes, *hidden_skill_notes(allowed), too_long):
         if note:
             turn.say(note, role="system")
     return text

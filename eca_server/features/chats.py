@@ -32,7 +32,7 @@ from eca_server.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.tools.tool import ToolError
 from eca_server.tools.toolbox import ToolBox
 
-__all__ = ["contents_of", "delete_chat", "found", "handlers_of", "show_again"]
+__all__ = ["contents_of", "delete_chat", "find_chat", "handlers_of", "show_again"]
 
 MOST_LISTED = 1000
 LONGEST_TITLE = 200
@@ -51,7 +51,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return await _open(connection, chat, params)
 
     async def history(params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         page = _page(chat, params)
         contents = tuple(
             m.ChatContentReceivedParams(
@@ -91,7 +91,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatUpdateResponse()
 
     async def add_flag(params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         anchor = anchor_of(chat.said, params.content_id)
         if anchor is None and chat.call(params.content_id) is not None:
             anchor = params.content_id  # of the running answer
@@ -110,7 +110,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatAddFlagResponse()
 
     async def remove_flag(params: m.ChatRemoveFlagParams) -> m.ChatRemoveFlagResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         flags = dict(chat.settings.flags)
         if flags.pop(params.content_id, None) is not None:
             chat.set(flags=flags)
@@ -197,7 +197,7 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-async def found(connection: Connection, chat_id: str) -> Chat:
+async def find_chat(connection: Connection, chat_id: str) -> Chat:
     """Return the chat with this id.
 
     Raises:

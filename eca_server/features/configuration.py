@@ -98,7 +98,7 @@ def tell_offer(connection: Connection, *, keeps_selection: bool = False) -> None
         connection: the connection.
         keeps_selection: keep the model that the client selected itself.
     """
-    offer, announced = _offer(connection), connection.told.config
+    offer, announced = _offer(connection), connection.announced.config
     changes = {
         field.name: getattr(offer, field.name)
         for field in attrs.fields(ChatConfig)
@@ -119,12 +119,12 @@ def tell_offer(connection: Connection, *, keeps_selection: bool = False) -> None
             variant = variant_in_force(connection, connection.client_model or "", selected)
             if variant != announced.select_variant:
                 changes["select_variant"] = variant
-    connection.told.config = attrs.evolve(offer, variants=variants, select_variant=variant)
+    connection.announced.config = attrs.evolve(offer, variants=variants, select_variant=variant)
     if changes:
         params = ConfigUpdatedParams(chat=ChatConfig(**changes))
         connection.session.notify("config/updated", params)
     announce_tools(connection, select_behavior(connection))
-    if connection.told.providers is not None:
+    if connection.announced.providers is not None:
         from eca_server.features.providers import tell_providers  # noqa: PLC0415 - seldom asked for
 
         tell_providers(connection)
@@ -156,8 +156,8 @@ def tell_variants(
         return
     selected = ChatConfig(variants=connection.models.variants(model), select_variant=variant or "")
     if chat_id is None:
-        before = connection.told.config
-        connection.told.config = attrs.evolve(
+        before = connection.announced.config
+        connection.announced.config = attrs.evolve(
             before, variants=selected.variants, select_variant=selected.select_variant
         )
         if is_own and selected.variants == before.variants:
@@ -169,8 +169,8 @@ def tell_variants(
 def note_selection(connection: Connection) -> None:
     """Record the client's own selection as announced, so that it is not sent back (ruling W-28)."""
     offer = _offer(connection)
-    connection.told.config = attrs.evolve(
-        connection.told.config,
+    connection.announced.config = attrs.evolve(
+        connection.announced.config,
         select_model=offer.select_model,
         select_behavior=offer.select_behavior,
         select_agent=offer.select_agent,
@@ -181,9 +181,9 @@ def tell_problems(connection: Connection) -> None:
     """Show the problems of the configuration that were not shown yet."""
     present = {key: (level, text) for key, level, text in _problems(connection)}
     for key, (level, text) in present.items():
-        if key not in connection.told.problems:
+        if key not in connection.announced.problems:
             connection.session.show(level, text)
-    connection.told.problems = present.keys()
+    connection.announced.problems = present.keys()
     if connection.loaded.withheld:
         connection.trust.announce()
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from eca_server.editing.completing import Completions
     from eca_server.editing.rewriting import Rewrites
     from eca_server.features.trust import Trust
-    from eca_server.hooks import Beside
+    from eca_server.hooks import BackgroundHooks
     from eca_server.jobs import Jobs
     from eca_server.llm.access import Access
     from eca_server.llm.discovery import Discovery
@@ -65,11 +65,11 @@ if TYPE_CHECKING:
     from eca_server.workspace import FileIndex, Root, Workspace
     from eca_server.workspace.temporary_files import TemporaryFiles
 
-__all__ = ["Connection", "Options", "Told"]
+__all__ = ["AnnouncedState", "Connection", "Options"]
 
 
 @attrs.define(kw_only=True)
-class Told:
+class AnnouncedState:
     """The last announcements to the client, other than those of chats.
 
     Attributes:
@@ -114,7 +114,7 @@ class Connection:
         client_model: the model selected in the client, from announcements and its prompts.
         load: loads the configuration from the sources that `initialize` named.
         loaded: the last result of `load`.
-        told: the last announcements to the client.
+        announced: the last announcements to the client.
         notices: messages for the user, shown once the client listens.
         greeted: the chats whose model got the texts of hooks at the chat's start.
         subagents: limits the number of concurrent subagents.
@@ -147,7 +147,7 @@ class Connection:
             load, initialization_options=None, roots=(), environ=options.environ
         )
         self.loaded = LoadedConfig(config=Config(), problems=(), sources=())
-        self.told = Told()
+        self.announced = AnnouncedState()
         self.notices: list[str] = []
         self.has_skills = False
         self.greeted: WeakSet[Chat] = WeakSet()
@@ -177,7 +177,7 @@ class Connection:
         return Chats(self.session, self.nursery, self._memory(), partial(tell_status, self))
 
     @cached_property
-    def beside(self) -> Beside:
+    def beside(self) -> BackgroundHooks:
         """The hooks that run in the background."""
         from eca_server.features.hooks import make_beside  # noqa: PLC0415 - as above
 
@@ -284,10 +284,10 @@ class Connection:
 
         environ = self.options.environ
         private = [data_directory(environ), cache_directory(environ)]
-        return Workspace(self.session.roots, private, self.temporaries)
+        return Workspace(self.session.roots, private, self.temporary_files)
 
     @cached_property
-    def temporaries(self) -> TemporaryFiles:
+    def temporary_files(self) -> TemporaryFiles:
         """The records of temporary files in the workspace."""
         from eca_server.workspace.temporary_files import TemporaryFiles  # noqa: PLC0415 - as above
 
@@ -456,7 +456,7 @@ class Connection:
     @property
     def is_introduced(self) -> bool:
         """True after the introduction, before which nothing is sent unasked (W-10)."""
-        return self.told.tools is not None
+        return self.announced.tools is not None
 
     def adopt(self, loaded: LoadedConfig) -> None:
         """Use a configuration for all new work; a running turn keeps its own."""

@@ -19,7 +19,7 @@ from eca_server.chat.flags import end_of, flags_within
 from eca_server.chat.pages import page_of
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.title import title_of_fork
-from eca_server.features.chats import contents_of, found
+from eca_server.features.chats import contents_of, find_chat
 from eca_server.features.connection import Connection
 from eca_server.llm.history import Message
 
@@ -30,7 +30,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     """Return the handler of forks."""
 
     async def fork(params: m.ChatForkParams) -> m.ChatForkResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         flag = chat.settings.flags.get(params.content_id)
         end = end_of(chat.history, params.content_id if flag is None else flag.after)
         if end is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eca_server.config import Config
     from eca_server.config.hook_settings import HookEvent
     from eca_server.features.connection import Connection
-    from eca_server.hooks import Beside, Hooks
+    from eca_server.hooks import BackgroundHooks, Hooks
 
 __all__ = [
     "begin_session",
@@ -33,11 +33,13 @@ __all__ = [
 ]
 
 
-def make_beside(connection: Connection) -> Beside:
+def make_beside(connection: Connection) -> BackgroundHooks:
     """Return the runner of background hooks."""
-    from eca_server.hooks import Beside  # noqa: PLC0415 - only where there are hooks
+    from eca_server.hooks import BackgroundHooks  # noqa: PLC0415 - only where there are hooks
 
-    return Beside(connection.nursery, lambda text: connection.session.show("warning", text))
+    return BackgroundHooks(
+        connection.nursery, lambda text: connection.session.show("warning", text)
+    )
 
 
 async def turn_hooks(
@@ -187,5 +189,5 @@ def _hooks(connection: Connection, config: Config) -> Hooks:
         hooks=config.hooks,
         directory=directory,
         environment=connection.child_variables,
-        told={"workspaces": [str(root.path) for root in roots], "cwd": str(directory)},
+        common_payload={"workspaces": [str(root.path) for root in roots], "cwd": str(directory)},
     )

@@ -9,7 +9,7 @@ import trio
 from eca_protocol.messages import InitializedParams, ProgressParams
 from eca_protocol.peer import Handler
 from eca_server.features.configuration import Watcher, tell_offer, tell_problems, unlock_logins
-from eca_server.features.connection import Connection, Told
+from eca_server.features.connection import AnnouncedState, Connection
 from eca_server.features.discovery import discover
 from eca_server.features.hooks import begin_session
 from eca_server.features.workspace import remove_leftovers
@@ -53,7 +53,7 @@ async def _begin_with_keyring(connection: Connection) -> None:
 def _introduce(connection: Connection) -> None:
     session = connection.session
     title = "Starting ECA"
-    connection.told = Told()
+    connection.announced = AnnouncedState()
     session.notify("$/progress", ProgressParams(type="start", task_id=START_TASK, title=title))
     tell_offer(connection)
     session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))

@@ -40,9 +40,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if job is None or not job.kill():
             return m.JobsKillResult(killed=False)
         await job.ended.wait()
-        if job.is_left:
+        if job.survived:
             raise RPCError(INTERNAL_ERROR, f"the job {job.id} did not end")
-        connection.jobs.tell()
+        connection.jobs.notify()
         return m.JobsKillResult(killed=True)
 
     return {"jobs/list": list_jobs, "jobs/readOutput": read_output, "jobs/kill": kill}
@@ -82,7 +82,7 @@ def _label(command: str) -> str:
 def _lines(job: Job) -> Iterator[m.OutputLine]:
     """Yield the last lines of a job's output, after a mark with the number of omitted bytes."""
     lines = job.output.last(MOST_LINES - 1)
-    if lines and lines[0].place:
-        yield m.OutputLine(text=cut_mark(lines[0].place), stream="stdout")
+    if lines and lines[0].offset:
+        yield m.OutputLine(text=cut_mark(lines[0].offset), stream="stdout")
     for line in lines:
         yield m.OutputLine(text=line.text, stream=line.stream)

@@ -25,8 +25,8 @@ from eca_server.config.directories import home_directory
 from eca_server.config.mcp_settings import original_text
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
-from eca_server.mcp.connecting import connect
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.connection import connect
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.manager import Manager
 from eca_server.mcp.messages import MCPTool, ResourceContents, ToolResult
 from eca_server.mcp.names import tool_names
@@ -106,7 +106,7 @@ def make_manager(connection: Connection) -> Manager:
             _announce(connection, server)
 
     def on_removed(server: Server) -> None:
-        connection.told.servers.pop(server.name, None)
+        connection.announced.servers.pop(server.name, None)
         _, login = connection.mcp_logins.pop(server.name, (None, None))
         if login is not None:
             login.give_up()
@@ -188,7 +188,9 @@ def announce_servers(connection: Connection) -> None:
     A stopping server is announced when it has ended.
     """
     for server in connection.mcp:
-        has_changed = announcement(connection, server) != connection.told.servers.get(server.name)
+        has_changed = announcement(connection, server) != connection.announced.servers.get(
+            server.name
+        )
         if has_changed and server.state is not State.STOPPING:
             _announce(connection, server)
 
@@ -196,7 +198,7 @@ def announce_servers(connection: Connection) -> None:
 def _announce(connection: Connection, server: Server) -> None:
     """Announce a server, even if it is unchanged (W-36)."""
     params = announcement(connection, server)
-    connection.told.servers[server.name] = params
+    connection.announced.servers[server.name] = params
     connection.session.notify("tool/serverUpdated", params)
 
 
@@ -266,7 +268,7 @@ def _announced_tools(
 
 
 def _show_error(connection: Connection, server: Server) -> None:
-    error = server.fault
+    error = server.error
     if error is None:
         return
     reason = mask(str(error), *server.settings.secrets)
@@ -274,9 +276,9 @@ def _show_error(connection: Connection, server: Server) -> None:
         link = f" Log in here: {error.url}" if error.url else ""
         text = f"The MCP server {server.name} needs a login: {reason}.{link}"
         connection.session.show("warning", text)
-        if error.url and server.name in connection.told.wanted_logins:
+        if error.url and server.name in connection.announced.wanted_logins:
             connection.nursery.start_soon(open_page, error.url, connection.child_variables)
-        connection.told.wanted_logins.discard(server.name)
+        connection.announced.wanted_logins.discard(server.name)
     elif server.state is State.FAILED:
         connection.session.show("error", f"The MCP server {server.name} failed: {reason}")
     else:
@@ -289,7 +291,7 @@ def _forget_approvals(connection: Connection, server: Server) -> None:
 
     Of removed tools only approved ones are remembered, which limits the memory.
     """
-    approved_as, listed = connection.told.approved_as, set()
+    approved_as, listed = connection.announced.approved_as, set()
     for tool in server.tools:
         key = server.name, tool.name
         listed.add(key)
@@ -317,10 +319,10 @@ async def wait_for_servers(connection: Connection, turn: Turn) -> None:
         if late:
             turn.say(f"Still starting, and not in this turn: {_names(late)}.", role="system")
     for server in connection.mcp:
-        link = server.fault.url if server.fault and server.state is State.REQUIRES_AUTH else None
-        if link is None or link in connection.told.links:
+        link = server.error.url if server.error and server.state is State.REQUIRES_AUTH else None
+        if link is None or link in connection.announced.links:
             continue
-        connection.told.links.add(link)
+        connection.announced.links.add(link)
         profile = connection.session.profile
         if profile.has_plain_own_texts:  # links work in answers alone
             link_text = markdown_link(f"Log in to the MCP server {server.name}", link)
@@ -369,8 +371,8 @@ def served_tools(
             reason = f"no more than {MOST_TOOLS} tools can be offered"
         made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
         served.append(ServedTool(server=server.name, name=names[key], tool=made, withheld=reason))
-    if remaining < 0 and not connection.told.too_many_tools:
-        connection.told.too_many_tools = True
+    if remaining < 0 and not connection.announced.too_many_tools:
+        connection.announced.too_many_tools = True
         connection.session.show(
             "warning",
             f"A request can have {MOST_TOOLS} tools at most: the last {-remaining} are left out. "
@@ -386,9 +388,9 @@ async def _call(
         return await server.call_tool(
             name, arguments, lambda how_far: turn.progress(f"{shown}: {how_far}")
         )
-    except MCPFault as error:
+    except MCPError as error:
         reason = mask(error.message, *server.settings.secrets)
-        raise MCPFault(reason, kind=error.kind, url=error.url) from None
+        raise MCPError(reason, kind=error.kind, url=error.url) from None
 
 
 @attrs.frozen(kw_only=True)
@@ -405,19 +407,19 @@ class ResourceReader:
         """Return the present content of a resource."""
         mcp_server = self.servers.get(server)
         if mcp_server is None:
-            raise MCPFault(f"there is no MCP server {server!r}")
+            raise MCPError(f"there is no MCP server {server!r}")
         try:
             return await mcp_server.give_resource(self.chat.ledger, uri)
-        except MCPFault as error:
+        except MCPError as error:
             reason = mask(str(error), *mcp_server.settings.secrets)
-            raise MCPFault(f"the MCP server {server} did not return it: {reason}") from None
+            raise MCPError(f"the MCP server {server} did not return it: {reason}") from None
 
     def changed(self) -> Sequence[tuple[str, str]]:
         """Return server and URI of resources that changed since the chat read them."""
         return [
             (server.name, uri)
             for server in self.servers.running
-            for uri in server.watching.changed_for(self.chat.ledger)
+            for uri in server.resource_changes.changed_for(self.chat.ledger)
         ]
 
 

@@ -51,7 +51,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     def connect(params: m.MCPConnectServerParams) -> None:
         """Start the server, and open the page of a required login in the browser."""
         if params.name in connection.config.mcp_servers:
-            connection.told.wanted_logins.add(params.name)
+            connection.announced.wanted_logins.add(params.name)
         start(params)
 
     def stop(params: m.MCPStopServerParams) -> None:

@@ -15,13 +15,13 @@ from eca_server.chat.steering import said_so_far
 from eca_server.chat.title import shortened_title
 from eca_server.chat.turn import Body
 from eca_server.commands import (
-    Situation,
-    is_answered_alone,
-    let_answer,
+    CommandContext,
+    ask_model,
+    login_flows,
     login_prompt,
     named_command,
     run_command,
-    ways_to_log_in,
+    runs_without_model,
 )
 from eca_server.features import fork, selection
 from eca_server.features.agents import make_agent
@@ -85,18 +85,18 @@ def accept(connection: Connection, chat: Chat, params: m.ChatPromptParams) -> Ac
     login = login_prompt(
         params.message,
         awaited=chat.awaits_key_of,
-        providers=ways_to_log_in(connection.config.providers),
+        providers=login_flows(connection.config.providers),
     )
     chat.awaits_key_of = None if login is None else login.awaits_key_of
 
     async def body(turn: Turn) -> None:
         target = chosen
         name = None if login is not None else named_command(params.message)
-        if login is None and not is_answered_alone(name) and await _settle_trust(connection, turn):
+        if login is None and not runs_without_model(name) and await _settle_trust(connection, turn):
             target = choose(connection, chat, params)
             chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
         situation = _situation(
-            connection, params, target, params.message if login is None else login.shown
+            connection, params, target, params.message if login is None else login.masked_text
         )
         if login is not None:
             await login.run(turn, situation)
@@ -108,17 +108,17 @@ def accept(connection: Connection, chat: Chat, params: m.ChatPromptParams) -> Ac
             note = unknown_agent(connection, chat, params, target)
             if note and connection.session.is_first(f"{chat.id}: {note}"):
                 turn.say(note, role="system")
-            await let_answer(turn, situation, params.message)
+            await ask_model(turn, situation, params.message)
 
     needs_model = login is None and named_command(params.message) is None
-    return Accepted(params.message if login is None else login.shown, body, needs_model)
+    return Accepted(params.message if login is None else login.masked_text, body, needs_model)
 
 
 def shown_text(connection: Connection, message: str) -> str:
     """Return the displayed text of a new chat's first prompt, without a key in it."""
-    providers = ways_to_log_in(connection.config.providers)
+    providers = login_flows(connection.config.providers)
     login = login_prompt(message, awaited=None, providers=providers)
-    return message if login is None else login.shown
+    return message if login is None else login.masked_text
 
 
 def answer(
@@ -145,7 +145,7 @@ async def ask_aside(connection: Connection, chat: Chat, question: str) -> Chat:
     return aside
 
 
-def command_context(connection: Connection, chat: Chat, text: str) -> Situation:
+def command_context(connection: Connection, chat: Chat, text: str) -> CommandContext:
     """Return the context of a command that is sent to the running turn."""
     params = _of_chat(chat, text)
     return _situation(connection, params, choose(connection, chat, params), text)
@@ -184,7 +184,7 @@ def _is_an_editors(params: m.ChatPromptParams) -> bool:
 
 def _situation(
     connection: Connection, params: m.ChatPromptParams, target: Chosen, text: str
-) -> Situation:
+) -> CommandContext:
     async def make_answerer(turn: Turn, text: str) -> Agent | None:
         contexts = params.contexts
         return await make_agent(connection, turn, text, contexts=contexts, chosen=target)
@@ -199,7 +199,7 @@ def _situation(
         return None if chat is None else chat.title or chat.id
 
     knows_more_chats = connection.session.writes(m.ConfigUpdatedParams, "chat_id")
-    return Situation(
+    return CommandContext(
         text=text,
         loaded=connection.loaded,
         models=connection.models,
@@ -217,7 +217,7 @@ def _situation(
         select_agent=partial(selection.select_agent, connection),
         find_title=find_title,
         delete_chat=partial(delete_chat, connection),
-        asks_user=client_asks_questions(connection.session),
+        can_ask_user=client_asks_questions(connection.session),
         ask_user=partial(_ask_user, connection),
         memory=connection.chats.memory,
         trust=connection.trust,

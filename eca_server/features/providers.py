@@ -16,7 +16,7 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPError, RPCError
 from eca_protocol.peer import Handler
-from eca_server.commands.login import fault_of_key, ways_to_log_in
+from eca_server.commands.login import key_problem, login_flows
 from eca_server.credentials import LOGIN, Credential, LoginsError, OAuthError, TokenSet
 from eca_server.credentials.flows import KEY_HINTS, DeviceLogin, Flow, LoginInstructions
 from eca_server.features.configuration import tell_changes
@@ -40,8 +40,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of providers."""
 
     def list_(_: m.ProvidersListParams) -> m.ProvidersListResult:
-        connection.told.providers = {each.id: each for each in _statuses(connection)}
-        return m.ProvidersListResult(providers=tuple(connection.told.providers.values()))
+        connection.announced.providers = {each.id: each for each in _statuses(connection)}
+        return m.ProvidersListResult(providers=tuple(connection.announced.providers.values()))
 
     async def login(params: m.ProvidersLoginParams) -> m.ProvidersLoginResult:
         flow = _flow_of(connection, params.provider)
@@ -83,7 +83,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def tell_providers(connection: Connection) -> None:
     """Announce the providers that changed since the last announcement."""
-    announced = connection.told.providers
+    announced = connection.announced.providers
     if announced is None:
         return
     for status in _statuses(connection):
@@ -98,7 +98,7 @@ def _flow_of(connection: Connection, provider: str) -> Flow | None:
     Raises:
         RPCError: the provider is unknown.
     """
-    flows = ways_to_log_in(connection.config.providers)
+    flows = login_flows(connection.config.providers)
     if provider not in flows:
         known = ", ".join(flows)
         raise RPCError(INVALID_PARAMS, f"provider: expected one of {known}, got a different name")
@@ -123,7 +123,7 @@ def _key_in(data: Mapping[str, object]) -> Secret:
     if not isinstance(text, str) or not text.strip():
         raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: expected a key")
     key = Secret(text.strip())
-    error = fault_of_key(key)
+    error = key_problem(key)
     if error is not None:
         raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: {error}")
     return key
@@ -227,7 +227,7 @@ def _credential(connection: Connection, provider: str) -> Credential | None:
 def _statuses(connection: Connection) -> Iterator[m.ProviderStatus]:
     models = connection.models
     facts = {each.name: each for each in models.providers}
-    ways: Mapping[str, Flow | None] = ways_to_log_in(connection.config.providers)
+    ways: Mapping[str, Flow | None] = login_flows(connection.config.providers)
     for name in dict.fromkeys((*ways, *facts)):
         methods = _methods(ways[name]) if name in ways else ()
         yield m.ProviderStatus(

@@ -61,8 +61,8 @@ def announce_tools(connection: Connection, behavior: str) -> None:
             for tool in native.tools
         ),
     )
-    if params != connection.told.tools:
-        connection.told.tools = params
+    if params != connection.announced.tools:
+        connection.announced.tools = params
         connection.session.notify("tool/serverUpdated", params)
     if connection.uses_mcp:
         from eca_server.features.mcp import announce_servers  # noqa: PLC0415 - only where needed

@@ -43,7 +43,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 async def remove_leftovers(connection: Connection) -> None:
     """Remove the temporary files of killed servers; wait for those that are too young."""
-    temporaries = connection.temporaries
+    temporaries = connection.temporary_files
     roots = [root.real_path for root in connection.session.roots]
     if not temporaries.directory.is_dir():
         return

@@ -56,7 +56,7 @@ class Background:
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
                     prefix=script_to_run.prefix,
-                    after=None if visit is None else partial(visit.leave, sets_aside=False),
+                    cleanup=None if visit is None else partial(visit.leave, sets_aside=False),
                 )
         except (JobRefused, StartFailed) as error:
             if visit is not None:
@@ -82,14 +82,14 @@ class Background:
         is_complete = job.ended.is_set() and page.is_last
         if is_complete:
             self.mark_reported(job)
-        missed = [cut_mark(page.missed)] if page.missed else []
+        missed_bytes = [cut_mark(page.missed_bytes)] if page.missed_bytes else []
         more = [] if page.is_last else ["... more output is available: read again ..."]
         text = lines_text(page.lines) if page.lines else "(no new output)"
-        return "\n".join([*missed, text, *more]), is_complete
+        return "\n".join([*missed_bytes, text, *more]), is_complete
 
     def mark_reported(self, job: Job) -> None:
         """Mark the end of a job as reported, if the job belongs to the reader's chat."""
-        job.is_told = job.is_told or self.reader == job.chat_id
+        job.is_end_reported = job.is_end_reported or self.reader == job.chat_id
 
 
 def job_label(job: Job) -> str:

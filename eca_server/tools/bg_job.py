@@ -107,6 +107,6 @@ class BgJob:
             raise ToolError(f"{job_label(job)} has already ended: {job_status(job)}.")
         self.background.mark_reported(job)
         await job.ended.wait()
-        if job.is_left:
+        if job.survived:
             raise ToolError(f"{job_label(job)} could not be killed.")
         return f"{job_label(job)} was killed."

@@ -18,7 +18,7 @@ from eca_protocol.errors import StartFailed
 from eca_server.child_process import find_program
 from eca_server.jobs import RunningShell, Stream, start_shell
 from eca_server.llm.history import TextPart
-from eca_server.sandbox import Sandbox, TooLarge, Visit, is_setup_failure, sandbox_hint
+from eca_server.sandbox import Sandbox, SandboxedCommand, TooLarge, is_setup_failure, sandbox_hint
 from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, OutputBuffer
 from eca_server.tools.tool import ToolError, ToolOutput
@@ -55,7 +55,7 @@ class Script:
     may_leave: bool = False
     prefix: tuple[str, ...] = ()
 
-    def within(self, visit: Visit) -> Script:
+    def within(self, visit: SandboxedCommand) -> Script:
         """Return the script for a prepared sandbox."""
         environment = visit.environment(self.environment)
         return attrs.evolve(self, prefix=visit.prefix, environment=environment)
@@ -82,7 +82,7 @@ async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
         yield opened.path if opened.fd is None else opened.fd
 
 
-async def enter_sandbox(script: Script) -> Visit | None:
+async def enter_sandbox(script: Script) -> SandboxedCommand | None:
     """Prepare the sandbox of a script; None if it has none. The caller leaves it.
 
     Raises:
@@ -146,7 +146,7 @@ async def _run(script: Script) -> ToolOutput:
     shell = RunningShell(child, take)
     try:
         with trio.move_on_after(script.timeout) as deadline:
-            await shell.to_its_end()
+            await shell.read_to_end()
     finally:
         await shell.end()
     failure = _failure(child.returncode)

@@ -276,9 +276,9 @@ def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["off", "auto"])
 def test_doctor_tells_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
-    (line,) = (each for each in done.stdout.splitlines() if each.startswith("Sandbox of commands"))
+    (line,) = (each for each in done.stdout.splitlines() if each.startswith("Command sandbox"))
     state = "" if mode == "off" else f"; {capability().state}; no network"
-    assert line == f"Sandbox of commands (toolCall.sandbox): {mode}{state}"
+    assert line == f"Command sandbox (toolCall.sandbox): {mode}{state}"
 
 
 def test_doctor_asks_each_provider_when_it_is_told_to(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_doctor_asks_each_provider_when_it_is_told_to(tmp_path: Path) -> None:
         ill = eca(tmp_path, "doctor", "--online", ECA_CONFIG=json.dumps({"providers": providers}))
     assert (well.returncode, ill.returncode) == (0, 1)
     for done in (well, ill):
-        assert "- good: works: it lists 1 model after" in done.stdout
+        assert "- good: works: lists 1 model after" in done.stdout
         assert "planted" not in done.stdout + done.stderr
     assert "- bad: the provider cannot be reached" in ill.stdout
 
@@ -508,7 +508,7 @@ def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_pat
     tty.until(b"Paste the key of openai")
     tty.until(b"\n> ")
     tty.type(b"planted-0123456789-key\n")
-    tty.until(b"is stored in")
+    tty.until(b"Stored the key of")
     tty.until(b"\n> ")
     tty.type(b"say seen again\n")
     tty.until(b"say seen again\r\nseen again\r\n")

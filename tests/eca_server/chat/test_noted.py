@@ -78,7 +78,7 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
         assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))
         assert f"Selected model: {ECHO}\n" in text(await ours.turn("/doctor", model=ECHO))
         assert "`/context` shows the size of the next request" in text(await ours.turn("/costs"))
-        assert "`/costs` adds up all requests so far" in text(await ours.turn("/context"))
+        assert "`/costs` shows the sum of all requests" in text(await ours.turn("/context"))
 
 
 @pytest.mark.requirement("W-35")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from eca_server.config import LoadedConfig
     from eca_server.config.trust_items import TrustItem
-    from eca_server.hooks import Ran
+    from eca_server.hooks import ActionResult
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ def hook(file: str) -> dict[str, Any]:
     return {"hooks": {"h": {"type": "sessionStart", "actions": [{"file": file}]}}}
 
 
-def run_hook(loaded: LoadedConfig, folder: Path) -> Ran:
+def run_hook(loaded: LoadedConfig, folder: Path) -> ActionResult:
     (action,) = loaded.config.hooks["h"].actions
 
-    async def run() -> Ran:
+    async def run() -> ActionResult:
         return await run_action(action, b"{}", directory=folder, environment=HERE, timeout=10)
 
     return trio.run(run)
@@ -110,7 +110,7 @@ def test_a_hooks_file_that_changed_after_it_was_loaded_is_not_run(
     swap(script)
     ran = run_hook(accepted, untrusted.folder)
     assert (ran.status, ran.stdout) == (1, "")
-    assert "it was not run" in ran.stderr
+    assert "The hook was not run" in ran.stderr
 
 
 def test_a_hooks_file_too_large_to_be_looked_at_never_runs(untrusted: House) -> None:

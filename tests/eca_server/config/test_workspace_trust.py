@@ -272,7 +272,7 @@ def test_a_folder_restricts_what_the_user_allows_and_cannot_loosen_it(untrusted:
     policy = policy_of(loaded.config, "agent")
     assert policy.withheld(server="eca", tool="grep", effect="read")
     assert policy.withheld(server="eca", tool="write_file", effect="write")
-    assert any("of the opened folder: deny shell_command" in line for line in policy.told())
+    assert any("of the opened folder: deny shell_command" in line for line in policy.describe())
 
     untrusted.in_root(0, {"toolCall": {"approval": {"byDefault": "deny"}}})
     assert verdicts() == ("deny", "allow", None)
@@ -563,7 +563,7 @@ def test_a_name_with_an_unseen_character_never_counts(house: House, kind: str, n
 def test_rules_of_a_folder_are_listed_in_printable_form(untrusted: House) -> None:
     rules = {"approval": {"deny": {"x\x1b[2J": {"argsMatchers": {"a\u202e": ["b"]}}}}}
     untrusted.in_root(0, {"disabledTools": ["y\x1b[2J"], "toolCall": rules})
-    lines = list(policy_of(untrusted.load().config, "agent").told())
+    lines = list(policy_of(untrusted.load().config, "agent").describe())
     assert all(line.isprintable() for line in lines)
     assert "of the opened folder: disabledTools: y\\x1b[2J" in lines
 

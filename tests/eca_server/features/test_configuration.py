@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import eca_server
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.features.configuration import Watcher, put_in_force, tell_offer
-from eca_server.features.connection import Told
+from eca_server.features.connection import AnnouncedState
 from eca_server.secret import Secret
 from eca_server.tools.custom import CustomCommand
 from eca_server.workspace import uri_of
@@ -403,7 +403,7 @@ def fold(known: dict[str, Any], messages: list[Any]) -> None:
 
 
 async def introduced_again(ours: Editor) -> dict[str, Any]:
-    ours.connection.told = Told()
+    ours.connection.announced = AnnouncedState()
     tell_offer(ours.connection)
     update = await ours.until(lambda each: each.get("method") == "config/updated")
     found: dict[str, Any] = update["params"]["chat"]

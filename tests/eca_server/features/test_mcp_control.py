@@ -19,7 +19,7 @@ from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
 from eca_server.features.configuration import Watcher, put_in_force
 from eca_server.mcp.authorization.login import Login
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.secret import Secret
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import SCRIPT, Editor, contents, editor, text
@@ -254,7 +254,7 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
     @asynccontextmanager
     async def connect(*_: Any, login: Any, **__: Any) -> AsyncIterator[Any]:
         if await login.token() is None:
-            raise MCPFault("it wants a login", kind="login", url=link)
+            raise MCPError("it wants a login", kind="login", url=link)
         async with Place().connect() as session:
             yield session
 
@@ -292,7 +292,7 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
 
     @asynccontextmanager
     async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
-        raise MCPFault("it wants a login", kind="login", url=link)
+        raise MCPError("it wants a login", kind="login", url=link)
         yield
 
     async def open_page(url: str, environ: Mapping[str, str]) -> None:
@@ -323,7 +323,7 @@ async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(
 ) -> None:
     @asynccontextmanager
     async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
-        raise MCPFault("it wants a login", kind="login", url="https://login.example/page")
+        raise MCPError("it wants a login", kind="login", url="https://login.example/page")
         yield
 
     given_up: list[Login] = []
@@ -467,7 +467,7 @@ async def test_a_server_is_told_of_with_its_references_as_they_were_written(
     home: Home, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     def refuse(*_: object, **__: object) -> Never:
-        raise MCPFault(f"it said: what is {SECRET}?", kind="start")
+        raise MCPError(f"it said: what is {SECRET}?", kind="start")
 
     monkeypatch.setattr(mcp, "connect", refuse)
     home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
@@ -484,7 +484,7 @@ async def test_a_server_is_told_of_with_its_references_as_they_were_written(
     ("settings", "why"),
     [
         ({"command": "x", "cwd": "~nobody-here/y"}, "its directory does not exist: "),
-        ({"command": "~nobody-here/y"}, "~nobody-here/y is no executable file"),
+        ({"command": "~nobody-here/y"}, "~nobody-here/y is not an executable file"),
     ],
 )
 async def test_a_path_in_the_home_of_a_user_that_is_none_is_told(

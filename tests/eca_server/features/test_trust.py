@@ -407,11 +407,11 @@ async def test_commands_of_the_server_s_own_do_not_ask(folders: Folders) -> None
     folders.configure(**server(), **guard())
     async with folders.editor() as ours:
         doctor = text(await ours.turn("/doctor"))
-        assert f"- {folders.root}: not trusted; 2 settings withheld until you accept" in doctor
+        assert f"- {folders.root}: not trusted; 2 settings withheld until you send" in doctor
         assert "mcpServers.planted" in doctor
         assert "hooks.guard" in doctor
         hooks = text(await ours.turn("/hooks"))
-        assert "do not run; `/trust` shows and accepts them" in hooks
+        assert "do not run. Send `/trust` to review and accept them" in hooks
         assert "hooks.guard" in hooks
         assert "withheld until you accept it" in text(await ours.turn("/config"))
         assert questions(ours) == []
@@ -449,17 +449,17 @@ async def test_an_older_client_has_one_message_and_the_command(folders: Folders)
         assert "can block calls or prompts, does not run" in message
         assert "`/trust`" in message
         assert text(await ours.turn("say one", model=SCRIPT)).endswith("one")
-        assert "Nothing was decided: read the list first." in text(await ours.turn("/trust yes"))
+        assert "Nothing was changed: review the list first." in text(await ours.turn("/trust yes"))
         assert folders.decisions() == {}
         listed = text(await ours.turn("/trust"))
         assert "starts the MCP server planted: planted-server --all" in listed
         assert "`/trust yes`" in listed
         accepted = text(await ours.turn("/trust yes"))
-        assert "2 settings count from now on" in accepted
+        assert "accepted 2 settings" in accepted
         await ours.turn("say two", model=SCRIPT)
         assert statuses(ours)[-1] == "running"
         assert len(messages(ours)) == 1
-        assert "nothing waits for you" in text(await ours.turn("/trust"))
+        assert "no settings wait for you" in text(await ours.turn("/trust"))
         assert "no longer trusted" in text(await ours.turn("/trust remove"))
         assert ours.connection.config.hooks == {}
     assert folders.decisions() == {}
@@ -472,8 +472,8 @@ async def test_only_what_was_listed_is_accepted(folders: Folders) -> None:
         folders.configure(**server("second-server"), **guard())
         await reload(ours)
         said = text(await ours.turn("/trust yes"))
-        assert "1 setting counts from now on" in said
-        assert "What is new since the list still waits" in said
+        assert "accepted 1 setting" in said
+        assert "Settings that are new since the list still wait" in said
         assert "second-server" in said
         assert "running" not in statuses(ours)
         assert [*ours.connection.config.hooks] == ["guard"]
@@ -483,11 +483,11 @@ async def test_no_is_not_announced_again(folders: Folders) -> None:
     folders.configure(**server())
     async with folders.editor(capabilities=OLDER) as ours:
         await ours.turn("/trust")
-        assert "will not be asked about" in text(await ours.turn("/trust no"))
+        assert "refused 1 setting" in text(await ours.turn("/trust no"))
     async with folders.editor(capabilities=OLDER) as ours:
         await ours.turn("say one", model=SCRIPT)
         assert messages(ours) == []
-        assert "You are not asked about MCP server planted" in text(await ours.turn("/trust"))
+        assert "You have refused MCP server planted" in text(await ours.turn("/trust"))
         await ours.turn("/trust yes")
         await ours.turn("say two", model=SCRIPT)
         assert statuses(ours)[-1] == "running"
@@ -765,8 +765,8 @@ async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(
     async with folders.editor(initializationOptions=options) as ours:
         await ours.turn("say one", model=SCRIPT)
         assert messages(ours) == questions(ours) == []
-        assert "the editor says" in text(await ours.turn("/trust"))
-        assert "the editor says" in text(await ours.turn("/trust yes"))
+        assert "the editor does not trust this workspace" in text(await ours.turn("/trust"))
+        assert "the editor does not trust this workspace" in text(await ours.turn("/trust yes"))
         await ours.tell("mcp/startServer", {"name": "planted"})
         message = await ours.until(lambda each: each.get("method") == "$/showMessage")
         assert "the editor says" in message["params"]["message"]

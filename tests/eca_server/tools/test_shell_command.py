@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from eca_protocol.messages import WorkspaceFolder
-from eca_server.jobs import running
+from eca_server.jobs import shell as jobs_shell
 from eca_server.llm.history import TextPart
 from eca_server.tools.output import Cap
 from eca_server.tools.schema_check import check_arguments
@@ -298,7 +298,7 @@ async def test_what_was_left_in_the_background_ends_with_the_command(
 async def test_a_stop_ends_the_whole_tree_at_once(
     tool: ShellCommand, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_GRACE", 30)  # so that KILL would be seen
+    monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 30)  # so that KILL would be seen
     seconds, pids = await stopped(
         tool,
         "echo $$ > pid; (sleep 60; true) & echo $! >> pid; timeout 60 sleep 60 & echo $! >> pid;"

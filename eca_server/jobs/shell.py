@@ -1,8 +1,8 @@
-"""A shell that runs: its outputs are read until it ends, and nothing of it is left then.
+"""A running shell: its outputs are read until it ends, then its session is killed.
 
-The rule it keeps: it is over when the shell is. What the shell left behind in its session is
-ended, and a daemon that holds on to the outputs is not waited for. Stopped, everything gets TERM
-and a moment, then KILL. What it writes is read without the escape sequences of terminals.
+Rules: the command ends when the shell ends. Processes that the shell leaves in its session are
+killed, and a daemon that keeps the outputs open is not waited for. A stop sends SIGTERM to the
+whole group, and SIGKILL after half a second. Terminal escape sequences are removed from outputs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from eca_server.jobs.output import Stream
 
 __all__ = ["RunningShell", "start_shell"]
 
-_GRACE = 0.5  # seconds from TERM to KILL
-_DRAIN = 0.1  # seconds for what the shell's children still say after its end
+_TERM_SECONDS = 0.5  # seconds from TERM to KILL
+_DRAIN_SECONDS = 0.1  # seconds for the output of the shell's children after its end
 
 
 def start_shell(
@@ -31,34 +31,34 @@ def start_shell(
     environment: Mapping[str, str],
     prefix: Sequence[str] = (),
 ) -> Child:
-    """Start a shell that does what a text says, in a session of its own, with nothing to read.
+    """Start a shell that runs a script, in a session of its own, with an empty stdin.
 
     Args:
-        shell: the program that reads the text.
+        shell: the program that runs the script.
         text: a whole script.
-        directory: where it runs: a path, or a descriptor of an open directory.
-        environment: all of it.
-        prefix: the command that starts the shell, if it does not start by itself (a sandbox).
+        directory: its working directory: a path, or a descriptor of an open directory.
+        environment: its whole environment.
+        prefix: the command that starts the shell, if another one does (a sandbox).
 
     Raises:
-        StartFailed: it cannot be started; the text says why.
+        StartFailed: the shell cannot be started; the text is the reason.
     """
     command = [*prefix, shell, "-c", text]
     return spawn(command, cwd=directory, env=environment, stdin="null", stderr="pipe", guarded=True)
 
 
 class RunningShell:
-    """A shell that was started; whoever has it reads it `to_its_end`, and then has to `end` it.
+    """A started shell; its owner calls `read_to_end`, and then must call `end`.
 
     Args:
         child: the shell.
-        take: given what it writes.
+        on_output: called with its output.
     """
 
-    def __init__(self, child: Child, take: Callable[[Stream, bytes], Awaitable[None]]) -> None:
+    def __init__(self, child: Child, on_output: Callable[[Stream, bytes], Awaitable[None]]) -> None:
         self._child = child
         self._errors = child.take_stderr()
-        self._take = take
+        self._on_output = on_output
         self._filters: dict[Stream, EscapeFilter] = {
             "stdout": EscapeFilter(),
             "stderr": EscapeFilter(),
@@ -69,27 +69,27 @@ class RunningShell:
         """The exit code, negative for a signal, None while it runs."""
         return self._child.returncode
 
-    async def to_its_end(self) -> None:
-        """Read all it says until the shell has ended, and a little longer."""
+    async def read_to_end(self) -> None:
+        """Read the outputs until the shell has ended, and a little longer."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read)
             await self._child.wait()
-            nursery.cancel_scope.deadline = trio.current_time() + _DRAIN
+            nursery.cancel_scope.deadline = trio.current_time() + _DRAIN_SECONDS
 
     async def end(self) -> None:
-        """Leave nothing running: at most about a second, whatever it does, and is not cancelled."""
+        """Kill the session, within about a second; shielded from cancellation."""
         with trio.CancelScope(shield=True):
-            patience = 0.0
+            remaining = 0.0
             try:
                 if self._child.returncode is None:
-                    until = trio.current_time() + _GRACE
+                    until = trio.current_time() + _TERM_SECONDS
                     await self._child.signal_group("term")
-                    with trio.move_on_at(until):  # all who hold the outputs may still clean up
+                    with trio.move_on_at(until):  # processes with open outputs may still clean up
                         await self._read()
-                    patience = max(until - trio.current_time(), 0)
+                    remaining = max(until - trio.current_time(), 0)
             finally:
                 await self._child.end(
-                    GracePeriods(after_stdin=patience, after_term=0, after_kill=_GRACE)
+                    GracePeriods(after_stdin=remaining, after_term=0, after_kill=_TERM_SECONDS)
                 )
                 await self._errors.aclose()
 
@@ -101,4 +101,4 @@ class RunningShell:
     async def _copy(self, stream: Stream, source: Transport) -> None:
         while data := await source.receive():
             if text := self._filters[stream].feed(data):
-                await self._take(stream, text)
+                await self._on_output(stream, text)

@@ -1,8 +1,8 @@
-"""From JSON to messages, as leniently as a badly written server needs it.
+"""Lenient readers of servers' messages from JSON.
 
-The rule it keeps: what cannot be read costs itself and nothing beside it. A bad tool is left out
-of its list with a sentence; content of an unknown kind becomes a text; a wrong type where a text
-may be absent is an absent text. Only an answer without its one essential part is a fault.
+Rule: an invalid part affects only itself. An invalid tool is left out of its list with a sentence;
+content of an unknown kind becomes a text; an optional text of a wrong type counts as absent. Only
+an answer without its one required part is an error.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from eca_protocol import json
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.media import blob_of, image_type
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.media import decode_base64, image_type
 from eca_server.mcp.messages import (
     AudioContent,
     Content,
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class _Unreadable(ValueError):
-    """One item of a list that has not what it must have."""
+    """An item of a list without a required part."""
 
 
 def _object(raw: Any) -> Mapping[str, Any]:
@@ -82,7 +82,7 @@ def _text(raw: Mapping[str, Any], key: str) -> str:
 
 
 def _named(raw: Any, key: str) -> str:
-    """The one text that an item must have."""
+    """Return the required text of an item."""
     value = raw.get(key) if isinstance(raw, dict) else None
     if isinstance(value, str) and value:
         return value
@@ -90,7 +90,7 @@ def _named(raw: Any, key: str) -> str:
 
 
 def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> str:
-    """A text written for a model: without what cannot be seen, cut at a length."""
+    """Return a text for a model, without invisible characters and cut at a length."""
     text = visible(_text(raw, key)).strip()
     if len(text) <= limit:
         return text
@@ -98,21 +98,21 @@ def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> st
 
 
 def _line(raw: Mapping[str, Any], key: str) -> str:
-    """Return a short text for people on one line, without unseen characters."""
+    """Return a short text for people on one line, without invisible characters."""
     return visible(_text(raw, key).replace("\n", " ").replace("\t", " "))
 
 
 def _readable_name(raw: Any) -> str:
-    """Return the name that an item must have, for models and people."""
+    """Return the required name of an item, for models and people."""
     _named(raw, "name")
     name = _line(raw, "name")
     if not name.strip():
-        raise _Unreadable(f"expected a name that can be seen, got {shown(raw)}")
+        raise _Unreadable(f"expected a name with visible characters, got {shown(raw)}")
     return name
 
 
 def _readable_uri(raw: Any, key: str) -> str:
-    """Return the URI that an item must have; a URI has no unseen characters by its grammar."""
+    """Return the required URI of an item; by its grammar it has no invisible characters."""
     uri = _named(raw, key)
     if visible(uri) != uri:
         raise _Unreadable(f"expected a {key} without invisible characters, got {shown(raw)}")
@@ -120,32 +120,32 @@ def _readable_uri(raw: Any, key: str) -> str:
 
 
 def shown(raw: Any) -> str:
-    """A JSON value as one short line."""
+    """Return a JSON value as one short line."""
     text = json.dumps(raw).decode()
     return printable_line(text, longest=_SHOWN)
 
 
 def read_initialized(raw: Any) -> Initialized:
-    """The answer to `initialize`.
+    """Read the answer to `initialize`.
 
     Raises:
-        MCPFault: it names no revision.
+        MCPError: the answer names no revision.
     """
     revision = _object(raw).get("protocolVersion")
     if not isinstance(revision, str):
-        raise MCPFault(f"initialize was answered without a protocolVersion: {shown(raw)}")
+        raise MCPError(f"initialize was answered without a protocolVersion: {shown(raw)}")
     return _introduction(raw, (revision,), raw.get("serverInfo"))
 
 
 def read_discovered(raw: Any) -> Initialized:
-    """The answer to `server/discover`.
+    """Read the answer to `server/discover`.
 
     Raises:
-        MCPFault: it names no revisions.
+        MCPError: the answer names no revisions.
     """
     offered = _object(raw).get("supportedVersions")
     if not isinstance(offered, list):
-        raise MCPFault(f"server/discover was answered without supportedVersions: {shown(raw)}")
+        raise MCPError(f"server/discover was answered without supportedVersions: {shown(raw)}")
     meta = _object(raw.get("_meta"))
     revisions = tuple(name for name in offered if isinstance(name, str))
     return _introduction(raw, revisions, meta.get("io.modelcontextprotocol/serverInfo"))
@@ -164,32 +164,32 @@ def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...], who: Any) 
 
 
 def read_input_required(raw: Any) -> InputRequired | None:
-    """A stateless server's question, or None where the result is whole.
+    """Read a stateless server's questions; return None if the result is complete.
 
     Raises:
-        MCPFault: the result is of a kind that we do not know.
+        MCPError: the result is of an unknown kind.
     """
     kind = _object(raw).get("resultType")
     if kind is None or kind == "complete":
         return None
     if kind != "input_required":
-        raise MCPFault(f"the result is of an unknown kind: {shown(kind)}")
+        raise MCPError(f"the result is of an unknown kind: {shown(kind)}")
     return InputRequired(requests=_object(raw.get("inputRequests")), state=raw.get("requestState"))
 
 
 def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T]]:
-    """A reader of pages whose items stand under `key`."""
+    """Return a reader of pages whose items are under `key`."""
 
     def read(raw: Any) -> Page[T]:
         items, problems = [], []
-        found = _object(raw).get(key)
-        if found is not None and not isinstance(found, list):
-            problems.append(f"{key}: expected an array, got {shown(found)}")
-        for index, item in enumerate(found if isinstance(found, list) else ()):
+        values = _object(raw).get(key)
+        if values is not None and not isinstance(values, list):
+            problems.append(f"{key}: expected an array, got {shown(values)}")
+        for index, item in enumerate(values if isinstance(values, list) else ()):
             try:
                 items.append(read_item(item))
-            except _Unreadable as fault:
-                problems.append(f"{key}[{index}]: {fault}")
+            except _Unreadable as error:
+                problems.append(f"{key}[{index}]: {error}")
         return Page(
             items=tuple(items),
             problems=tuple(problems),
@@ -200,13 +200,13 @@ def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T
 
 
 def read_tool(raw: Any) -> MCPTool:
-    """One tool of a list."""
+    """Read a tool of a list."""
     name = _readable_name(raw)
     schema = raw.get("inputSchema")
     if schema is not None and not isinstance(schema, dict):
         raise _Unreadable(f"{name}: inputSchema: expected an object, got {shown(schema)}")
     if _object(raw.get("execution")).get("taskSupport") == "required":
-        raise _Unreadable(f"{name}: it runs as a task only, which is not supported")
+        raise _Unreadable(f"{name}: it requires task support, which we do not have")
     output = raw.get("outputSchema")
     hints = _object(raw.get("annotations"))
     return MCPTool(
@@ -231,7 +231,7 @@ def _flag(raw: Mapping[str, Any], key: str) -> bool | None:
 
 
 def read_tool_result(raw: Any) -> ToolResult:
-    """The answer to `tools/call`; an answer of no known shape is an error with its JSON."""
+    """Read the answer to `tools/call`; return an answer of an unknown shape as an error."""
     if not isinstance(raw, dict) or not {"content", "structuredContent"} & raw.keys():
         return ToolResult(content=(TextContent(text=_as_json(raw)),), is_error=True)
     content = raw.get("content")
@@ -248,7 +248,7 @@ def _as_json(raw: Any) -> str:
 
 
 def _content(raw: Any) -> Content:
-    """One block; what is none of the known kinds is shown to the model as it came."""
+    """Read a block; return a block of an unknown kind as a text with its JSON."""
     if isinstance(raw, str):
         return TextContent(text=raw)
     block = _object(raw)
@@ -272,7 +272,7 @@ def _content(raw: Any) -> Content:
 
 
 def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> Content:
-    data = blob_of(block.get("data"))
+    data = decode_base64(block.get("data"))
     if not data:
         return TextContent(text=f"({kind} that could not be read)")
     if kind == "image":
@@ -282,7 +282,7 @@ def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> Content
 
 
 def _contents(raw: Mapping[str, Any]) -> ResourceContents:
-    text, blob = raw.get("text"), blob_of(raw.get("blob"))
+    text, blob = raw.get("text"), decode_base64(raw.get("blob"))
     return ResourceContents(
         uri=_text(raw, "uri"),
         mime_type=_text(raw, "mimeType"),
@@ -292,14 +292,14 @@ def _contents(raw: Mapping[str, Any]) -> ResourceContents:
 
 
 def read_contents(raw: Any) -> tuple[ResourceContents, ...]:
-    """The answer to `resources/read`."""
-    found = _object(raw).get("contents")
-    items = found if isinstance(found, list) else [found]
+    """Read the answer to `resources/read`."""
+    values = _object(raw).get("contents")
+    items = values if isinstance(values, list) else [values]
     return tuple(_contents(item) for item in items if isinstance(item, dict))
 
 
 def read_prompt(raw: Any) -> Prompt:
-    """One prompt of a list."""
+    """Read a prompt of a list."""
     name = _readable_name(raw)
     arguments = raw.get("arguments")
     return Prompt(
@@ -321,10 +321,10 @@ def read_prompt(raw: Any) -> Prompt:
 
 
 def read_prompt_result(raw: Any) -> PromptResult:
-    """The answer to `prompts/get`."""
+    """Read the answer to `prompts/get`."""
     messages = _object(raw).get("messages")
     if not isinstance(messages, list):
-        raise MCPFault(f"prompts/get was answered without messages: {shown(raw)}")
+        raise MCPError(f"prompts/get was answered without messages: {shown(raw)}")
     read = []
     for message in messages:
         content = _object(message).get("content")
@@ -337,7 +337,7 @@ def read_prompt_result(raw: Any) -> PromptResult:
 
 
 def read_resource(raw: Any) -> Resource:
-    """One resource of a list."""
+    """Read a resource of a list."""
     uri = _readable_uri(raw, "uri")
     size = raw.get("size")
     return Resource(
@@ -351,7 +351,7 @@ def read_resource(raw: Any) -> Resource:
 
 
 def read_template(raw: Any) -> ResourceTemplate:
-    """One template of a list."""
+    """Read a template of a list."""
     template = _readable_uri(raw, "uriTemplate")
     return ResourceTemplate(
         uri_template=template,
@@ -363,12 +363,12 @@ def read_template(raw: Any) -> ResourceTemplate:
 
 
 def read_updated(raw: Any) -> str:
-    """The URI of a resource that has changed; empty where the server does not say which."""
+    """Read the URI of a changed resource; return "" if it is missing."""
     return _text(_object(raw), "uri")
 
 
 def read_progress(raw: Any) -> Progress | None:
-    """A progress, or None where it does not say of what, or how much."""
+    """Read a progress; return None without a valid token and number."""
     token, progress = _object(raw).get("progressToken"), _number(raw, "progress")
     if isinstance(token, bool) or not isinstance(token, int | str) or progress is None:
         return None
@@ -384,7 +384,7 @@ def _number(raw: Any, key: str) -> float | None:
 
 
 def read_log_message(raw: Any) -> LogMessage:
-    """A line for the log."""
+    """Read a log message."""
     raw = _object(raw)
     data = raw.get("data")
     return LogMessage(

@@ -1,7 +1,7 @@
-"""The places of keys: paths that a command in a sandbox must not read or connect to.
+"""Credential paths: files and sockets that a command in a sandbox must not read or connect to.
 
-The rule of this module: one list for every system; a path that does not exist is left out later, by
-the survey. Readable is what is not listed, so a new place of keys belongs here.
+Rule: one list for every system; the survey skips paths that do not exist. Paths that are not listed
+are readable, so new credential paths belong here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eca_server.config.directories import (
     user_directory,
 )
 
-__all__ = ["DROPPED_VARIABLES", "hidden_places", "listening_sockets"]
+__all__ = ["DROPPED_VARIABLES", "credential_paths", "listening_sockets"]
 
 _HOME = (
     # remote machines, clouds, clusters
@@ -24,7 +24,7 @@ _HOME = (
     ".config/containers", ".config/heroku", ".config/rclone", ".config/op", ".1password", ".s3cfg",
     ".boto", ".terraform.d", ".terraformrc", ".vault-token", ".databrickscfg", ".minikube",
     ".config/helm", ".colima", ".lima", ".orbstack",
-    # keys and keyrings
+    # keys, keyrings
     ".gnupg", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".pki",
     ".config/age", ".config/sops", ".Xauthority", ".ICEauthority", "Library/Keychains",
     # forges, registries, databases, mail
@@ -46,7 +46,7 @@ _HOME = (
     # other agents and editors
     ".claude", ".claude.json", ".codex", ".gemini", ".config/github-copilot", ".copilot",
     ".local/share/opencode", ".config/eca", ".config/Code/User/globalStorage", ".config/Cursor",
-    # what was typed
+    # histories
     ".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history",
     ".mysql_history", ".sqlite_history", ".rediscli_history", ".local/share/fish/fish_history",
 )  # fmt: skip
@@ -64,7 +64,7 @@ _VARIABLES = (
     "NPM_CONFIG_USERCONFIG", "PASSWORD_STORE_DIR", "PGPASSFILE", "PIP_CONFIG_FILE", "XAUTHORITY",
     "XDG_RUNTIME_DIR",
 )  # fmt: skip
-"""Variables that name a file, a directory, or several with `:` between, of keys."""
+"""Variables that name credential paths, separated by `:`."""
 
 DROPPED_VARIABLES = frozenset(
     {
@@ -73,15 +73,15 @@ DROPPED_VARIABLES = frozenset(
         "VSCODE_IPC_HOOK_CLI", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR",
     }
 )  # fmt: skip
-"""Variables that point to a process outside of the sandbox, which cannot be reached in it."""
+"""Variables that point to processes outside the sandbox, which cannot be reached in it."""
 
 
-def hidden_places(environ: Mapping[str, str], more: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield every place of keys of this user, whether it exists or not.
+def credential_paths(environ: Mapping[str, str], more: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield every credential path of this user, even if it does not exist.
 
     Args:
         environ: the environment of the server.
-        more: further files, which the configuration names (`netrcFile`).
+        more: further files from the configuration (`netrcFile`).
     """
     home = home_directory(environ)
     yield from (home / name for name in _HOME)
@@ -96,10 +96,10 @@ def hidden_places(environ: Mapping[str, str], more: tuple[str, ...] = ()) -> Ite
 
 
 def listening_sockets(table: str) -> Iterator[Path]:
-    """Yield the sockets of a `/proc/net/unix` that have a path; a read-only mount stops no connect.
+    """Yield the paths of the listening Unix sockets; a read-only mount would not prevent a connect.
 
     Args:
-        table: its text.
+        table: the text of `/proc/net/unix`.
     """
     for line in table.splitlines()[1:]:
         columns = line.split(maxsplit=7)

@@ -1,9 +1,9 @@
-"""Signs in the output of a command that the sandbox stopped it. Pure.
+"""Hints for the model that the sandbox may have stopped a command, from its output. Pure.
 
-The answer is a hint for the model, and no question to the user: an output can say anything, and
-most failures have other causes. So a wrong hint costs one sentence, and a missing one costs
-nothing, since the model may ask to run outside at any time. The exit code is not asked: the last
-command of a pipeline ends well where the first was stopped.
+The user is not asked because of a hint: an output can contain anything, and most failures have
+other causes. A wrong hint costs one sentence; a missing one costs nothing, since the model may ask
+to run outside at any time. The exit code is ignored: a pipeline can succeed although the sandbox
+stopped its first command.
 """
 
 from __future__ import annotations
@@ -32,34 +32,35 @@ def sandbox_hint(stderr: str, stdout: str, *, network: bool, may_leave: bool) ->
     """Return a sentence for the model if an output has a sign of the sandbox, or an empty text.
 
     Args:
-        stderr: what the command wrote there.
-        stdout: the same.
-        network: whether the sandbox lets the network through.
+        stderr: the command's stderr.
+        stdout: the command's stdout.
+        network: whether the sandbox allows the network.
         may_leave: whether the model may ask to run the command outside.
     """
     if _SETUP.search(stderr):
         why = "The sandbox could not be set up for this command."
     elif _WRITES.search(stderr) or _WRITES.search(stdout):
         why = (
-            "The command ran in a sandbox, which may be the reason: it can write only in the "
-            "workspace and in /tmp, not to guarded paths such as `.git`, and it cannot read keys."
+            "The command ran in a sandbox, which may have caused the failure: it can write only in "
+            "the workspace and in /tmp, not to guarded paths such as `.git`, and it cannot read "
+            "credentials."
         )
     elif not network and (_NETWORK.search(stderr) or _NETWORK.search(stdout)):
-        why = "The command ran in a sandbox without a network, which may be the reason."
+        why = "The command ran in a sandbox without network, which may have caused the failure."
     else:
         return ""
     if not may_leave:
-        return f"{why} Commands never run outside of it here."
-    return f"{why} If so, call again with `outside_sandbox: true`: the user is asked."
+        return f"{why} Do not retry: commands cannot run outside the sandbox here."
+    return f"{why} If so, call again with `outside_sandbox: true`; the user must approve it."
 
 
 def is_setup_failure(texts: Sequence[str]) -> bool:
-    """Return whether bubblewrap, not the command, has failed: it says one line, and nothing ran.
+    """Return whether bubblewrap failed before the command ran: stderr is one line of bubblewrap.
 
-    A command that only looks like that runs in the sandbox once more, and that is all.
+    A command that writes such a line itself only runs in the sandbox once more.
 
     Args:
-        texts: what the model would be told of the end of the command.
+        texts: the tool's output for the model.
     """
     return len(texts) >= 2 and _FAILED.fullmatch(texts[1]) is not None
 

@@ -1,8 +1,7 @@
-"""What an MCP server made of a prompt, as the messages that a model answers.
+"""Conversion of a prompt from an MCP server to messages for the model.
 
-The rules it keeps: the roles stay, and yet every API takes the history: it begins and ends with
-the user; what a server embeds stands in the frame of contexts; however much a prompt is, what is
-kept of it is bounded.
+Rules: roles are preserved, but the history begins and ends with the user, as every API requires;
+embedded resources are marked like other contexts; the size is limited.
 """
 
 from __future__ import annotations
@@ -32,41 +31,41 @@ _Part: TypeAlias = TextPart | ImagePart | FilePart
 
 
 def messages_of(
-    result: PromptResult, *, server: str, typed: str, more: str = ""
+    result: PromptResult, *, server: str, user_text: str, extra_text: str = ""
 ) -> tuple[Message, ...]:
-    """What a server gave as messages of a history; the last is the user's.
+    """Return a prompt as messages of a history; the last is the user's.
 
     Args:
-        result: the prompt, filled in.
-        server: who gave it.
-        typed: what the user wrote; it comes first where the server begins with an answer.
-        more: words of the user's that the prompt has no place for.
+        result: the prompt, with its arguments filled in.
+        server: the name of its server.
+        user_text: the user's message; it comes first if the prompt begins with an answer.
+        extra_text: text of the user that no argument of the prompt takes.
     """
-    giving = _Giving(server=server)
-    given = [
+    builder = _PartBuilder(server=server)
+    parts = [
         (each.role, part)
         for each in result.messages
-        for part in giving.parts(each.role, each.content)
+        for part in builder.parts(each.role, each.content)
     ]
     messages = [
         Message(role=role, parts=tuple(part for _, part in group))
-        for role, group in groupby(given, lambda each: each[0])
+        for role, group in groupby(parts, lambda each: each[0])
     ]
     if not messages:
         return ()
     if messages[0].role == "assistant":
-        messages.insert(0, Message(role="user", parts=(TextPart(typed),)))
-    said = (TextPart(more),) if more else ()
+        messages.insert(0, Message(role="user", parts=(TextPart(user_text),)))
+    extra_parts = (TextPart(extra_text),) if extra_text else ()
     if messages[-1].role == "assistant":
-        messages.append(Message(role="user", parts=said or (_CONTINUE,)))
-    elif said:
-        messages[-1] = attrs.evolve(messages[-1], parts=messages[-1].parts + said)
+        messages.append(Message(role="user", parts=extra_parts or (_CONTINUE,)))
+    elif extra_parts:
+        messages[-1] = attrs.evolve(messages[-1], parts=messages[-1].parts + extra_parts)
     return tuple(messages)
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Giving:
-    """What of one prompt was given so far."""
+class _PartBuilder:
+    """Builds the parts of one prompt, within limits."""
 
     server: str
     limits: Limits = attrs.field(factory=Limits)
@@ -75,7 +74,7 @@ class _Giving:
     is_full: bool = attrs.field(init=False, default=False)
 
     def parts(self, role: Literal["user", "assistant"], content: Content) -> Iterator[_Part]:
-        """A block; an answer holds no pictures, for no API takes them there."""
+        """Yield the parts of a block; answers contain no pictures, which no API takes there."""
         for part in self._parts(content):
             if isinstance(part, TextPart):
                 if part.text.strip():
@@ -83,14 +82,14 @@ class _Giving:
             elif role == "user" and self._may_attach(part):
                 yield part
             else:
-                yield TextPart(f"(a picture or document of {len(part.data)} bytes is left out)")
+                yield TextPart(f"(a picture or document of {len(part.data)} bytes was left out)")
 
     def _parts(self, content: Content) -> Iterator[_Part]:
         room = self.limits.total - self.size
         if room <= 0:
             if not self.is_full:
                 self.is_full = True
-                yield TextPart("(the rest of the prompt is left out: there is no room for it)")
+                yield TextPart("(the rest of the prompt was left out: it is too long)")
             return
         if isinstance(content, EmbeddedResource):
             yield from self._embedded(content.contents, room)
@@ -103,14 +102,14 @@ class _Giving:
 
     def _embedded(self, contents: ResourceContents, room: int) -> Iterator[_Part]:
         try:
-            given = resource_content(self.server, contents, budget=room, limits=self.limits)
-        except FileError as fault:
-            yield TextPart(f"({contents.uri[:_LONGEST_URI]} is left out: {fault})")
+            rendered = resource_content(self.server, contents, budget=room, limits=self.limits)
+        except FileError as error:
+            yield TextPart(f"({contents.uri[:_LONGEST_URI]} was left out: {error})")
             return
-        self.size += given.size
-        yield TextPart(render([given.section]))
-        if given.attachment is not None:
-            yield given.attachment
+        self.size += rendered.size
+        yield TextPart(render([rendered.section]))
+        if rendered.attachment is not None:
+            yield rendered.attachment
 
     def _may_attach(self, part: ImagePart | FilePart) -> bool:
         self.attached += 1

@@ -1,4 +1,4 @@
-"""When a request over HTTP may be made again: it was never sent, refused for now, or only asks."""
+"""The retry policy for HTTP requests: unsent ones, temporary refusals, and lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from eca_protocol.errors import HTTPError
 from eca_server.mcp.http_endpoint import Refusal
 
-__all__ = ["may_come_twice", "pause_before_retry"]
+__all__ = ["may_be_resent", "pause_before_retry"]
 
 _LISTS: Final = frozenset(
     {
@@ -20,23 +20,23 @@ _LISTS: Final = frozenset(
     }
 )
 _BUSY: Final = frozenset({429, 503})
-_PATIENCE: Final = 10.0  # the longest `Retry-After` that is waited for
+_PATIENCE: Final = 10.0  # the longest accepted `Retry-After`, in seconds
 
 
-def may_come_twice(method: str) -> bool:
-    """Whether a message does no harm where a server gets it twice: it does not run a tool."""
+def may_be_resent(method: str) -> bool:
+    """Return whether a message may reach the server twice: it does not run a tool."""
     return method != "tools/call"
 
 
 def pause_before_retry(
     outcome: Refusal | HTTPError, method: str, wait: float | None
 ) -> float | None:
-    """Seconds until a request may be sent again; None: it may not.
+    """Return the seconds until a request may be sent again; None: it may not.
 
     Args:
-        outcome: what came in place of an answer.
-        method: of the request.
-        wait: seconds, if nobody says how long; None: it was sent often enough.
+        outcome: the refusal or the error in place of an answer.
+        method: the method of the request.
+        wait: the default pause in seconds; None: no retries are left.
     """
     if wait is None:
         return None
