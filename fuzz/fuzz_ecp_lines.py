@@ -1,4 +1,4 @@
-"""However an agent's output is cut, the decoder's results are equal; no answer passes twice."""
+"""The messages and violations of an agent's output are the same for any size of chunks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ with instrumented():
 Outcome = tuple[list[bytes], list[str], list[str], int]
 
 
-def decoded(pieces: Iterable[bytes]) -> Outcome:
-    """Return the messages, the violations, the warnings and the number of noise lines."""
+def outcome(pieces: Iterable[bytes]) -> Outcome:
+    """Return the messages, the violations, the warnings, and the amount of noise."""
     pending = {1, 2, 7}
     violations: list[str] = []
     warnings: list[str] = []
@@ -35,10 +35,10 @@ def decoded(pieces: Iterable[bytes]) -> Outcome:
 
 
 def check(data: bytes) -> None:
-    passed, violations, _, _ = whole = decoded([data])
-    assert decoded(cut(data)) == whole
+    passed, violations, _, _ = whole = outcome([data])
+    assert outcome(cut(data)) == whole
     if len(data) < 500:
-        assert decoded(bytewise(data)) == whole
+        assert outcome(bytewise(data)) == whole
     answered = []
     for message in passed:
         value = json.loads(message, duplicate_keys="refuse")
@@ -48,8 +48,8 @@ def check(data: bytes) -> None:
             answered.append(value["id"])
     assert answered == sorted({*answered})
     assert {*answered} <= {1, 2, 7}
-    behind, behind_violations, _, _ = decoded([b"not JSON\n" + data])
-    if b"\xef\xbb\xbf" not in data:  # a byte order mark is allowed in the first line only
+    behind, behind_violations, _, _ = outcome([b"not JSON\n" + data])
+    if b"\xef\xbb\xbf" not in data:  # the mark that may precede the first line
         assert (behind, behind_violations) == (passed, violations)
 
 

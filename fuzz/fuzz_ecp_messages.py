@@ -1,4 +1,4 @@
-"""Any JSON is read as a message of ECP or refused; a read message survives writing and reading."""
+"""Any message of an agent or its evaluator is refused, or read, written and read again."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class _Steps:
     async def __call__(self, text: str) -> Result:
         report = _Report()
         async with self._chat.prompt(text) as turn:
-            async for received in turn.received():
+            async for received in turn.contents_with_roles():
                 if received.role == "user":
                     continue
                 content = received.content

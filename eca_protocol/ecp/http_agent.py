@@ -20,7 +20,7 @@ from eca_protocol.ecp.errors import AgentError
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeResult
 from eca_protocol.ecp.methods import ECP_CODEC, RAW_CODEC
-from eca_protocol.errors import HTTPFault, InvalidJSON, RemoteProtocolError
+from eca_protocol.errors import HTTPError, InvalidJSON, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_protocol.sse import SSEDecoder
 
@@ -125,7 +125,7 @@ class HTTPAgent(AgentConnection):
                 "POST", self._url, headers=headers, content=body, deadlines=waits
             ) as response:
                 return await self._read_answer(method, request_id, response)
-        except HTTPFault as fault:
+        except HTTPError as fault:
             kind = "timeout" if fault.kind == "timeout" else "transport_error"
             raise AgentError(kind, f"{method}: {fault}") from fault  # type: ignore[arg-type]  # both are kinds
 

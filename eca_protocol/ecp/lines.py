@@ -16,7 +16,7 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_protocol.framing import FrameFault, Frames, LineDecoder
+from eca_protocol.framing import FrameError, Frames, LineDecoder
 
 __all__ = ["MAX_MESSAGE", "AgentLineDecoder", "envelope_fault"]
 
@@ -101,7 +101,7 @@ class AgentLineDecoder:
         for frame in frames:
             if self._broken:
                 break
-            if isinstance(frame, FrameFault):
+            if isinstance(frame, FrameError):
                 self._report_violation(f"a line of more than {self.max_message} bytes")
             elif self._accepts(frame):
                 accepted.append(self._without_bom(frame))

@@ -38,7 +38,7 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.conformance.badge import render_badge
 from eca_server.conformance.compare import Change, compare, describe_changes
 from eca_server.conformance.html import render_html
@@ -183,7 +183,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as fault:
         _report_error(f"{fault}; this is not a verdict on the target")
     except Exception:  # noqa: BLE001 - a bug must not look like a verdict
-        tell(printable_lines(traceback.format_exc()), sys.stderr)
+        write_to_user(printable_lines(traceback.format_exc()), sys.stderr)
         _report_error(
             "the suite itself failed; this is not a verdict on the target. Please report it."
         )
@@ -199,7 +199,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     if not selected:
         return _refuse(f"--only: no case or requirement is called {' or '.join(options.only)}")
     if options.list:
-        tell("".join(map(_case_text, selected.values())), sys.stdout)
+        write_to_user("".join(map(_case_text, selected.values())), sys.stdout)
         return 0
     if not command:
         return _refuse("expected `-- COMMAND`, which starts the target")
@@ -239,10 +239,12 @@ def _judge(
         outcome = _restrict(outcome, selected, options.only)
         earlier = earlier and _restrict(earlier, selected, options.only)
     changes = None if earlier is None else compare(earlier, outcome)
-    tell(printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout)
+    write_to_user(
+        printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout
+    )
     if changes is not None:
         lines = "".join(f"{line}\n" for line in describe_changes(changes))
-        tell(f"\n{printable_lines(lines)}", sys.stdout)
+        write_to_user(f"\n{printable_lines(lines)}", sys.stdout)
     failures = _outputs(options).write(outcome, _renderers(selected, known, changes))
     for fault in failures:
         _report_error(f"{fault}; this is not a verdict on the target")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from eca_protocol.testing.conformance.verdicts import Party, Transmission
-from eca_protocol.transcript.cutter import header_of, message_in
+from eca_protocol.transcript.splitter import header_of, message_in
 from eca_server.pages import escape_text
 
 __all__ = ["message_label", "render_exchange"]

@@ -54,7 +54,7 @@ def serve_chat(
         async with local_client(
             options, workspace_folders=[folder], initialization_options=_UNTITLED
         ) as local:
-            await local.client.configured()
+            await local.client.wait_for_config()
             agent = chat_agent(local.client, model=model, behavior=behavior, approve=approve)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(local.show_messages)

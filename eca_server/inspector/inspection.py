@@ -16,14 +16,14 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
+    ExitEntry,
     Mask,
-    Passed,
     Side,
     TranscriptReader,
-    without_secrets,
+    mask_entry,
 )
 from eca_server.inspector.rows import Rows
 from eca_server.inspector.shapes import make_shapes
@@ -89,15 +89,15 @@ class Inspection:
         return self._encode(part)
 
     def _add(self, entry: Entry, part: _Part) -> None:
-        masked = without_secrets(entry, self._mask) if isinstance(entry, Passed) else entry
-        message = masked.message if isinstance(masked, Passed) else None
+        masked = mask_entry(entry, self._mask) if isinstance(entry, DataEntry) else entry
+        message = masked.message if isinstance(masked, DataEntry) else None
         self._note(self._watch(masked, message), part)
         part["rows"].append(self._rows.row(masked, message).packed())
-        self.is_over = isinstance(masked, Exited)
+        self.is_over = isinstance(masked, ExitEntry)
         self._has_exit |= message is not None and message.get("method") == "exit"
-        if isinstance(masked, Exited):
+        if isinstance(masked, ExitEntry):
             self._open_sides.clear()
-        elif isinstance(masked, Ended):
+        elif isinstance(masked, EndEntry):
             self._open_sides.discard(masked.side)
 
     def _encode(self, part: _Part) -> bytes | None:
@@ -117,9 +117,9 @@ class Inspection:
         return self._mask(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
 
     def _watch(self, entry: Entry, message: Mapping[str, Any] | None) -> Iterable[Observation]:
-        if isinstance(entry, Exited):
+        if isinstance(entry, ExitEntry):
             return ()
-        if isinstance(entry, Ended):
+        if isinstance(entry, EndEntry):
             return self._watcher.feed_end(entry.side)
         self._watched_rows.append(self._rows.count)
         if message is None or entry.body is None or entry.data != encode_frame(entry.body):

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript import Ended, Entry, Exited, Passed, Side
+from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
 
 __all__ = ["Kind", "Lane", "Latency", "Row", "Rows"]
 
@@ -157,12 +157,12 @@ class Rows:
         return row
 
     def _row(self, entry: Entry, message: Mapping[str, Any] | None) -> Row:
-        if isinstance(entry, Exited):
+        if isinstance(entry, ExitEntry):
             reason = (
                 f"by signal {-entry.code}" if entry.code < 0 else f"with exit code {entry.code}"
             )
             return Row(at=entry.at, side=None, kind="exit", summary=f"The server ended {reason}.")
-        if isinstance(entry, Ended):
+        if isinstance(entry, EndEntry):
             return Row(
                 at=entry.at,
                 side=entry.side,
@@ -309,7 +309,7 @@ class Rows:
         self._chat(chat).prompts.extend(each for each in gone.prompts if each > deleted)
 
 
-def _bytes_row(entry: Passed) -> Row:
+def _bytes_row(entry: DataEntry) -> Row:
     """Make a row of bytes that are not decoded yet."""
     body = entry.data if entry.body is None else entry.body
     is_canonical = entry.body is None or entry.data == encode_frame(entry.body)

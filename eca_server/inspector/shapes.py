@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eca_protocol.draft import DRAFT
 from eca_protocol.endpoint import Method, Table
-from eca_protocol.messages.marks import Within
+from eca_protocol.messages.marks import ValueWindow
 from eca_protocol.messages.shapes import (
     Anything,
     Array,
@@ -89,18 +89,18 @@ class _Models:
         self._models[name] = {
             "fields": fields,
             "in": _editions(window_of_class(cls)),
-            "open": any(field.reading.rest for field in fields_of(cls)),
+            "open": any(field.rules.rest for field in fields_of(cls)),
         }
         tag = getattr(cls, "type", None)
         if isinstance(tag, str):
             fields["type"] = {"shape": ["one of", {tag: None}], "in": None, "needed": _ALL}
         for field in fields_of(cls):
-            if not field.reading.rest:
+            if not field.rules.rest:
                 fields[field.wire] = self._field(field)
         return name
 
     def _field(self, field: Field) -> dict[str, Any]:
-        reading, window = field.reading, field.window
+        reading, window = field.rules, field.window
         needed = [
             place
             for place, revision in enumerate(_EDITIONS)
@@ -117,7 +117,7 @@ class _Models:
         }
 
 
-def _editions(window: Window | Within | None) -> list[int] | None:
+def _editions(window: Window | ValueWindow | None) -> list[int] | None:
     if window is None:
         return None
     ends = [_EDITIONS.index(window.since), _EDITIONS.index(window.until)]

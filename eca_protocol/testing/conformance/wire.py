@@ -21,7 +21,7 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
 from eca_protocol.testing.conformance.cases import Died, Stuck
 from eca_protocol.testing.conformance.observed_fields import ObservedFields
@@ -29,7 +29,7 @@ from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import Transmission
 from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import Side
-from eca_protocol.transcript.cutter import Cutter, message_in
+from eca_protocol.transcript.splitter import Splitter, message_in
 
 __all__ = ["MAX_OUTPUT_BYTES", "Listener", "ReceivedMessage", "RecordEntry", "Wire", "id_key"]
 
@@ -38,7 +38,7 @@ MAX_OUTPUT_BYTES: Final = 256 * 1024 * 1024
 
 _STDERR_BYTES: Final = 16_384  # bytes of stderr that are stored
 _SHUTDOWN_SECONDS: Final = 3.0
-_LADDER: Final = Ladder(after_stdin=1.0, after_term=1.0, after_kill=2.0)
+_GRACE_PERIODS: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
 
 
 @attrs.frozen(kw_only=True)
@@ -159,7 +159,7 @@ class Wire:
         self._errors = b""
         self._scope = anyio.CancelScope()
         self._closes_input = False
-        self._cut = {"client": Cutter(), "server": Cutter()}
+        self._splitters = {"client": Splitter(), "server": Splitter()}
         self._watcher = Watcher()
         self._observed_fields = ObservedFields()
 
@@ -224,7 +224,7 @@ class Wire:
         """
         if self._closes_input or self.gone.is_set():
             raise Died("a server that reads", self._exit_description())
-        for piece, body in self._cut["client"].feed(data):
+        for piece, body in self._splitters["client"].feed(data):
             self._add_record("client", piece, body)
         number = self._queue(data)
         await self.until(lambda: self._sent >= number, seconds=20, expected="a server that reads")
@@ -237,7 +237,7 @@ class Wire:
 
     def close_input(self) -> None:
         """Close the server's input after the queued bytes."""
-        for piece, body in self._cut["client"].feed_eof():
+        for piece, body in self._splitters["client"].feed_eof():
             self._add_record("client", piece, body)
         self._observations += self._watcher.feed_end("client")
         self._closes_input = True
@@ -323,11 +323,11 @@ class Wire:
                         await self._until_the_output_ends()
                         transfers.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    self._ended(await child.end(_LADDER))
+                    self._ended(await child.end(_GRACE_PERIODS))
                 group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await child.end(_LADDER)
+                await child.end(_GRACE_PERIODS)
                 await errors.aclose()
 
     async def _until_the_output_ends(self) -> None:
@@ -365,7 +365,11 @@ class Wire:
             while not self.reading:
                 await self.changed.wait()
             data = await self._transport.receive()
-            pieces = self._cut["server"].feed(data) if data else self._cut["server"].feed_eof()
+            pieces = (
+                self._splitters["server"].feed(data)
+                if data
+                else self._splitters["server"].feed_eof()
+            )
             for piece, body in pieces:
                 self._add_record("server", piece, body)
             if not data:
@@ -443,6 +447,6 @@ class Wire:
         else:
             answer["result"] = self.replies[request.method]
         data = encode_frame(json.dumps(answer))
-        for piece, body in self._cut["client"].feed(data):
+        for piece, body in self._splitters["client"].feed(data):
             self._add_record("client", piece, body)
         self._queue(data)

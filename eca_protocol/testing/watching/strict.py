@@ -104,15 +104,13 @@ def _tagged(members: Any, revision: Revision) -> Keeps:
 
 def _model(cls: ModelClass, revision: Revision) -> Keeps:
     fields = fields_of(cls)
-    if any(field.reading.rest for field in fields):
+    if any(field.rules.rest for field in fields):
         return lambda _: False
     by_key = {
         field.wire: _keeps(field.shape, revision) for field in fields if _may(field, revision)
     }
     required = {
-        field.wire
-        for field in fields
-        if field.wire in by_key and field.reading.required_in(revision)
+        field.wire for field in fields if field.wire in by_key and field.rules.required_in(revision)
     }
     tag = getattr(cls, "type", None)
     if isinstance(tag, str):
@@ -132,4 +130,4 @@ def _model(cls: ModelClass, revision: Revision) -> Keeps:
 
 
 def _may(field: Field, revision: Revision) -> bool:
-    return field.reading.written and field.window.written_in(revision)
+    return field.rules.written and field.window.written_in(revision)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.trio
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     (tmp_path / "catalogue.txt").write_text("B-17: lent", "utf-8")
     async with local_client(Options(environ={}), workspace_folders=[tmp_path]) as local:
-        await local.client.configured()
+        await local.client.wait_for_config()
         yield local.client
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.transcript import claim
+from eca_protocol.transcript import lock_file
 from eca_server.inspector.command import write_page
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import render_file_page, render_live_page
@@ -173,7 +173,7 @@ def test_a_page_reports_a_missing_end_and_a_transcript_in_progress(
     record = tmp_path / "kept.jsonl"
     with record.open("w") as writer:
         if is_written:
-            claim(writer.fileno())
+            lock_file(writer.fileno())
         writer.write(HEAD + lines)
         writer.flush()
         assert write_page(record, tmp_path / "kept.html") == 0

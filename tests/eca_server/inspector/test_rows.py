@@ -11,40 +11,41 @@ from hypothesis import strategies as st
 
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.strategies import json_objects
-from eca_protocol.transcript import Ended, Entry, Exited, Passed, Side
+from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
 from eca_server.inspector import rows as rows_module
 from eca_server.inspector.rows import Lane, Row, Rows
 
 
-def passed(side: Side, message: Any, at: float = 0.0) -> Passed:
+def passed(side: Side, message: Any, at: float = 0.0) -> DataEntry:
     body = json.dumps(message).encode()
-    return Passed(at=at, side=side, data=encode_frame(body), body=body)
+    return DataEntry(at=at, side=side, data=encode_frame(body), body=body)
 
 
 def rows_of(*entries: Entry) -> list[Row]:
     rows = Rows()
     return [
-        rows.row(entry, entry.message if isinstance(entry, Passed) else None) for entry in entries
+        rows.row(entry, entry.message if isinstance(entry, DataEntry) else None)
+        for entry in entries
     ]
 
 
-def request(id_: Any, method: str, **params: Any) -> Passed:
+def request(id_: Any, method: str, **params: Any) -> DataEntry:
     return passed("client", {"id": id_, "method": method, "params": params})
 
 
-def notification(method: str, **params: Any) -> Passed:
+def notification(method: str, **params: Any) -> DataEntry:
     return passed("client", {"method": method, "params": params})
 
 
-def answer(id_: Any, **result: Any) -> Passed:
+def answer(id_: Any, **result: Any) -> DataEntry:
     return passed("server", {"id": id_, "result": result})
 
 
-def server_notification(method: str, **params: Any) -> Passed:
+def server_notification(method: str, **params: Any) -> DataEntry:
     return passed("server", {"method": method, "params": params})
 
 
-def content(kind: str, role: str = "assistant", chat: str = "c", **more: Any) -> Passed:
+def content(kind: str, role: str = "assistant", chat: str = "c", **more: Any) -> DataEntry:
     params = {"chatId": chat, "role": role, "content": {"type": kind, **more}}
     return passed("server", {"method": "chat/contentReceived", "params": params})
 
@@ -87,8 +88,8 @@ CONVERSATION: list[tuple[Entry, int, int | None, str | None]] = [
     (request(5, "completion/inline"), -2, None, None),
     (answer(5), 2, 29, "answer"),
     (answer(5), 1, None, None),
-    (Ended(at=1, side="client"), 1, None, None),
-    (Exited(at=2, code=0), 1, None, None),
+    (EndEntry(at=1, side="client"), 1, None, None),
+    (ExitEntry(at=2, code=0), 1, None, None),
 ]
 
 
@@ -141,7 +142,7 @@ def test_a_row_summarizes_its_message() -> None:
         request("7", "chat/prompt", chatId="c", message="Hello"),
         passed("server", {"id": "7", "error": {"code": -32603, "message": "no"}}),
         content("toolCallRun", **NATIVE),
-        Exited(at=1, code=-9),
+        ExitEntry(at=1, code=-9),
     )
     assert (prompt.kind, prompt.label, prompt.id, prompt.chat) == (
         "request",
@@ -160,9 +161,9 @@ def test_bytes_are_shown_unchanged() -> None:
     body = b'{"method":"exit"}'
     odd = b"content-length: 17\r\n\r\n" + body
     plain, header, junk = rows_of(
-        Passed(at=0, side="client", data=encode_frame(body), body=body),
-        Passed(at=0, side="client", data=odd, body=body),
-        Passed(at=0, side="server", data=b"print\xff\n"),
+        DataEntry(at=0, side="client", data=encode_frame(body), body=body),
+        DataEntry(at=0, side="client", data=odd, body=body),
+        DataEntry(at=0, side="server", data=b"print\xff\n"),
     )
     assert (plain.text, plain.raw) == (body.decode(), None)
     assert (header.text, header.raw) == (body.decode(), odd.decode())
@@ -170,7 +171,7 @@ def test_bytes_are_shown_unchanged() -> None:
 
 
 def test_only_the_beginning_of_a_giant_message_is_shown() -> None:
-    (row,) = rows_of(Passed(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5)))
+    (row,) = rows_of(DataEntry(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5)))
     assert (len(row.text), row.omitted) == (rows_module.LONGEST, 5)
 
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from eca_protocol.http_server import HTTPRequest
-from eca_protocol.transcript import claim
+from eca_protocol.transcript import lock_file
 from eca_server.inspector import serving
 from eca_server.inspector.command import Follower
 from eca_server.inspector.inspection import Inspection
@@ -180,7 +180,7 @@ async def test_a_transcript_is_followed_while_it_is_written(
     path, feed, answer = tmp_path / "kept.jsonl", Feed(), Answer()
     path.touch()
     with path.open("rb") as file, path.open("ab", buffering=0) as writer:
-        claim(writer.fileno())
+        lock_file(writer.fileno())
         follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
         nursery.start_soon(follower.follow)
         nursery.start_soon(feed.read, answer)
@@ -204,7 +204,7 @@ async def test_a_record_without_an_end_is_followed_until_its_writer_is_gone(
     entry = ENTRY.replace(b"exit", b"initialized")
     path.write_bytes(HEAD + entry)
     with path.open("rb") as file, path.open("ab", buffering=0) as writer:
-        claim(writer.fileno())
+        lock_file(writer.fileno())
         follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
         with trio.move_on_after(100):
             await follower.follow()

@@ -16,7 +16,7 @@ import anyio.abc
 import attrs
 
 from eca_protocol.errors import ConnectionClosed, StartFailed
-from eca_protocol.process import Child, Ladder, spawn, watch_descriptor
+from eca_protocol.process import Child, GracePeriods, spawn, watch_descriptor
 from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.testing.conformance.client.scripted_server import Connection, ScriptedServer
 from eca_protocol.testing.conformance.target import Directories, Target
@@ -32,7 +32,7 @@ Without it the client speaks over its own stdin and stdout.
 MakeServer: TypeAlias = Callable[[Connection], ScriptedServer]
 """Creates the scripted server for a connection to the client."""
 
-_LADDER: Final = Ladder(after_stdin=0.5, after_term=1.0, after_kill=2.0)
+_GRACE_PERIODS: Final = GracePeriods(after_stdin=0.5, after_term=1.0, after_kill=2.0)
 _STDERR_BYTES: Final = 16_384
 _CONNECT_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 1.0
@@ -118,7 +118,7 @@ async def _run_to_end(
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await child.end(_LADDER)
+            await child.end(_GRACE_PERIODS)
             await stderr.aclose()
     return exit_code, bytes(errors).decode("utf-8", "replace")
 

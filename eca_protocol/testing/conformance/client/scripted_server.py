@@ -20,7 +20,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.verdicts import Transmission
 from eca_protocol.testing.conformance.wire import MAX_OUTPUT_BYTES
 from eca_protocol.transcript import Side
-from eca_protocol.transcript.cutter import Cutter, message_in
+from eca_protocol.transcript.splitter import Splitter, message_in
 
 __all__ = ["DECISIONS", "MODEL", "Connection", "RecordEntry", "ScriptedServer"]
 
@@ -112,7 +112,7 @@ class ScriptedServer:
         self.tasks: anyio.abc.TaskGroup
         self._writing = anyio.Lock()
         self.connection = connection
-        self._cutters: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
+        self._splitters: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
         self._began = anyio.current_time()
         self._turns: dict[str, anyio.CancelScope] = {}
         self._busy: dict[str, anyio.Lock] = {}
@@ -135,7 +135,7 @@ class ScriptedServer:
                 await self._take(entry)
                 if entry.method == "exit":
                     return
-        for piece, _ in self._cutters["client"].feed_eof():
+        for piece, _ in self._splitters["client"].feed_eof():
             self.record.append(RecordEntry(at=self._now, side="client", data=piece, message=None))
 
     async def _take(self, entry: RecordEntry) -> None:
@@ -162,7 +162,7 @@ class ScriptedServer:
                 data=piece,
                 message=None if body is None else message_in(body),
             )
-            for piece, body in self._cutters[side].feed(data)
+            for piece, body in self._splitters[side].feed(data)
         ]
         self.record += passed
         return passed
