@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eca_protocol.testing.conformance.cases import NotApplicable, case
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result
 from eca_protocol.testing.conformance.server.reading import calls, result_of
-from eca_protocol.testing.conformance.server.today import CURRENT, request_result
 from eca_protocol.testing.conformance.server.tools import approve_all, listed_tools
 
 
