@@ -50,7 +50,7 @@ def known_text(run: Run) -> str:
     """Return the failures of a run as the text of such a file."""
     lines = [f"{finding.id}  # {finding.requirement.duty}" for finding in run.failed()]
     lines += [f"{incident.case}  # {incident.what}" for incident in run.incidents]
-    lines += [f"{fault.case}  # {fault.reason}" for fault in run.suite_errors]
+    lines += [f"{error.case}  # {error.reason}" for error in run.suite_errors]
     head = f"# Known failures of {run.target}, edition {run.edition.value}"
     return "".join(f"{' '.join(line.split())}\n" for line in (head, *lines))
 
@@ -64,7 +64,7 @@ def unexpected(run: Run, known: Collection[str]) -> tuple[str, ...]:
 
 def new_suite_errors(run: Run, known: Collection[str]) -> tuple[SuiteError, ...]:
     """Return the suite's own errors without known ones."""
-    return tuple(fault for fault in run.suite_errors if fault.case not in known)
+    return tuple(error for error in run.suite_errors if error.case not in known)
 
 
 def conclusion(run: Run, known: Collection[str] = ()) -> Conclusion:

@@ -92,8 +92,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if path := config.getoption("--eca-known-failures"):
         try:
             config.stash[_KNOWN] = known_failures(Path(path).read_text("utf-8"))
-        except (OSError, ValueError) as fault:
-            raise pytest.UsageError(f"--eca-known-failures: {fault}") from fault
+        except (OSError, ValueError) as error:
+            raise pytest.UsageError(f"--eca-known-failures: {error}") from error
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -143,8 +143,8 @@ class TargetEnded(AssertionError):
 class SuiteFailed(Exception):
     """An error of the suite itself: it says nothing about the target."""
 
-    def __init__(self, fault: SuiteError) -> None:
-        super().__init__(f"{fault.reason}\n\n{fault.traceback}")
+    def __init__(self, error: SuiteError) -> None:
+        super().__init__(f"{error.reason}\n\n{error.traceback}")
 
 
 class _Item(pytest.Item):
@@ -246,9 +246,9 @@ class _Runner:
         for incident in suite.incidents if isinstance(suite, Suite) else ():
             if incident.case == case:
                 raise TargetEnded(f"the target ended: {incident.what}")
-        for fault in suite.suite_errors if isinstance(suite, Suite | ClientSuite) else ():
-            if fault.case == case:
-                raise SuiteFailed(fault)
+        for error in suite.suite_errors if isinstance(suite, Suite | ClientSuite) else ():
+            if error.case == case:
+                raise SuiteFailed(error)
 
     def judge(self, target: Target, case: AnyCase) -> list[Finding]:
         """Run a case; return its findings.

@@ -147,8 +147,8 @@ class Run:
         try:
             records = json.loads(data)
             return _run(records)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
-            raise ValueError(f"expected the records of a run, got {fault!r}") from fault
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"expected the records of a run, got {error!r}") from error
 
 
 def _record(finding: Finding) -> dict[str, Any]:

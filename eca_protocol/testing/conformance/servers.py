@@ -76,11 +76,11 @@ class Servers:
         try:
             await self._group.start(entry.wire.run)
             await greet(entry.wire)
-        except BaseException as fault:
+        except BaseException as error:
             unready = Stuck(
                 "a server that is ready", "none within the time of the case that started it"
             )
-            entry.failed = fault if isinstance(fault, Stuck) else unready
+            entry.failed = error if isinstance(error, Stuck) else unready
             if self._shared.get(key) is entry:
                 del self._shared[key]
             entry.wire.stop()

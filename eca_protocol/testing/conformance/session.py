@@ -80,7 +80,7 @@ class ClientSession:
         self.messages: list[ReceivedMessage] = []
         self._chats: list[ChatSession] = []
         self.root: Path = wire.directories.workspace
-        self.workspace = self.root if alone else self.root / f"seat-{wire.next_id()}"
+        self.workspace = self.root if alone else self.root / f"session-{wire.next_id()}"
         self.process = Process(wire)
         self.initialized: Mapping[str, Any] = {}
         self.workspace.mkdir(exist_ok=True)
@@ -139,7 +139,7 @@ class ClientSession:
         return self.wire.id_owners.get(id_key(received.message.get("id")))
 
     def claim(self, chat_id: str) -> None:
-        """Whatever is said of that chat concerns this seat alone."""
+        """Claim a chat: its messages concern this session only."""
         self.wire.chat_owners[chat_id] = self
         for session in self.wire.sessions:
             if isinstance(session, ClientSession) and session is not self:

@@ -108,8 +108,8 @@ class Suite:
             result = await _judge(case, self.harness(case.name, alone=True))
         if result.death:
             self.incidents.append(Incident(case=case.name, what=result.death))
-        if result.fault is not None:
-            self.suite_errors.append(result.fault)
+        if result.error is not None:
+            self.suite_errors.append(result.error)
         return result.findings
 
     def take_observed(self) -> list[Finding]:
@@ -149,13 +149,13 @@ class _CaseResult:
 
     findings: list[Finding]
     death: str = ""
-    fault: SuiteError | None = None
+    error: SuiteError | None = None
 
 
 async def _judge(case: Case, harness: Harness) -> _CaseResult:
     """Run a case."""
     verdict: Verdict = "untestable"
-    why, death, fault = "", "", None
+    why, death, error = "", "", None
     try:
         with anyio.fail_after(case.seconds):
             await case.run(harness)
@@ -169,15 +169,15 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
         elif isinstance(raised, TimeoutError):
             why = why or f"the case exceeded {case.seconds:g} s"
         elif not isinstance(raised, _FORESEEN):
-            fault = SuiteError.of(case.name, inspect.getfile(case.run), raised)
-            why = fault.reason
+            error = SuiteError.of(case.name, inspect.getfile(case.run), raised)
+            why = error.reason
     result = {finding.id for finding in harness.findings}
     rest = [
         _unjudged(case, id_, verdict, why or _reason_unjudged(id_))
         for id_ in case.rows
         if id_ not in result
     ]
-    return _CaseResult(harness.findings + rest, death, fault)
+    return _CaseResult(harness.findings + rest, death, error)
 
 
 def _reason_unjudged(id_: str) -> str:
@@ -193,8 +193,8 @@ def _decisive_error(raised: Exception) -> Exception:
     """Return a group's decisive error: the server's end, the suite's own, or the first."""
     each = tuple(_leaf_errors(raised))
     ends = [one for one in each if isinstance(one, Died)]
-    faults = [one for one in each if not isinstance(one, _FORESEEN)]
-    return (*ends, *faults, *each)[0]
+    errors = [one for one in each if not isinstance(one, _FORESEEN)]
+    return (*ends, *errors, *each)[0]
 
 
 def _leaf_errors(raised: Exception) -> Iterator[Exception]:

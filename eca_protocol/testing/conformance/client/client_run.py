@@ -81,8 +81,8 @@ async def run_client(
         command, env = _prepare(target, directories, listener)
         try:
             child = spawn(command, cwd=target.cwd, env=env, stderr="pipe")
-        except StartFailed as fault:
-            failure = fault  # raised outside the block, else it is in a group
+        except StartFailed as error:
+            failure = error  # raised outside the block, else it is in a group
         else:
             stdio_server = None if SERVER in " ".join(target.command) else make_server
             exit_code, errors = await _run_to_end(child, stdio_server, servers, seconds=seconds)

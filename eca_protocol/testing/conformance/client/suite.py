@@ -159,9 +159,9 @@ class ClientSuite:
 
     def _failed(self, case: ClientCase, raised: Exception) -> str:
         """Record an error of the suite; return the reason why its rows were not judged."""
-        fault = SuiteError.of(case.name, inspect.getfile(case.scenario), raised)
-        self.suite_errors.append(fault)
-        return fault.reason
+        error = SuiteError.of(case.name, inspect.getfile(case.scenario), raised)
+        self.suite_errors.append(error)
+        return error.reason
 
     def _findings(self, case: ClientCase, run: ClientRun) -> Iterator[Finding]:
         """Yield the verdicts of a run, and an untestable one for each other row."""

@@ -60,7 +60,7 @@ class Outcome:
 
     Attributes:
         answers: the answers, in order.
-        goes_on: whether a request behind them was answered.
+        still_serves: whether a request behind them was answered.
     """
 
     answers: tuple[Mapping[str, Any], ...]

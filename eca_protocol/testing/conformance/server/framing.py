@@ -216,16 +216,16 @@ async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
         code = await exit_code(harness, session)
         came = [received.message for received in session.messages[start:] if not received.method]
     served = [answer for answer in came if answer.get("id") in ("lost", "behind")]
-    faults = [answer for answer in came if "error" in answer]
-    is_fault = not served and (bool(faults) or code is not None)
+    errors = [answer for answer in came if "error" in answer]
+    is_refused = not served and (bool(errors) or code is not None)
     harness.check(
         header.row,
-        is_fault,
+        is_refused,
         expected=f"an error, or the end of the process, for {header.description}",
         got=came or "no answer",
     )
-    if is_fault:
-        ids = [answer.get("id", "no id") for answer in faults]
+    if is_refused:
+        ids = [answer.get("id", "no id") for answer in errors]
         harness.check(
             "W-13i",
             set(ids) == {None} and code == 1,
