@@ -186,7 +186,7 @@ def test_a_flag_trusts_the_workspace_for_one_session(home: Path) -> None:
 
 def test_doctor_names_what_is_withheld(home: Path) -> None:
     done = eca(home, "doctor")
-    assert f"- {home}: not trusted; 2 settings withheld until you accept" in done.stdout
+    assert f"- {home}: not trusted; 2 settings withheld until you send `/trust`" in done.stdout
     assert f"mcpServers.planted ({home}/.eca/config.json): waits for your trust" in done.stdout
     assert not (home / "marked").exists()
 
