@@ -67,7 +67,7 @@ def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
         (["--html", "HERE", "--", "x"], "HERE: expected a regular file or none"),
         (
             ["--html", "HERE/new", "--json-out", "HERE/new", "--", "x"],
-            "for --json-out and for --html",
+            "given for both --json-out and --html",
         ),
         (["--config-arg={{file}}", "--", "x"], "{{file}} needs --config-template FILE"),
         (["--edition", "2024", "--", "x"], "unknown protocol revision '2024'"),
