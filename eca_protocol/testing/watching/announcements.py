@@ -1,4 +1,4 @@
-"""What the server tells beside the chats: settings, tool servers, tasks, messages."""
+"""Notifications outside of chats: settings, tool servers, tasks, messages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.watching.observation import Notes
+from eca_protocol.testing.watching.observation import ObservationLog
 
-__all__ = ["Offers"]
+__all__ = ["Announcements"]
 
 _AT_FIRST: Final = (
     "models",
@@ -25,117 +25,129 @@ _CHOICES: Final = {
     "chat/selectedAgentChanged": {"selectAgent", "selectBehavior"},
     "chat/selectedBehaviorChanged": {"selectAgent", "selectBehavior"},
 }
-"""What the client's choice replaces of what it was told."""
+"""The announced settings that a selection of the client replaces."""
 
 _NULLABLE: Final = {"selectVariant"}
-"""Null means here that none is selected."""
+"""Settings that may be null, if none is selected."""
 
 
-class Offers:
-    """Judges `config/updated`, `tool/serverUpdated`, `$/progress` and `$/showMessage`."""
+class Announcements:
+    """Checks `config/updated`, `tool/serverUpdated`, `$/progress` and `$/showMessage`."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, log: ObservationLog) -> None:
         self.revision = Revision.R2025_10
         self.native_tools: frozenset[str] = frozenset()
         self.mcp_servers: frozenset[str] = frozenset()
-        self.is_unsure = False
-        """Whether something was said that nobody could understand: it may be what seems missing."""
-        self._notes = notes
-        self._told: dict[str, Any] | None = None
+        self.has_unreadable = False
+        """True if an unreadable message came: it may be the one that seems missing."""
+        self._log = log
+        self._announced: dict[str, Any] | None = None
         self._saw_servers = False
         self._saw_native = False
-        self._came_before = ""  # the MCP server that was told of before the native one
+        self._came_before = ""  # the MCP server announced before the native one
         self._tasks: dict[str, int] = {}
 
-    def client_chose(self, method: str, params: Mapping[str, Any]) -> None:
-        """The user selected something."""
-        if self._told is not None and not params.get("chatId"):
+    def on_selection(self, method: str, params: Mapping[str, Any]) -> None:
+        """Handle a selection of the user."""
+        if self._announced is not None and not params.get("chatId"):
             for key in _CHOICES.get(method, ()):
-                self._told.pop(key, None)
+                self._announced.pop(key, None)
 
-    def config(self, params: Mapping[str, Any]) -> None:
-        """A `config/updated`."""
+    def check_config(self, params: Mapping[str, Any]) -> None:
+        """Check a `config/updated`."""
         chat = params.get("chat")
         if not isinstance(chat, Mapping) or params.get("chatId") is not None:
             return
-        self._nulls(chat)
-        if self._told is None:
-            self._first(chat)
+        self._check_nulls(chat)
+        if self._announced is None:
+            self._check_first(chat)
         else:
             for key, value in chat.items():
-                if key in self._told and self._told[key] == value:
-                    expected = "what has changed, and nothing else"
-                    self._tell("W-11g", expected, f"{key} again", harms=False)
+                if key in self._announced and self._announced[key] == value:
+                    expected = "only changed settings"
+                    self._report(
+                        "W-11g", expected, f"`{key}` again, unchanged", suppress_rest=False
+                    )
                     break
-        told = {**(self._told or {}), **chat}
-        self._models(chat)
+        announced = {**(self._announced or {}), **chat}
+        self._check_models(chat)
         if self.revision is Revision.CURRENT and isinstance(variants := chat.get("variants"), list):
-            selected = told.get("selectVariant")
+            selected = announced.get("selectVariant")
             if selected not in (None, *variants):
-                expected = "a selectVariant of the variants, or null"
-                self._tell("W-11h", expected, repr(selected), harms=False)
+                expected = "null or one of `variants` as `selectVariant`"
+                self._report("W-11h", expected, repr(selected), suppress_rest=False)
         for one, many in _LISTS.items():
-            if one in chat or (many in chat and one in told):
-                self._selection(one, told.get(one), told.get(many))
-        self._told = told
+            if one in chat or (many in chat and one in announced):
+                self._check_selection(one, announced.get(one), announced.get(many))
+        self._announced = announced
 
-    def _first(self, chat: Mapping[str, Any]) -> None:
-        if not self._tasks and not self.is_unsure:
-            expected = "the start of a task before config/updated"
-            self._tell("W-11e", expected, "none", harms=False)
+    def _check_first(self, chat: Mapping[str, Any]) -> None:
+        if not self._tasks and not self.has_unreadable:
+            expected = "a `$/progress` start before `config/updated`"
+            self._report("W-11e", expected, "none", suppress_rest=False)
         missing = [key for key in _AT_FIRST if key not in chat]
-        if missing and not self.is_unsure:
-            expected, got = f"{', '.join(_AT_FIRST)} at first", f"no {', '.join(missing)}"
-            self._tell("W-11a", expected, got, harms=False)
+        if missing and not self.has_unreadable:
+            expected, got = (
+                f"{', '.join(_AT_FIRST)} in the first update",
+                f"no {', '.join(missing)}",
+            )
+            self._report("W-11a", expected, got, suppress_rest=False)
 
-    def _nulls(self, chat: Mapping[str, Any]) -> None:
+    def _check_nulls(self, chat: Mapping[str, Any]) -> None:
         if nulls := [key for key, value in chat.items() if value is None and key not in _NULLABLE]:
-            row = "W-11a" if self._told is None else "W-11g"
-            self._tell(row, "no nulls", f"{', '.join(nulls)} null")
+            row = "W-11a" if self._announced is None else "W-11g"
+            self._report(row, "no null members", f"null as {', '.join(nulls)}")
 
-    def _models(self, chat: Mapping[str, Any]) -> None:
+    def _check_models(self, chat: Mapping[str, Any]) -> None:
         models = chat.get("models")
         named = [*(models if isinstance(models, list) else []), chat.get("selectModel", "-/-")]
         for model in named:
             if not is_model(model):
-                self._tell("W-21b", "models called provider/model", repr(model))
+                self._report("W-21b", "models named provider/model", repr(model))
                 return
 
-    def _selection(self, one: str, selected: Any, known: Any) -> None:
-        if self.is_unsure or not isinstance(known, list):
+    def _check_selection(self, one: str, selected: Any, known: Any) -> None:
+        if self.has_unreadable or not isinstance(known, list):
             return
         if not selected or selected not in known:
-            self._tell("W-11b", f"a {one} of its list", repr(selected))
+            self._report("W-11b", f"a `{one}` from its list", repr(selected))
 
-    def server(self, params: Mapping[str, Any]) -> None:
-        """A `tool/serverUpdated`."""
+    def check_server(self, params: Mapping[str, Any]) -> None:
+        """Check a `tool/serverUpdated`."""
         is_native = params.get("type") == "native"
         if not self._saw_servers:
             self._saw_servers = True
-            if self.is_unsure:
+            if self.has_unreadable:
                 pass
-            elif self._told is None:
-                self._tell("W-11c", "config/updated before the first server", "none", harms=False)
+            elif self._announced is None:
+                self._report(
+                    "W-11c",
+                    "`config/updated` before the first `tool/serverUpdated`",
+                    "none",
+                    suppress_rest=False,
+                )
             elif not is_native:
                 self._came_before = repr(params.get("name"))
         if is_native and not self._saw_native and self._came_before:
-            expected = "the native server before those of MCP"
-            self._tell("W-11d", expected, self._came_before, harms=False)
+            expected = "the native server before the MCP servers"
+            self._report("W-11d", expected, self._came_before, suppress_rest=False)
         self._saw_native = self._saw_native or is_native
         if is_native:
-            self._native(params)
+            self._check_native(params)
             return
         self.mcp_servers |= {str(params.get("name"))}
         if params.get("status") == "running" and not isinstance(params.get("tools"), list):
-            self._tell("CONF-10", "the tools of a server that is running", "none")
+            self._report("CONF-10", "the tools of a running server", "none")
 
-    def _native(self, params: Mapping[str, Any]) -> None:
+    def _check_native(self, params: Mapping[str, Any]) -> None:
         if params.get("name") != "ECA":
             got = repr(params.get("name"))
-            self._tell("W-33a", "the native server's name, ECA", got, harms=False)
+            self._report("W-33a", "ECA as the name of the native server", got, suppress_rest=False)
         if params.get("status") != "running":
             got = repr(params.get("status"))
-            self._tell("CONF-8", "the native server running", got, harms=False)
+            self._report(
+                "CONF-8", "the native server with status running", got, suppress_rest=False
+            )
         tools = params.get("tools")
         names = {
             tool["name"]
@@ -145,53 +157,57 @@ class Offers:
         self.native_tools |= names
         reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:
-            expected = "no tool called task but CURRENT's list of them"
-            self._tell("W-35b", expected, min(taken), harms=False)
+            expected = "no tool named task, except CURRENT's task list"
+            self._report("W-35b", expected, min(taken), suppress_rest=False)
         names -= reserved
         if self.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):
-                self._tell("W-33c", "native tools with the prefix eca_", plain[0])
+                self._report("W-33c", "native tools with the prefix `eca_`", plain[0])
         elif prefixed := sorted(name for name in names if name.startswith("eca_")):
-            self._tell("W-33d", "native tools without prefix", prefixed[0])
+            self._report("W-33d", "native tools without the prefix `eca_`", prefixed[0])
 
-    def task(self, params: Mapping[str, Any]) -> None:
-        """A `$/progress`."""
+    def check_task(self, params: Mapping[str, Any]) -> None:
+        """Check a `$/progress`."""
         task, kind = params.get("taskId"), params.get("type")
         if not isinstance(task, str):
             return
         if kind == "start":
             if task in self._tasks:
-                self._tell("W-11e", "one start of a task", f"a second one of {task!r}")
-            self._tasks[task] = self._notes.index
-        elif kind == "finish" and self._tasks.pop(task, None) is None and not self.is_unsure:
-            self._tell("W-11e", "the finish of a task that runs", f"that of {task!r}")
+                self._report("W-11e", "exactly one start of a task", f"a second one of {task!r}")
+            self._tasks[task] = self._log.index
+        elif kind == "finish" and self._tasks.pop(task, None) is None and not self.has_unreadable:
+            self._report(
+                "W-11e", "the finish of a running task", f"that of {task!r}, which is not running"
+            )
 
-    def message(self, params: Mapping[str, Any]) -> None:
-        """A `$/showMessage`."""
+    def check_message(self, params: Mapping[str, Any]) -> None:
+        """Check a `$/showMessage`."""
         text = params.get("message")
         if isinstance(text, str) and not text.strip():
-            self._tell("GEN-1", "a message that tells the user something", repr(text))
+            self._report("GEN-1", "a message that is not blank", repr(text))
 
     def finish(self) -> None:
-        """Nothing comes any more, and the server had the time to tell all."""
-        if self.is_unsure:
+        """Report missing announcements; the server had the time to write them."""
+        if self.has_unreadable:
             return
-        if self._told is None:
-            self._owes("LIFE-14", "config/updated", self._notes.index)
+        if self._announced is None:
+            self._report_missing("LIFE-14", "`config/updated`", self._log.index)
         elif not self._saw_native:
-            self._owes("W-11c", "tool/serverUpdated of the native server", self._notes.index)
+            self._report_missing(
+                "W-11c", "`tool/serverUpdated` for the native server", self._log.index
+            )
         for task, index in self._tasks.items():
-            self._owes("W-11e", f"the finish of the task {task!r}", index)
+            self._report_missing("W-11e", f"the finish of the task {task!r}", index)
 
-    def _owes(self, row: str, expected: str, index: int) -> None:
-        self._notes.tell_of(index, row, expected=expected, got="none")
+    def _report_missing(self, row: str, expected: str, index: int) -> None:
+        self._log.report_missing(index, row, expected=expected, got="none")
 
-    def _tell(self, row: str, expected: str, got: str, *, harms: bool = True) -> None:
-        self._notes.tell(row, expected=expected, got=got, harms=harms)
+    def _report(self, row: str, expected: str, got: str, *, suppress_rest: bool = True) -> None:
+        self._log.report(row, expected=expected, got=got, suppress_rest=suppress_rest)
 
 
 def is_model(name: Any) -> bool:
-    """Whether a model is called provider/model."""
+    """Return whether a model is named provider/model."""
     if not isinstance(name, str):
         return True
     provider, slash, model = name.partition("/")

@@ -1,4 +1,4 @@
-"""From `initialize` to `exit`: what each side says when, and what the server tells at the start."""
+"""The lifecycle from `initialize` to `exit`: which side may write what, and when."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 from eca_protocol.endpoint import Verdict
 from eca_protocol.errors import SERVER_NOT_INITIALIZED, RPCError
 from eca_protocol.lifecycle import LifecycleGate, State
-from eca_protocol.testing.watching.answers import Asked
-from eca_protocol.testing.watching.observation import Notes, Side
+from eca_protocol.testing.watching.observation import ObservationLog, Side
+from eca_protocol.testing.watching.requests import PendingRequest
 
-__all__ = ["Opening"]
+__all__ = ["LifecycleChecker"]
 
 _UNASKED: Final = {
     "config/updated",
@@ -21,7 +21,7 @@ _UNASKED: Final = {
     "tool/serverUpdated",
     "$/progress",
 }
-"""The notifications that nothing of the client's asks for."""
+"""Notifications that no message of the client causes."""
 
 _CAPABILITIES: Final = {
     "editor/getDiagnostics": ("editor", "diagnostics"),
@@ -29,14 +29,14 @@ _CAPABILITIES: Final = {
     "editor/getReferences": ("editor", "references"),
     "chat/askQuestion": ("chatCapabilities", "askQuestion"),
 }
-"""What the server may ask of whom: where the client's `codeAssistant` says so."""
+"""Server requests that need a capability, and its place in `codeAssistant`."""
 
 
-class Opening:
-    """The lifecycle of one connection, as it is seen from between the two."""
+class LifecycleChecker:
+    """Checks the lifecycle of one connection."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
+    def __init__(self, log: ObservationLog) -> None:
+        self._log = log
         self._gate = LifecycleGate()
         self._assistant: Mapping[str, Any] = {}
         self._states: dict[int, State] = {}
@@ -44,79 +44,98 @@ class Opening:
         self._is_ready_early = False
         self.was_shut_down = False
         self.is_over = False
-        """Whether the client left, and did not wait for the end of what runs."""
+        """True if the client left without waiting for the end of running work."""
 
-    def client_asks(self, asked: Asked) -> None:
-        """A request of the client's."""
+    def on_client_request(self, request: PendingRequest) -> None:
+        """Handle a request of the client."""
         state = self._gate.state
-        self._states[asked.index] = state
-        if asked.method == "initialize":
+        self._states[request.index] = state
+        if request.method == "initialize":
             if state is not State.NEW:
-                self._tell_client("LIFE-1", "one initialize", "another one")
-            elif isinstance(asked.params, Mapping):
-                self._assistant = _object(_object(asked.params, "capabilities"), "codeAssistant")
+                self._report_client("LIFE-1", "exactly one `initialize`", "a second one")
+            elif isinstance(request.params, Mapping):
+                self._assistant = _object(_object(request.params, "capabilities"), "codeAssistant")
         elif state is State.NEW:
-            self._tell_client("LIFE-1", "initialize as the first request", asked.method)
-        self._admit(asked.method, "request")
+            self._report_client(
+                "LIFE-1", "`initialize` as the first request", f"`{request.method}`"
+            )
+        self._admit(request.method, "request")
 
-    def client_tells(self, method: str) -> None:
-        """A notification of the client's."""
+    def on_client_notification(self, method: str) -> None:
+        """Handle a notification of the client."""
         if method == "initialized" and self._gate.state in {State.NEW, State.INITIALIZING}:
-            self._tell_client("LIFE-12", "the answer to initialize before initialized", method)
+            self._report_client(
+                "LIFE-12", "the response to `initialize` before `initialized`", f"`{method}` first"
+            )
         elif method == "exit" and not self.was_shut_down:
-            self._tell_client("LIFE-23", "exit when shutdown was answered", method)
+            self._report_client(
+                "LIFE-23", "`exit` after the response to `shutdown`", f"`{method}` without it"
+            )
             self.is_over = True
         self._admit(method, "notification")
 
-    def ended(self, side: Side, *, after_faults: bool) -> None:
-        """One side writes no more; a server may end so by a fault of the client's."""
+    def on_end(self, side: Side, *, after_faults: bool) -> None:
+        """Handle the end of a side's stream; an error of the client may end a server."""
         if side == "client" or after_faults:
             self.is_over = self.is_over or not self.was_shut_down
 
-    def server_answers(self, asked: Asked, message: Mapping[str, Any]) -> bool:
-        """An answer of the server's to `asked`.
+    def on_response(self, request: PendingRequest, message: Mapping[str, Any]) -> bool:
+        """Check the time of a response of the server.
 
         Returns:
-            Whether the request came at a time when it has to be served.
+            Whether the server had to serve the request at that time.
         """
-        state = self._states.pop(asked.index)
+        state = self._states.pop(request.index)
         is_error = message.get("error") is not None
-        if asked.method == "initialize" and state is State.NEW:
+        if request.method == "initialize" and state is State.NEW:
             self._is_answered = True
             self._gate.answered("initialize", success=not is_error)
             if self._is_ready_early and not is_error:
                 self._admit("initialized", "notification")
-        elif asked.method == "initialize":
+        elif request.method == "initialize":
             if not is_error:
-                self._tell("LIFE-4", "the refusal of a second initialize", "a result")
+                self._report("LIFE-4", "an error for a second `initialize`", "a result")
         elif state is State.NEW:
             code = _object(message, "error").get("code")
             if code != SERVER_NOT_INITIALIZED:
                 got = f"an error of code {code}" if is_error else "a result"
-                self._tell("LIFE-2", f"the error {SERVER_NOT_INITIALIZED} before initialize", got)
+                self._report(
+                    "LIFE-2", f"the error {SERVER_NOT_INITIALIZED} before `initialize`", got
+                )
         elif state is State.SHUTDOWN:
             if not is_error:
-                self._tell("LIFE-22", "the refusal of what follows shutdown", "a result")
+                self._report("LIFE-22", "an error for a request after `shutdown`", "a result")
         elif not self._is_answered:
-            expected, got = "the answer to initialize before any other", f"one to {asked.method}"
-            self._tell("W-10c", expected, got, harms=False)
-        if asked.method == "shutdown" and not is_error:
+            expected = "the response to `initialize` before other responses"
+            got = f"a response to `{request.method}`"
+            self._report("W-10c", expected, got, suppress_rest=False)
+        if request.method == "shutdown" and not is_error:
             self.was_shut_down = True
         return self._is_answered and state is not State.SHUTDOWN
 
-    def server_calls(self, method: str, *, is_request: bool) -> bool:
-        """A request or a notification of the server's; whether it may say that by now."""
+    def on_server_message(self, method: str, *, is_request: bool) -> bool:
+        """Check the time of a server message; return whether it may be written at that time."""
         if not self._is_answered:
-            self._tell("W-10b", "nothing before the answer to initialize", method, harms=False)
+            self._report(
+                "W-10b",
+                "nothing before the response to `initialize`",
+                f"`{method}`",
+                suppress_rest=False,
+            )
             return False
         if method in _UNASKED and self._gate.state is State.ANSWERED:
-            self._tell("W-10e", "notifications when initialized has come", method, harms=False)
+            self._report(
+                "W-10e",
+                "unsolicited notifications only after `initialized`",
+                f"`{method}`",
+                suppress_rest=False,
+            )
             return False
         if is_request and method in _CAPABILITIES:
             where, what = _CAPABILITIES[method]
             if _object(self._assistant, where).get(what) is not True:
-                expected = "requests that the client's capabilities announce"
-                self._tell("W-42d", expected, method, harms=False)
+                expected = "only requests that the client's capabilities announce"
+                self._report("W-42d", expected, f"`{method}`", suppress_rest=False)
         return True
 
     def _admit(self, method: str, kind: Literal["request", "notification"]) -> None:
@@ -127,13 +146,13 @@ class Opening:
         if verdict is Verdict.HOLD and method == "initialized":
             self._is_ready_early = True
 
-    def _tell(self, row: str, expected: str, got: str, *, harms: bool = True) -> None:
-        self._notes.tell(row, expected=expected, got=got, harms=harms)
+    def _report(self, row: str, expected: str, got: str, *, suppress_rest: bool = True) -> None:
+        self._log.report(row, expected=expected, got=got, suppress_rest=suppress_rest)
 
-    def _tell_client(self, row: str, expected: str, got: str) -> None:
-        self._notes.tell(row, side="client", expected=expected, got=got)
+    def _report_client(self, row: str, expected: str, got: str) -> None:
+        self._log.report(row, side="client", expected=expected, got=got)
 
 
 def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, Mapping) else {}
+    member = value.get(key)
+    return member if isinstance(member, Mapping) else {}

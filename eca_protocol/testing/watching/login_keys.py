@@ -1,33 +1,33 @@
-"""A key that a user types in: a server may hide it where it says the user's words."""
+"""Keys in prompts: a server may redact them in the echo of a prompt."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-__all__ = ["holds_key", "is_hidden_in"]
+__all__ = ["contains_key", "is_redacted_echo"]
 
-_HIDDEN: Final = re.compile(r"[^\w\s/]+")  # `***`, `••••`: nothing that a key could be made of
+_HIDDEN: Final = re.compile(r"[^\w\s/]+")  # `***`, `••••`: no character of a key
 
 
-def holds_key(message: str) -> bool:
-    """Whether a prompt is a login command with something behind it."""
+def contains_key(message: str) -> bool:
+    """Return whether a prompt is a login command with an argument."""
     words = message.split(maxsplit=1)
     return len(words) > 1 and words[0] == "/login"
 
 
-def is_hidden_in(text: str, message: str, *, is_key: bool) -> bool:
-    """Whether a text is that prompt without the key.
+def is_redacted_echo(text: str, message: str, *, is_key: bool) -> bool:
+    """Return whether a text is the echo of a prompt with its key redacted.
 
     Args:
-        text: what the server says.
+        text: the echo.
         message: the prompt.
-        is_key: the chat waited for a key, which the prompt is then as a whole.
+        is_key: whether the whole prompt is a key, since the chat asked for one.
     """
-    *said, last = text.split() or [""]
+    *before, last = text.split() or [""]
     if _HIDDEN.fullmatch(last) is None:
         return False
     words = message.split(maxsplit=2)
-    return (is_key and not said) or (
-        holds_key(message) and 0 < len(said) < len(words) and said == words[: len(said)]
+    return (is_key and not before) or (
+        contains_key(message) and 0 < len(before) < len(words) and before == words[: len(before)]
     )
