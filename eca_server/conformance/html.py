@@ -185,7 +185,7 @@ def _finding(
     yield f'data-is="{_trait(finding.verdict)}" data-place="{place}" '
     yield f'data-faults="{_GRAVITY.index(finding.verdict)}">'
     yield f'<summary>{_badge(word, kind)}<span class="name">{shown(finding.id)}</span>'
-    yield f"<span>{shown(row.duty)}</span>"
+    yield f"<span>{shown(row.statement)}</span>"
     if is_known and finding.verdict == "fail":
         yield _badge("known", "odd")
     yield f'<span class="numbers">{shown(row.section)}</span>'

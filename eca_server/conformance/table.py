@@ -68,7 +68,7 @@ def _told(finding: Finding, width: int, *, is_known: bool) -> Iterator[str]:
     yield f"{word:10} {finding.id}  {row.section}{level}"
     if finding.verdict == "pass":
         return
-    yield from _field("duty", row.duty, width)
+    yield from _field("duty", row.statement, width)
     if finding.expected:
         yield from _field("expected", finding.expected, width)
     is_judged = finding.verdict in {"fail", "warn"}
