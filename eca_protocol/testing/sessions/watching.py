@@ -1,7 +1,7 @@
-"""A `Watcher` over all that passes in a session: what it sees is a fault.
+"""A `Watcher` over all messages of a session, whose observations are raised.
 
-Only the server's breaches of what must be count. The rule it keeps: no hypothesis here, since
-scripts that replay what only the watcher sees import this.
+Only violations of the server with level `must` count. This module does not import hypothesis, since
+scripts that replay a failure import it.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Any
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_protocol.testing.sessions.wire import Fault, frame
+from eca_protocol.testing.sessions.wire import Violation, frame
 from eca_protocol.testing.watching import Side, Watcher
 
-__all__ = ["Seen", "watching"]
+__all__ = ["WatcherViolation", "session_watcher"]
 
 
-class Seen(Fault):
-    """A duty that the watcher saw broken."""
+class WatcherViolation(Violation):
+    """A violation that the watcher reported."""
 
 
-def watching(edition: str) -> Callable[[str, Any], None]:
-    """What is to be told the messages of one process; it raises `Seen`."""
+def session_watcher(edition: str) -> Callable[[str, Any], None]:
+    """Return a callback for the messages of one process, which raises `WatcherViolation`."""
     watcher = Watcher(revision=Revision(edition))
 
     def watch(side: str, message: Any) -> None:
         who: Side = "client" if side == "client" else "server"
         if isinstance(message, bytes):
-            found = watcher.feed_raw(who, frame(message))
+            observations = watcher.feed_raw(who, frame(message))
         else:
-            found = watcher.feed(who, message)
-        for seen in found:
-            if seen.side == "server" and REQUIREMENTS[seen.requirement].level == "must":
-                raise Seen(seen.requirement, seen.expected, seen.got)
+            observations = watcher.feed(who, message)
+        for each in observations:
+            if each.side == "server" and REQUIREMENTS[each.requirement].level == "must":
+                raise WatcherViolation(each.requirement, each.expected, each.got)
 
     return watch
