@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from eca_protocol.draft import counterparts
-from eca_protocol.framing import FAULTS
+from eca_protocol.framing import FRAME_ERRORS
 from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
 from eca_protocol.methods import ECA
 from eca_protocol.outbox import WriteShape
@@ -171,7 +171,7 @@ def _draft() -> str:
                 kind,
                 ", ".join(f"`{name}`" for name in names),
                 f"`{row.draft}`" if row.draft else "",
-                row.why,
+                row.note,
             ]
             for kind, rows in kinds.items()
             for row, names in groupby(rows, key=lambda name: rows[name])
@@ -243,7 +243,7 @@ def _faults() -> str:
                 str(verdict.code),
                 verdict.expected,
             ]
-            for kind, verdict in FAULTS.items()
+            for kind, verdict in FRAME_ERRORS.items()
         ],
     )
 

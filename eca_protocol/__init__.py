@@ -1,6 +1,6 @@
 """The ECA protocol for Python: framing, JSON-RPC, typed messages, an async peer and a client.
 
-Nothing is imported until it is used: `import eca_protocol` loads no async library and no HTTP.
+Each name is imported at its first use: `import eca_protocol` loads no async library and no HTTP.
 The message models are in `eca_protocol.messages`, the testing kit in `eca_protocol.testing`.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         DeadlineExceeded,
         DecodeError,
         ECAError,
-        HTTPFault,
+        HTTPError,
         HTTPTimeout,
         InvalidJSON,
         LocalProtocolError,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eca_protocol.fold import Fold
     from eca_protocol.framing import (
         ContentLengthDecoder,
-        FrameFault,
+        FrameError,
         LineDecoder,
         encode_frame,
         encode_line,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eca_protocol.revisions import Revision
     from eca_protocol.streams import FdTransport, memory_pair, owned_stdio
 
-_ROOMS = {
+_EXPORTS = {
     "client": ("Chat", "Client", "Turn", "connect"),
     "codec": ("Codec", "Departure", "explain"),
     "draft": ("codec_for",),
@@ -56,7 +56,7 @@ _ROOMS = {
         "DeadlineExceeded",
         "DecodeError",
         "ECAError",
-        "HTTPFault",
+        "HTTPError",
         "HTTPTimeout",
         "InvalidJSON",
         "LocalProtocolError",
@@ -69,7 +69,7 @@ _ROOMS = {
     "fold": ("Fold",),
     "framing": (
         "ContentLengthDecoder",
-        "FrameFault",
+        "FrameError",
         "LineDecoder",
         "encode_frame",
         "encode_line",
@@ -83,7 +83,7 @@ _ROOMS = {
     "revisions": ("Revision",),
     "streams": ("FdTransport", "memory_pair", "owned_stdio"),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "ECA",
@@ -103,8 +103,8 @@ __all__ = [
     "ErrorResponse",
     "FdTransport",
     "Fold",
-    "FrameFault",
-    "HTTPFault",
+    "FrameError",
+    "HTTPError",
     "HTTPTimeout",
     "InvalidJSON",
     "LifecycleGate",
@@ -136,10 +136,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    room = _ROOM_OF.get(name)
-    if room is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

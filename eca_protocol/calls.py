@@ -1,4 +1,4 @@
-"""A request of ours under way: its answer, its deadline, or the end of the connection."""
+"""The wait for the answer to one of our requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PendingCall"]
 
 
 class PendingCall:
-    """A request of ours under way; await `result()` once."""
+    """One of our requests that was sent; await `result()` once."""
 
     def __init__(
         self,
@@ -32,24 +32,27 @@ class PendingCall:
         self._outcome: CallAnswered | ConnectionClosed | None = None
 
     def settle(self, outcome: CallAnswered | ConnectionClosed) -> None:
-        """Give it its answer; the peer's business."""
+        """Store the outcome and wake the waiting task; the peer calls this."""
         self._outcome = outcome
         self._event.set()
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer has come, though nobody may have taken it yet."""
+        """True if the answer has arrived, even if `result()` has not returned it yet."""
         return self._outcome is not None
 
     async def result(self, *, deadline: float | None = None) -> Any:
-        """The typed result.
+        """Wait for the typed result.
 
-        Leaving early, by cancellation or by the deadline (seconds), tells the other side so.
+        A cancelled or expired wait cancels the request at the other side.
+
+        Args:
+            deadline: seconds to wait; None: no limit.
 
         Raises:
             RequestFailed: the other side answered with an error.
-            DeadlineExceeded: no answer within `deadline`.
-            ConnectionClosed: the other side went away before it answered.
+            DeadlineExceeded: no answer came within `deadline`.
+            ConnectionClosed: the connection ended before the answer.
             DecodeError: the answer does not fit its type.
         """
         try:

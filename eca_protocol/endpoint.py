@@ -1,9 +1,9 @@
-"""One side of any JSON-RPC conversation, without I/O: one message in, at most one event out.
+"""One side of a JSON-RPC connection, without I/O: one message in, at most one event out.
 
-Two tables hold what is open: our calls that wait for an answer, and their requests that we still
-owe one. Every request is answered exactly once: the first answer takes it out of its table, and
-there is no second. `Method` and `Table` describe a protocol (ECA, ECP and MCP are three tables),
-a `Dialect` what differs between protocols. Framing, decoding and time live elsewhere.
+One table holds our calls that wait for an answer, another the other side's requests that we have
+not answered. Every request is answered exactly once: its first answer removes it from the table.
+`Method` and `Table` describe a protocol (ECA, ECP and MCP are three tables), a `Dialect` the
+differences between protocols. Framing, decoding and timing are other modules' tasks.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Direction: TypeAlias = Literal["client_to_server", "server_to_client", "both"]
 
 @attrs.frozen
 class Deferred:
-    """A type by name: its module is imported when the type is first asked for."""
+    """A type by name; its module is imported at the first use."""
 
     module: str
     name: str
@@ -77,12 +77,12 @@ class Method:
 
     @property
     def params(self) -> Any:
-        """A model class, or a union of them; None: there are no params."""
+        """A model class or a union of them; None for a method without params."""
         return _type(self._params)
 
     @property
     def result(self) -> Any:
-        """A model class, or a union of them; None: the result is null."""
+        """A model class or a union of them; None for a null result."""
         return _type(self._result)
 
 
@@ -93,7 +93,7 @@ def _type(named: Any) -> Any:
 
 
 class Table:
-    """The methods of a protocol by name, in the order they were given."""
+    """The methods of a protocol by name, in the order of the constructor's argument."""
 
     def __init__(self, methods: Iterable[Method]) -> None:
         self._methods: dict[str, Method] = {}
@@ -115,40 +115,40 @@ class Table:
         return len(self._methods)
 
     def get(self, name: str) -> Method | None:
-        """The method called `name`, or None."""
+        """Return the method called `name`, or None."""
         return self._methods.get(name)
 
     def received_by(self, side: Side) -> Mapping[str, Method]:
-        """What that side may be sent."""
-        wanted = "client_to_server" if side == "server" else "server_to_client"
-        return {m.name: m for m in self if m.direction in {wanted, "both"}}
+        """Return the methods that `side` may receive, by name."""
+        direction = "client_to_server" if side == "server" else "server_to_client"
+        return {m.name: m for m in self if m.direction in {direction, "both"}}
 
 
 @attrs.frozen(kw_only=True)
 class Dialect:
-    """What differs between the protocols that speak JSON-RPC.
+    """The differences between protocols over JSON-RPC.
 
     Attributes:
-        cancel_method: the notification that cancels a request, or None if there is none.
+        cancel_method: the notification that cancels a request; None if the protocol has none.
         cancel_key: the member of its params that holds the request's id.
-        answers_cancelled: whether a cancelled request is still answered, with -32800.
-        answers_faults: whether a message that is none is answered (MCP tolerates noise).
-        not_cancelled: requests that may be given up, but never by a notification.
-        duplicate_keys: whether an object may name a key twice (ruling W-5): then the last counts.
+        answers_cancelled: a cancelled request is still answered, with -32800.
+        answers_invalid: invalid messages are answered (MCP ignores them).
+        not_cancelled: methods whose requests are abandoned without a notification.
+        duplicate_keys: the treatment of duplicate keys in an object (ruling W-5).
     """
 
     cancel_method: str | None = None
     cancel_key: str = "id"
     answers_cancelled: bool = True
-    answers_faults: bool = True
+    answers_invalid: bool = True
     not_cancelled: frozenset[str] = frozenset()
     duplicate_keys: DuplicateKeys = "last"
 
 
 class Verdict(enum.Enum):
-    """What a gate says to a message.
+    """A gate's decision on a message.
 
-    `HOLD` waits until the gate says that it may go on; a request to `DROP` is still answered.
+    A message on `HOLD` waits until the gate releases it. A dropped request is still answered.
     """
 
     ADMIT = "is admitted"
@@ -158,18 +158,18 @@ class Verdict(enum.Enum):
 
 
 class Gate(Protocol):
-    """A protocol's lifecycle: asked about every message before it is looked at."""
+    """A protocol's lifecycle, consulted for every message before its dispatch."""
 
     def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
-        """What happens to a message of that method.
+        """Return the verdict on a message.
 
         Raises:
-            RPCError: it is refused; a request is answered with this error.
+            RPCError: the message is refused; a request is answered with this error.
         """
         ...
 
-    def answered(self, method: str, *, success: bool) -> bool:
-        """Say that a request has its answer; True if what was held may go on now."""
+    def record_answer(self, method: str, *, success: bool) -> bool:
+        """Record that a request was answered; return True if held messages may pass now."""
         ...
 
 
@@ -178,7 +178,7 @@ LSP_DIALECT = Dialect(cancel_method="$/cancelRequest")
 
 @attrs.frozen
 class RequestReceived:
-    """A method to run whose answer is owed, unless `id` is None (ruling W-4)."""
+    """A request to handle; one whose `id` is None gets no answer (ruling W-4)."""
 
     id: Id | None
     method: Method
@@ -187,7 +187,7 @@ class RequestReceived:
 
 @attrs.frozen
 class NotificationReceived:
-    """A method to run; where `id` is not None its sender waits for a null (ruling W-4)."""
+    """A notification to handle; one with an `id` is answered with null (ruling W-4)."""
 
     method: Method
     params: Any
@@ -196,7 +196,7 @@ class NotificationReceived:
 
 @attrs.frozen
 class RequestCancelled:
-    """A request we were working on is not wanted any more; `reply`, if any, is to be sent."""
+    """The cancellation of a running request; `reply`, if any, is to be sent."""
 
     id: Id
     reply: ErrorResponse | None
@@ -204,7 +204,7 @@ class RequestCancelled:
 
 @attrs.frozen
 class CallAnswered:
-    """One of our calls has its answer: a raw result, or `error`."""
+    """The answer to one of our calls: a raw result, or `error`."""
 
     id: Id
     method: str
@@ -214,7 +214,7 @@ class CallAnswered:
 
 @attrs.frozen
 class Reply:
-    """The message deserved this answer and nothing else."""
+    """An error response to send for a message that is not dispatched."""
 
     message: ErrorResponse
 
@@ -223,15 +223,15 @@ Event: TypeAlias = RequestReceived | NotificationReceived | RequestCancelled | C
 
 
 class Endpoint:
-    """Keeps the books of one side of a conversation.
+    """The requests of one side of a connection, in both directions.
 
     Args:
-        side: which side of `table` we are.
+        side: our side of `table`.
         table: the protocol's methods.
-        dialect: how this protocol cancels and what it answers.
-        gate: the protocol's lifecycle, if it has one that binds the other side.
-        max_running: how many unanswered requests of the other side are kept at once; one above
-            it is refused with -32603.
+        dialect: the protocol's rules for cancellation and invalid messages.
+        gate: the protocol's lifecycle, if the other side has to obey one.
+        max_running: the limit of the other side's unanswered requests; one more is refused with
+            -32603.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class Endpoint:
         self._served = table.received_by(side)
         self._calls: dict[Id, str] = {}
         self._running: dict[Id, str] = {}
-        self._held: list[Request | Notification] = []
+        self._held_messages: list[Request | Notification] = []
         self._held_requests: dict[Id, Request] = {}
         self._may_release = False
         self._last_id = 0
@@ -259,25 +259,25 @@ class Endpoint:
 
     @property
     def pending_calls(self) -> Mapping[Id, str]:
-        """Our calls that wait for an answer, by id."""
+        """The methods of our unanswered calls, by id."""
         return self._calls
 
     @property
     def running_requests(self) -> Mapping[Id, str]:
-        """Their requests that we owe an answer, by id."""
+        """The methods of the other side's unanswered requests, by id."""
         return self._running
 
     def receive(self, value: Any) -> Event | None:
-        """Take in one decoded JSON value; None where nothing is to be done about it.
+        """Take one decoded JSON value; return the event to act on, or None.
 
-        Never raises for what the other side sent. After `close` everything is ignored.
+        No input of the other side raises an exception. After `close` all input is ignored.
         """
         if self.closed:
             return None
         try:
             message = classify(value)
-        except RemoteProtocolError as fault:
-            return self.fault(fault)
+        except RemoteProtocolError as error:
+            return self.reply_to_error(error)
         if type(message) is Notification:
             return self._receive_notification(message)
         if type(message) is Request:
@@ -288,11 +288,11 @@ class Endpoint:
         called = self._calls.pop(message.id, None)
         return None if called is None else CallAnswered(message.id, called, message.result)
 
-    def fault(self, fault: RemoteProtocolError) -> Reply | None:
-        """The reply to something that is no message (bad JSON, a bad frame), if one is due."""
-        if self.closed or not self.dialect.answers_faults:
+    def reply_to_error(self, error: RemoteProtocolError) -> Reply | None:
+        """Return the reply to input that is no message (bad JSON, a bad frame), or None."""
+        if self.closed or not self.dialect.answers_invalid:
             return None
-        return Reply(ErrorResponse(fault.request_id, fault.code, fault.message))
+        return Reply(ErrorResponse(error.request_id, error.code, error.message))
 
     def _receive_notification(self, message: Notification) -> Event | None:
         if message.method == self.dialect.cancel_method:
@@ -302,8 +302,8 @@ class Endpoint:
                 verdict = self.gate.admit(message.method, "notification")
             except RPCError:
                 return None
-            if verdict is Verdict.HOLD and len(self._held) < self._max_running:
-                self._held.append(message)
+            if verdict is Verdict.HOLD and len(self._held_messages) < self._max_running:
+                self._held_messages.append(message)
             if verdict is not Verdict.ADMIT:
                 return None
         return self._open_notification(message)
@@ -325,7 +325,7 @@ class Endpoint:
             return _refusal(
                 message,
                 ErrorCode.INTERNAL_ERROR,
-                f"{self._max_running} requests are pending: no more are taken",
+                f"{self._max_running} requests are pending: send more when some are answered",
             )
         if self.gate is not None:
             try:
@@ -335,11 +335,11 @@ class Endpoint:
             if verdict is Verdict.HOLD:
                 self._running[message.id] = message.method
                 self._held_requests[message.id] = message
-                self._held.append(message)
+                self._held_messages.append(message)
                 return None
             if verdict is not Verdict.ADMIT:
-                why = f"{message.method[:200]} is not expected now"
-                return _refusal(message, ErrorCode.INVALID_REQUEST, why)
+                reason = f"{message.method[:200]} is not expected now"
+                return _refusal(message, ErrorCode.INVALID_REQUEST, reason)
         return self._open_request(message)
 
     def _open_request(self, message: Request) -> Event:
@@ -353,27 +353,27 @@ class Endpoint:
             return NotificationReceived(method, message.params, message.id)
         return RequestReceived(message.id, method, message.params)
 
-    def reopen(self) -> None:
-        """Note that the gate lets pass what it has held, for a reason of its own."""
+    def allow_release(self) -> None:
+        """Let `take_released` return held messages; for a gate that opens by itself."""
         self._may_release = True
 
-    def released(self) -> list[Event]:
-        """What the gate held and lets go on now, in the order it came.
+    def take_released(self) -> list[Event]:
+        """Return the events of the messages that the gate releases, in their order of arrival.
 
-        To be asked after each answer and each cancellation.
+        Call it after each answer and each cancellation.
         """
         if not self._may_release:
             return []
         self._may_release = False
-        held, self._held = self._held, []
-        wanted, self._held_requests = self._held_requests, {}
+        held, self._held_messages = self._held_messages, []
+        unanswered, self._held_requests = self._held_requests, {}
         events: list[Event] = []
         for message in held:
             if type(message) is Notification:
                 event = self._receive_notification(message)
             else:
                 assert type(message) is Request
-                if wanted.get(message.id) is not message:
+                if unanswered.get(message.id) is not message:
                     continue
                 del self._running[message.id]
                 event = self._receive_request(message)
@@ -382,14 +382,14 @@ class Endpoint:
         return events
 
     def _receive_cancel(self, params: Any) -> RequestCancelled | None:
-        wanted = params.get(self.dialect.cancel_key) if isinstance(params, dict) else None
-        if type(wanted) not in {int, str} or wanted not in self._running:
+        request_id = params.get(self.dialect.cancel_key) if isinstance(params, dict) else None
+        if type(request_id) not in {int, str} or request_id not in self._running:
             return None
-        return self.cancel_running(wanted)
+        return self.cancel_running(request_id)
 
     def cancel_running(self, request_id: Id) -> RequestCancelled:
-        """Take a request of theirs off the books as cancelled, with the reply it still gets."""
-        self._take(request_id, success=False)
+        """Remove a running request as cancelled; the event carries its reply, if any."""
+        self._close_request(request_id, success=False)
         reply = None
         if self.dialect.answers_cancelled:
             reply = ErrorResponse(
@@ -407,7 +407,7 @@ class Endpoint:
         return CallAnswered(message.id, method, error=error)
 
     def call(self, method: str, params: Any = None) -> Request:
-        """Open a call; the message is to be sent, its answer comes as `CallAnswered`.
+        """Register a call and return the message to send; its answer comes as `CallAnswered`.
 
         Raises:
             LocalProtocolError: after `close`.
@@ -419,9 +419,9 @@ class Endpoint:
         return Request(self._last_id, method, params)
 
     def abandon(self, call_id: Id) -> Notification | None:
-        """Stop waiting for an answer; the notification that says so, where there is one.
+        """Stop waiting for an answer; return the notification that cancels the call, or None.
 
-        A late answer is ignored. Abandoning what is not pending does nothing.
+        A late answer is ignored. Abandoning a call that is not pending does nothing.
         """
         method = self._calls.pop(call_id, None)
         if method is None or self.closed or method in self.dialect.not_cancelled:
@@ -431,44 +431,44 @@ class Endpoint:
         return Notification(self.dialect.cancel_method, {self.dialect.cancel_key: call_id})
 
     def respond(self, request_id: Id, result: Any) -> Response:
-        """Answer a request of theirs with success.
+        """Answer one of the other side's requests with success.
 
         Raises:
-            LocalProtocolError: that request is not running: unknown, answered or cancelled.
+            LocalProtocolError: the request is unknown, answered or cancelled.
         """
-        self._take(request_id, success=True)
+        self._close_request(request_id, success=True)
         return Response(request_id, result)
 
     def refuse(self, request_id: Id, code: int, message: str, data: Any = None) -> ErrorResponse:
-        """Answer a request of theirs with an error.
+        """Answer one of the other side's requests with an error.
 
         Raises:
-            LocalProtocolError: that request is not running: unknown, answered or cancelled.
+            LocalProtocolError: the request is unknown, answered or cancelled.
         """
-        self._take(request_id, success=False)
+        self._close_request(request_id, success=False)
         return ErrorResponse(request_id, code, message, data)
 
-    def _take(self, request_id: Id, *, success: bool) -> None:
+    def _close_request(self, request_id: Id, *, success: bool) -> None:
         method = self._running.pop(request_id, None)
         if method is None:
             raise LocalProtocolError(
-                f"the request {request_id!r} is not running: it is unknown or has its answer"
+                f"the request {request_id!r} is not running: it is unknown or was answered"
             )
         if self.gate is None or self._held_requests.pop(request_id, None) is not None:
             return
-        if self.gate.answered(method, success=success):
+        if self.gate.record_answer(method, success=success):
             self._may_release = True
 
     def close(self) -> tuple[Id, ...]:
-        """End the conversation; the ids of our calls that will never be answered."""
+        """End the connection; return the ids of our calls that stay unanswered."""
         self.closed = True
         lost = tuple(self._calls)
         self._calls.clear()
         self._running.clear()
-        self._held.clear()
+        self._held_messages.clear()
         self._held_requests.clear()
         return lost
 
 
-def _refusal(message: Request, code: int, why: str) -> Reply:
-    return Reply(ErrorResponse(message.id, code, why))
+def _refusal(message: Request, code: int, reason: str) -> Reply:
+    return Reply(ErrorResponse(message.id, code, reason))

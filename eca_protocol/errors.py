@@ -1,21 +1,22 @@
-"""Every exception this package raises on purpose, and nothing else.
+"""The exceptions that this package raises on purpose.
 
-Two roots matter to a caller. `LocalProtocolError`: you did it. `RemoteProtocolError`: they did
-it; it carries the reply the fault deserves and whether the byte stream can go on.
+Two roots matter to a caller. `LocalProtocolError` is the caller's own mistake.
+`RemoteProtocolError` is the other side's; it carries the error code of the reply and whether the
+byte stream can continue.
 
     ECAError
     ├── ProtocolError
-    │   ├── LocalProtocolError          our side used the protocol wrongly; state is unchanged
-    │   └── RemoteProtocolError         the other side did; .code .request_id .fatal
+    │   ├── LocalProtocolError          our side broke the protocol; no state has changed
+    │   └── RemoteProtocolError         the other side broke it; .code .request_id .fatal
     │       ├── InvalidJSON             (also a ValueError) .position
     │       └── DecodeError             a message that does not fit its type: .path .expected .got
     ├── RPCError                        a JSON-RPC error: .code .message .data; handlers raise it
-    │   └── RequestFailed               the other side answered our request with it
-    ├── ConnectionClosed                the other side is gone; .reason
+    │   └── RequestFailed               the other side answered our request with an error
+    ├── ConnectionClosed                the connection has ended; .reason
     ├── StartFailed                     a server or agent could not be started
-    ├── DeadlineExceeded                (also a TimeoutError) nothing came in time: .seconds
-    └── HTTPFault                       an HTTP exchange failed below the status line: .kind
-        └── HTTPTimeout                 nothing came in time: .timer .seconds
+    ├── DeadlineExceeded                (also a TimeoutError) no message arrived in time: .seconds
+    └── HTTPError                       an HTTP exchange failed below the status line: .kind
+        └── HTTPTimeout                 no data arrived in time: .timer .seconds
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodeError",
     "ECAError",
-    "HTTPFault",
+    "HTTPError",
     "HTTPTimeout",
     "InvalidJSON",
     "LocalProtocolError",
@@ -48,24 +49,24 @@ REQUEST_CANCELLED = -32800
 
 
 class ECAError(Exception):
-    """Root of every exception this package raises on purpose."""
+    """The root of every exception that this package raises on purpose."""
 
 
 class ProtocolError(ECAError):
-    """A rule of the wire was broken; see the two subclasses for by whom."""
+    """A breach of the wire protocol; the subclass tells which side broke it."""
 
 
 class LocalProtocolError(ProtocolError):
-    """The caller asked for something the protocol does not allow; nothing was changed."""
+    """A request of the caller that the protocol does not allow; no state has changed."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other side broke a rule.
+    """A breach of the protocol by the other side.
 
     Attributes:
-        code: the JSON-RPC error code the fault deserves.
-        request_id: the id to answer with; None is answered as `id: null`.
-        fatal: whether the byte stream is beyond use after it.
+        code: the JSON-RPC error code of the reply.
+        request_id: the id of the reply; None is written as `id: null`.
+        fatal: the byte stream cannot be read any further.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class InvalidJSON(RemoteProtocolError, ValueError):
-    """Text that is not the JSON this package accepts; `position` counts characters from 0."""
+    """A text that is not accepted as JSON; `position` counts characters from 0."""
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
         super().__init__(message, code=PARSE_ERROR)
@@ -95,14 +96,14 @@ class DecodeError(RemoteProtocolError):
     """A message that is JSON but does not fit its type.
 
     Attributes:
-        path: where, as a reader would write it: `params.contexts[2].linesRange.start`.
-        expected: what the type asks for, in words.
-        got: what came, shortened.
-        revision: the connection's, where its edition has no such thing at all.
+        path: the place in the message: `params.contexts[2].linesRange.start`.
+        expected: a description of the expected value.
+        got: the received value, shortened.
+        revision: the connection's edition, if that edition has no such member.
     """
 
     def __init__(self, *, path: str, expected: str, got: str, revision: str | None = None) -> None:
-        foreign = f" (revision {revision}, spoken here, has no such thing)" if revision else ""
+        foreign = f" (not in revision {revision} of this connection)" if revision else ""
         super().__init__(f"{path}: expected {expected}, got {got}{foreign}", code=INVALID_PARAMS)
         self.revision = revision
         self.path = path
@@ -111,7 +112,7 @@ class DecodeError(RemoteProtocolError):
 
 
 class RPCError(ECAError):
-    """A JSON-RPC error object. A handler raises it to answer its request with exactly this."""
+    """A JSON-RPC error object; a handler raises it to answer its request with this error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(f"{message} ({code})")
@@ -121,10 +122,10 @@ class RPCError(ECAError):
 
 
 class RequestFailed(RPCError):
-    """The other side answered our request with an error.
+    """The other side's error response to our request.
 
-    Unlike a plain `RPCError` it is never passed on as the answer to somebody else's request.
-    `code` is None-safe: servers that leave it out or send text are read as -32603.
+    Unlike a plain `RPCError` it is never forwarded as the answer to a request that we handle.
+    `code` is always an integer: a missing or non-integer code is read as -32603.
     """
 
     def __init__(self, code: int, message: str, data: Any = None, *, method: str = "") -> None:
@@ -133,7 +134,7 @@ class RequestFailed(RPCError):
 
 
 class ConnectionClosed(ECAError):
-    """The other side is gone, or we closed; what was pending will never be answered."""
+    """The end of the connection, by either side; pending requests stay unanswered."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -141,34 +142,34 @@ class ConnectionClosed(ECAError):
 
 
 class StartFailed(ECAError):
-    """A command could not be started, or ended before it said anything."""
+    """A command that could not be started, or that ended before its first message."""
 
 
 class DeadlineExceeded(ECAError, TimeoutError):
-    """Nothing came within `seconds`; `what` says what was waited for."""
+    """A wait that took longer than `seconds`; `what` names the awaited event."""
 
     def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(f"{what}: nothing within {seconds:g} s")
+        super().__init__(f"timed out after {seconds:g} s waiting for {what}")
         self.what = what
         self.seconds = seconds
 
 
-HTTPFaultKind = Literal[
+HTTPErrorKind = Literal[
     "connect", "tls", "proxy", "timeout", "broken", "protocol", "config", "resources"
 ]
-"""`resources`: this process has no file descriptors left."""
+"""The kinds of `HTTPError`; `resources`: this process has no file descriptors left."""
 
 
-class HTTPFault(ECAError):
-    """An HTTP exchange failed below the status line; `kind` says how, the text says why."""
+class HTTPError(ECAError):
+    """An HTTP exchange that failed below the status line; the message names the cause."""
 
-    def __init__(self, kind: HTTPFaultKind, message: str) -> None:
+    def __init__(self, kind: HTTPErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
-class HTTPTimeout(HTTPFault):
-    """A deadline of an HTTP exchange passed; `timer` says which, `seconds` how long it was."""
+class HTTPTimeout(HTTPError):
+    """An HTTP exchange whose deadline `timer` of `seconds` has passed."""
 
     def __init__(
         self,

@@ -1,12 +1,13 @@
-"""Where one message ends and the next begins, in a stream of bytes. No I/O.
+"""Message framing in a stream of bytes, without I/O.
 
-Two framings with one face: Content-Length headers, which ECA uses, and one message a line, which
-ECP uses on stdio. A decoder is fed bytes as they come, in pieces of any size, and gives bodies
-and faults in their order; the same bytes give the same output however they are cut, in linear
-time, and nothing is allocated for bytes that have not come.
+Two framings share one interface: Content-Length headers, which ECA uses, and one message per
+line, which ECP uses on stdio. A decoder is fed bytes in chunks of any size and returns bodies and
+errors in the order of the stream. Its output does not depend on the size of the chunks, its time
+is linear, and it allocates no memory for bytes that have not arrived.
 
-What a fault means is in one table, `FAULTS`. After a recoverable one the decoder has skipped the
-message and goes on; after a fatal one it is closed, since nothing says where a message begins.
+The table `FRAME_ERRORS` says how each error is treated. After a recoverable error the decoder has
+skipped the message and continues. After a fatal error it is closed, since the start of the next
+message is unknown.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR, LocalProtocolError
 
 __all__ = [
     "CONTENT_LENGTH",
-    "FAULTS",
+    "FRAME_ERRORS",
     "LINES",
     "MAX_BODY",
     "MAX_HEADER",
     "MAX_SKIP",
     "ContentLengthDecoder",
-    "FaultKind",
     "FrameDecoder",
-    "FrameFault",
+    "FrameError",
+    "FrameErrorKind",
+    "FrameErrorRule",
     "Frames",
     "Framing",
     "LineDecoder",
-    "Verdict",
     "encode_frame",
     "encode_line",
 ]
@@ -48,8 +49,8 @@ _MIN_MAX_HEADER = 64  # the shortest limit that a header block as we write it al
 _MAX_LENGTH_DIGITS = 18
 
 
-class FaultKind(enum.Enum):
-    """What can be wrong with a frame."""
+class FrameErrorKind(enum.Enum):
+    """The kinds of framing errors."""
 
     MISSING_LENGTH = "missing length"
     NEGATIVE_LENGTH = "negative length"
@@ -71,13 +72,13 @@ class FaultKind(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Verdict:
-    """What follows from a kind of fault.
+class FrameErrorRule:
+    """The treatment of one kind of framing error.
 
     Attributes:
-        fatal: whether the stream is beyond use; else the message is skipped and the next is read.
-        code: the JSON-RPC error code it is answered with; the id is null.
-        expected: what should have come, in words.
+        fatal: the stream cannot be read any further; otherwise only the message is skipped.
+        code: the JSON-RPC error code of the reply, whose id is null.
+        expected: a description of valid input.
     """
 
     fatal: bool
@@ -85,103 +86,103 @@ class Verdict:
     expected: str
 
 
-def _fatal(expected: str, *, code: int = PARSE_ERROR) -> Verdict:
-    return Verdict(fatal=True, code=code, expected=expected)
+def _fatal(expected: str, *, code: int = PARSE_ERROR) -> FrameErrorRule:
+    return FrameErrorRule(fatal=True, code=code, expected=expected)
 
 
-def _skipped(expected: str, *, code: int = PARSE_ERROR) -> Verdict:
-    return Verdict(fatal=False, code=code, expected=expected)
+def _skipped(expected: str, *, code: int = PARSE_ERROR) -> FrameErrorRule:
+    return FrameErrorRule(fatal=False, code=code, expected=expected)
 
 
 _A_LENGTH = "Content-Length to be a decimal number of bytes"
 
-FAULTS: Final[Mapping[FaultKind, Verdict]] = MappingProxyType(
+FRAME_ERRORS: Final[Mapping[FrameErrorKind, FrameErrorRule]] = MappingProxyType(
     {
-        FaultKind.MISSING_LENGTH: _fatal("a Content-Length header"),
-        FaultKind.NEGATIVE_LENGTH: _fatal(_A_LENGTH),
-        FaultKind.SIGNED_LENGTH: _fatal(_A_LENGTH),
-        FaultKind.HEX_LENGTH: _fatal(_A_LENGTH),
-        FaultKind.NON_ASCII_DIGITS: _fatal(_A_LENGTH),
-        FaultKind.NOT_A_NUMBER: _fatal(_A_LENGTH),
-        FaultKind.TOO_MANY_DIGITS: _fatal(
+        FrameErrorKind.MISSING_LENGTH: _fatal("a Content-Length header"),
+        FrameErrorKind.NEGATIVE_LENGTH: _fatal(_A_LENGTH),
+        FrameErrorKind.SIGNED_LENGTH: _fatal(_A_LENGTH),
+        FrameErrorKind.HEX_LENGTH: _fatal(_A_LENGTH),
+        FrameErrorKind.NON_ASCII_DIGITS: _fatal(_A_LENGTH),
+        FrameErrorKind.NOT_A_NUMBER: _fatal(_A_LENGTH),
+        FrameErrorKind.TOO_MANY_DIGITS: _fatal(
             f"Content-Length to have at most {_MAX_LENGTH_DIGITS} digits"
         ),
-        FaultKind.TWO_LENGTHS: _fatal("one Content-Length"),
-        FaultKind.HEADER_TOO_LONG: _fatal("a header block within its limit"),
-        FaultKind.BEYOND_SKIPPING: _fatal("a body within its limit", code=INVALID_REQUEST),
-        FaultKind.EOF_IN_HEADER: _fatal("the rest of a header block"),
-        FaultKind.EOF_IN_BODY: _fatal("the rest of a body"),
-        FaultKind.BODY_TOO_LONG: _skipped("a body within its limit", code=INVALID_REQUEST),
-        FaultKind.FOREIGN_CHARSET: _skipped("charset utf-8"),
-        FaultKind.NON_ASCII_HEADER: _skipped("headers in ASCII"),
-        FaultKind.HEADER_WITHOUT_COLON: _skipped("header lines `name: value`"),
-        FaultKind.LINE_TOO_LONG: _skipped("a line within its limit", code=INVALID_REQUEST),
+        FrameErrorKind.TWO_LENGTHS: _fatal("one Content-Length"),
+        FrameErrorKind.HEADER_TOO_LONG: _fatal("a header block within its limit"),
+        FrameErrorKind.BEYOND_SKIPPING: _fatal("a body within its limit", code=INVALID_REQUEST),
+        FrameErrorKind.EOF_IN_HEADER: _fatal("the rest of a header block"),
+        FrameErrorKind.EOF_IN_BODY: _fatal("the rest of a body"),
+        FrameErrorKind.BODY_TOO_LONG: _skipped("a body within its limit", code=INVALID_REQUEST),
+        FrameErrorKind.FOREIGN_CHARSET: _skipped("charset utf-8"),
+        FrameErrorKind.NON_ASCII_HEADER: _skipped("headers in ASCII"),
+        FrameErrorKind.HEADER_WITHOUT_COLON: _skipped("header lines `name: value`"),
+        FrameErrorKind.LINE_TOO_LONG: _skipped("a line within its limit", code=INVALID_REQUEST),
     }
 )
 
 
 @attrs.frozen(kw_only=True)
-class FrameFault:
-    """One fault in the stream; holds all that an answer with id null needs."""
+class FrameError:
+    """One error in the stream, with the data for a reply whose id is null."""
 
-    kind: FaultKind
+    kind: FrameErrorKind
     got: str
 
     @property
     def fatal(self) -> bool:
-        """Whether the stream is beyond use after it."""
-        return FAULTS[self.kind].fatal
+        """True if the stream cannot be read any further."""
+        return FRAME_ERRORS[self.kind].fatal
 
     @property
     def code(self) -> int:
-        """The JSON-RPC error code that it deserves."""
-        return FAULTS[self.kind].code
+        """The JSON-RPC error code of the reply."""
+        return FRAME_ERRORS[self.kind].code
 
     @property
     def message(self) -> str:
-        """For a person: what was expected and what came."""
-        return f"expected {FAULTS[self.kind].expected}, got {self.got}"
+        """The expected and the received input, for people."""
+        return f"expected {FRAME_ERRORS[self.kind].expected}, got {self.got}"
 
 
-Frames: TypeAlias = list[bytes | FrameFault]
-"""What a decoder gives: bodies and faults, in the order of the stream."""
+Frames: TypeAlias = list[bytes | FrameError]
+"""The output of a decoder: bodies and errors, in the order of the stream."""
 
 
 class FrameDecoder(Protocol):
-    """Bytes in, bodies and faults out, in the order of the stream."""
+    """A decoder of one framing: bytes in, bodies and errors out."""
 
     def feed(self, data: bytes) -> Frames:
-        """Take the next bytes; give what they complete."""
+        """Take the next bytes; return the frames that they complete."""
         ...
 
     def feed_eof(self) -> Frames:
-        """Take the end of the stream; give what it completes or cuts short."""
+        """Take the end of the stream; return the last frame or the error, if any."""
         ...
 
     @property
     def closed(self) -> bool:
-        """Whether the stream has ended, by a fatal fault or by `feed_eof`."""
+        """True if the stream has ended, by a fatal error or by `feed_eof`."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Framing:
-    """How messages are cut from a stream and put into one: what a transport needs to know."""
+    """A framing in both directions: a decoder, and the encoding of one body."""
 
     decoder: Callable[[], FrameDecoder]
     encode: Callable[[bytes], bytes]
 
 
 def encode_frame(body: bytes) -> bytes:
-    """A body with its header, exactly as ruling W-1 writes it."""
+    """Return a body with its header (ruling W-1)."""
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def encode_line(body: bytes) -> bytes:
-    """A body as one line.
+    """Return a body as one line.
 
     Raises:
-        LocalProtocolError: it holds a line end, which JSON as this package writes it never does.
+        LocalProtocolError: the body contains a line end; `json.dumps` writes none.
     """
     if b"\n" in body or b"\r" in body:
         raise LocalProtocolError("expected a body without line ends, got one with a line end")
@@ -189,18 +190,18 @@ def encode_line(body: bytes) -> bytes:
 
 
 class ContentLengthDecoder:
-    """Cuts a stream framed by Content-Length headers (specification, Base Protocol).
+    """A decoder of Content-Length frames (specification, Base Protocol).
 
-    Read are header names in any case, white space around values, headers in any order, unknown
-    headers, bare LF line ends, blank lines before a header, and the same length given twice.
+    It accepts header names in any case, white space around values, headers in any order, unknown
+    headers, bare LF line ends, blank lines before a header, and a repeated equal length.
 
     Args:
-        max_body: the longest body that is given, in bytes; a longer one is skipped.
-        max_header: the longest header block, in bytes.
-        max_skip: the longest body that is skipped, in bytes; a longer one is a fatal fault.
+        max_body: the limit of a body, in bytes; a longer one is skipped.
+        max_header: the limit of a header block, in bytes.
+        max_skip: the limit of a skipped body, in bytes; a longer one is a fatal error.
     """
 
-    # The header that nearly all writers write, whole. Nine digits can always be read.
+    # The header as most peers write it. Nine digits are always a valid length.
     _PLAIN_HEADER = re.compile(rb"Content-Length: ([0-9]{1,9})\r\n\r\n")
 
     def __init__(
@@ -216,20 +217,20 @@ class ContentLengthDecoder:
         self._max_header = max_header
         self._max_skip = max_skip
         self._closed = False
-        self._line = bytearray()  # the header line that has begun
-        self._block: list[bytes] = []  # the complete lines of the header that has begun
+        self._line = bytearray()  # the incomplete header line
+        self._block: list[bytes] = []  # the complete lines of the incomplete header
         self._block_size = 0
-        self._body = bytearray()  # the body that has begun
-        self._missing = 0  # bytes of it that have not come
-        self._to_skip = 0  # bytes of a refused body that have not come
+        self._body = bytearray()  # the incomplete body
+        self._missing = 0  # its bytes that have not arrived
+        self._to_skip = 0  # bytes of a refused body that have not arrived
 
     @property
     def closed(self) -> bool:
-        """Whether the stream has ended, by a fatal fault or by `feed_eof`."""
+        """True if the stream has ended, by a fatal error or by `feed_eof`."""
         return self._closed
 
     def feed(self, data: bytes) -> Frames:
-        """Take the next bytes; give the bodies and faults that they complete.
+        """Take the next bytes; return the bodies and errors that they complete.
 
         Raises:
             LocalProtocolError: the decoder is closed.
@@ -252,19 +253,19 @@ class ContentLengthDecoder:
         return output
 
     def feed_eof(self) -> Frames:
-        """Take the end of the stream; a message that it cuts short is a fatal fault."""
+        """Take the end of the stream; an incomplete message is a fatal error."""
         if self._closed:
             return []
         self._closed = True
         if self._missing or self._to_skip:
-            got = f"the end of the stream with {self._missing or self._to_skip} bytes to come"
-            return [FrameFault(kind=FaultKind.EOF_IN_BODY, got=got)]
+            got = f"the end of the stream, {self._missing or self._to_skip} bytes too early"
+            return [FrameError(kind=FrameErrorKind.EOF_IN_BODY, got=got)]
         if self._line or self._block:
-            return [FrameFault(kind=FaultKind.EOF_IN_HEADER, got="the end of the stream")]
+            return [FrameError(kind=FrameErrorKind.EOF_IN_HEADER, got="the end of the stream")]
         return []
 
     def _take_plain_frames(self, data: bytes, position: int, output: Frames) -> int:
-        """Take whole frames that look as everybody writes them; leave the rest to the others."""
+        """Take whole frames with the usual header; leave all else to the slower methods."""
         header = self._PLAIN_HEADER.match(data, position)
         while header:
             length = int(header[1])
@@ -290,12 +291,12 @@ class ContentLengthDecoder:
         return position + len(part)
 
     def _take_header_line(self, data: bytes, position: int, output: Frames) -> int:
-        """Take bytes up to the next line end, or all; the block's last line judges the block."""
+        """Take bytes up to the next line end, or all; a blank line completes the header."""
         stop = data.find(b"\n", position) + 1 or len(data)
-        room = self._max_header - self._block_size - len(self._line)
-        if stop - position > room:
+        allowance = self._max_header - self._block_size - len(self._line)
+        if stop - position > allowance:
             got = f"more than {self._max_header} bytes"
-            self._report(FrameFault(kind=FaultKind.HEADER_TOO_LONG, got=got), output)
+            self._report(FrameError(kind=FrameErrorKind.HEADER_TOO_LONG, got=got), output)
             return len(data)
         self._line += data[position:stop]
         if not self._line.endswith(b"\n"):
@@ -313,38 +314,38 @@ class ContentLengthDecoder:
         return stop
 
     def _begin_body(self, header: _Header, output: Frames) -> None:
-        """Decide on a header block: a body follows, or is skipped, or the stream is lost."""
+        """Evaluate a header block: its body is read or skipped, or the error is fatal."""
         length = header.length()
-        if isinstance(length, FrameFault):
+        if isinstance(length, FrameError):
             self._report(length, output)
             return
-        fault = header.fault()
+        error = header.error()
         if length > self._max_body:
-            kind = FaultKind.BODY_TOO_LONG
+            kind = FrameErrorKind.BODY_TOO_LONG
             if length > self._max_skip:
-                kind = FaultKind.BEYOND_SKIPPING
-            fault = FrameFault(kind=kind, got=f"one of {length} bytes")
-        if fault:
-            self._report(fault, output)
+                kind = FrameErrorKind.BEYOND_SKIPPING
+            error = FrameError(kind=kind, got=f"one of {length} bytes")
+        if error:
+            self._report(error, output)
             self._to_skip = length
         elif length:
             self._missing = length
         else:
             output.append(b"")
 
-    def _report(self, fault: FrameFault, output: Frames) -> None:
-        output.append(fault)
-        self._closed = fault.fatal
+    def _report(self, error: FrameError, output: Frames) -> None:
+        output.append(error)
+        self._closed = error.fatal
 
 
 class _Header:
-    """One header block: its lines, judged as a whole."""
+    """The lines of one header block."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = lines
 
     def _values(self, name: bytes) -> list[bytes]:
-        """The values of the headers of that name, given in lower case."""
+        """Return the values of the headers called `name`, which is in lower case."""
         fields = [line.partition(b":") for line in self._lines]
         return [
             value.strip(b" \t")
@@ -352,34 +353,34 @@ class _Header:
             if colon and field.strip(b" \t").lower() == name
         ]
 
-    def length(self) -> int | FrameFault:
-        """The body's length in bytes, or why it is not known; such a fault is fatal."""
+    def length(self) -> int | FrameError:
+        """Return the body's length in bytes, or a fatal error."""
         texts = self._values(b"content-length")
         if not texts:
-            return FrameFault(kind=FaultKind.MISSING_LENGTH, got="none")
+            return FrameError(kind=FrameErrorKind.MISSING_LENGTH, got="none")
         for text in texts:
-            kind = _fault_of_length(text)
+            kind = _length_error(text)
             if kind:
-                return FrameFault(kind=kind, got=_excerpt(text))
+                return FrameError(kind=kind, got=_excerpt(text))
         lengths = {int(text) for text in texts}
         if len(lengths) > 1:
-            return FrameFault(kind=FaultKind.TWO_LENGTHS, got=_excerpt(b" and ".join(texts)))
+            return FrameError(kind=FrameErrorKind.TWO_LENGTHS, got=_excerpt(b" and ".join(texts)))
         return lengths.pop()
 
-    def fault(self) -> FrameFault | None:
-        """What is wrong beside the length, if anything; such a fault costs this body only."""
+    def error(self) -> FrameError | None:
+        """Return the first recoverable error, or None."""
         for line in self._lines:
             if not line.isascii():
-                return FrameFault(kind=FaultKind.NON_ASCII_HEADER, got=_excerpt(line))
+                return FrameError(kind=FrameErrorKind.NON_ASCII_HEADER, got=_excerpt(line))
         for line in self._lines:
             if b":" not in line:
-                return FrameFault(kind=FaultKind.HEADER_WITHOUT_COLON, got=_excerpt(line))
+                return FrameError(kind=FrameErrorKind.HEADER_WITHOUT_COLON, got=_excerpt(line))
         for value in self._values(b"content-type"):
             for parameter in value.split(b";")[1:]:
                 name, _, charset = parameter.partition(b"=")
                 charset = charset.strip(b" \t\"'")
                 if name.strip().lower() == b"charset" and charset.lower() not in _CHARSETS:
-                    return FrameFault(kind=FaultKind.FOREIGN_CHARSET, got=_excerpt(charset))
+                    return FrameError(kind=FrameErrorKind.FOREIGN_CHARSET, got=_excerpt(charset))
         return None
 
 
@@ -387,49 +388,48 @@ _CHARSETS = frozenset({b"utf-8", b"utf8"})
 _HEXADECIMAL = re.compile(rb"(0[xX])?[0-9a-fA-F]+")
 
 
-def _fault_of_length(text: bytes) -> FaultKind | None:
+def _length_error(text: bytes) -> FrameErrorKind | None:
     if text.isdigit():
-        return FaultKind.TOO_MANY_DIGITS if len(text) > _MAX_LENGTH_DIGITS else None
+        return FrameErrorKind.TOO_MANY_DIGITS if len(text) > _MAX_LENGTH_DIGITS else None
     if text[:1] == b"-" and text[1:].isdigit():
-        return FaultKind.NEGATIVE_LENGTH
+        return FrameErrorKind.NEGATIVE_LENGTH
     if text[:1] == b"+" and text[1:].isdigit():
-        return FaultKind.SIGNED_LENGTH
+        return FrameErrorKind.SIGNED_LENGTH
     if _HEXADECIMAL.fullmatch(text):
-        return FaultKind.HEX_LENGTH
+        return FrameErrorKind.HEX_LENGTH
     if text.decode("utf-8", "replace").isdigit():
-        return FaultKind.NON_ASCII_DIGITS
-    return FaultKind.NOT_A_NUMBER
+        return FrameErrorKind.NON_ASCII_DIGITS
+    return FrameErrorKind.NOT_A_NUMBER
 
 
 def _excerpt(text: bytes) -> str:
-    """A few bytes of what came, safe to show."""
+    """Return the first bytes of the received text, escaped for display."""
     shown = repr(text[:40].decode("utf-8", "backslashreplace"))
     return f"{shown}..." if len(text) > 40 else shown
 
 
 class LineDecoder:
-    """Cuts a stream of one message a line.
+    """A decoder of a stream with one message per line.
 
-    Lines end in LF or CRLF; blank ones are skipped; the last one needs no line end.
+    Lines end in LF or CRLF. Blank lines are skipped. The last line needs no line end.
 
     Args:
-        max_line: the longest line that is given, in bytes without its end; a longer one is
-            skipped.
+        max_line: the limit of a line without its end, in bytes; a longer line is skipped.
     """
 
     def __init__(self, *, max_line: int = MAX_BODY) -> None:
         self._max_line = max_line
         self._closed = False
-        self._line = bytearray()  # the line that has begun
-        self._skipping = False  # it is too long, and reported
+        self._line = bytearray()  # the incomplete line
+        self._skipping = False  # the line is too long, and reported
 
     @property
     def closed(self) -> bool:
-        """Whether the stream has ended."""
+        """True if the stream has ended."""
         return self._closed
 
     def feed(self, data: bytes) -> Frames:
-        """Take the next bytes; give the lines that they complete, without their ends.
+        """Take the next bytes; return the lines that they complete, without their ends.
 
         Raises:
             LocalProtocolError: the decoder is closed.
@@ -448,7 +448,7 @@ class LineDecoder:
         return output
 
     def feed_eof(self) -> Frames:
-        """Take the end of the stream; it ends a line like a line end."""
+        """Take the end of the stream, which also ends the last line."""
         output: Frames = []
         if not self._closed:
             self._closed = True
@@ -468,7 +468,7 @@ class LineDecoder:
         self._line += part
         if len(self._line) - self._line.endswith(b"\r") > self._max_line:
             got = f"more than {self._max_line} bytes"
-            output.append(FrameFault(kind=FaultKind.LINE_TOO_LONG, got=got))
+            output.append(FrameError(kind=FrameErrorKind.LINE_TOO_LONG, got=got))
             self._line.clear()
             self._skipping = True
 

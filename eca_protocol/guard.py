@@ -1,20 +1,19 @@
-"""A watcher that ends child processes in our place if we are killed.
+"""A watcher process that ends our child processes if this process is killed.
 
-SIGKILL leaves a process no time to end its children. So a small shell holds the other end of a
-pipe of ours while there is a child to guard, and knows the children's process groups. The pipe
-ends with us, however we die. The shell then sends TERM to each group, and KILL a second later to
-what is left. It has its own session, none of our descriptors, and ends with the last guarded child.
+SIGKILL leaves a process no time to end its children. Therefore a small shell reads from a pipe of
+ours while there is a child to guard, and knows the children's process groups. The pipe closes when
+this process dies. The shell then sends TERM to each group, and KILL a second later to the rest. It
+has a session of its own and none of our descriptors, and ends with the last guarded child.
 
 On Linux the shell also reaches the rest of a child's session (`timeout` makes its own group
-there), the descendants that have left the session, and a child that was started so shortly before
-our death that we could not tell the shell: it has a variable of ours in its environment. Out of
-reach are:
+there), the descendants that have left the session, and a child whose group was not reported before
+our death: the shell finds it by a variable in its environment. The limits:
 
-- a process that has left both the session and its parents (a daemon); elsewhere than on Linux,
-  any process that has left the group;
-- elsewhere than on Linux, a child that was started a moment before our death.
+- a process that has left both the session and its parents (a daemon) survives; except on Linux,
+  any process that has left the group survives;
+- except on Linux, a child survives that was started a moment before our death.
 
-Where there is no POSIX shell, nothing is guarded.
+Without a POSIX shell no process is guarded.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from typing import Final
 __all__ = ["GUARD", "NAME", "Guard"]
 
 NAME: Final = "eca-child-guard"
-"""The name of the watcher in a list of processes."""
+"""The watcher's name in a list of processes."""
 
-_WATCH: Final = r"""
+_WATCHER_SCRIPT: Final = r"""
 trap '' HUP INT QUIT TERM USR1
 mark=$1 ticks=$2
 groups=' '
@@ -80,7 +79,7 @@ _VARIABLE: Final = "ECA_GUARD"
 
 
 class Guard:
-    """The guarded process groups, and their watcher. Several threads may use it."""
+    """The guarded process groups and their watcher; safe for use by several threads."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -89,16 +88,20 @@ class Guard:
         self._lock = threading.Lock()
         self._mark = f"{_VARIABLE}={secrets.token_hex(8)}"
 
-    def marked(self, environment: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the environment of a child to guard; None: that of this process."""
+    def mark_environment(self, environment: Mapping[str, str] | None) -> dict[str, str]:
+        """Return the environment for a child to guard.
+
+        Args:
+            environment: the child's variables; None: those of this process.
+        """
         name, _, value = self._mark.partition("=")
         return {**(os.environ if environment is None else environment), name: value}
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Have the watcher ready while the block starts a child and adds its group.
+        """Keep the watcher running while the block starts a child and adds its group.
 
-        A child that runs is not guarded until then: only a moment must lie between.
+        The child is unguarded until its group is added: add it at once.
         """
         with self._lock:
             self._starting += 1
@@ -112,14 +115,14 @@ class Guard:
                 self._stop_if_idle()
 
     def add(self, group: int) -> None:
-        """Guard a process group from now on; never fails, but may be unable to."""
+        """Guard a process group, if a watcher can run; raises no exception."""
         with self._lock:
             self._groups.add(group)
             if not self._send(f"+ {group}\n"):
                 self._start()
 
     def remove(self, group: int) -> None:
-        """Guard a group no more; call it while the number is still the group's."""
+        """Stop guarding a group; call it before the system can reuse the group's number."""
         with self._lock:
             if group not in self._groups:
                 return
@@ -128,7 +131,7 @@ class Guard:
                 self._start()
 
     @contextmanager
-    def over(self, group: int) -> Iterator[None]:
+    def guarding(self, group: int) -> Iterator[None]:
         """Guard a group while the block runs."""
         self.add(group)
         try:
@@ -143,13 +146,13 @@ class Guard:
         return True
 
     def _start(self) -> None:
-        """Start a watcher in the place of one that has gone or does not read."""
+        """Start a watcher, in place of one that has ended or does not read."""
         self._stop()
         if os.name == "nt":
             return
         with suppress(OSError):
             self._watcher = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, NAME, self._mark, str(_ticks())],
+                ["/bin/sh", "-c", _WATCHER_SCRIPT, NAME, self._mark, str(_ticks())],
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -164,7 +167,7 @@ class Guard:
                 self._stop()
 
     def _send(self, line: str) -> bool:
-        """Return whether the watcher gets the line; one so short is written whole or not at all."""
+        """Return True if the watcher gets the line; such a short line is written atomically."""
         if self._watcher is None or self._watcher.stdin is None:
             return False
         try:
@@ -182,7 +185,7 @@ class Guard:
 
 
 def _ticks() -> int:
-    """Return the ticks of a second in which the system gives the time of a start."""
+    """Return the clock ticks per second of the start times in /proc."""
     return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 

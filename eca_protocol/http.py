@@ -1,13 +1,16 @@
-"""The HTTP client: one streamed request at a time, with a deadline for every wait.
+"""The HTTP client: streamed responses, with a deadline for every wait.
 
-The only module that names httpx, and it imports it in a worker thread at the first request; it uses
-its transports and not its client, whose redirects and cookies cost half of a request's time. The
-rules it keeps: no request waits for a pool slot; leaving the block closes the connection at once,
-however much of the body is unread; chunks that came together are read with a checkpoint every half
-millisecond, so that a stream that arrives faster than it is read can still be stopped; no redirect
-is followed, so that a key never reaches a host it was not configured for; no cookie is kept; a
-connection with bytes behind the end of a response is closed, never reused; every failure below the
-status line is an `HTTPFault`.
+Only this module imports httpx, in a worker thread at the first request. It uses httpx's transports
+and not its client, whose redirects and cookies take half of a request's time. Rules:
+
+- No request waits for a slot in a connection pool.
+- Leaving the block closes the connection at once, even if the body is unread.
+- Buffered chunks are returned with a checkpoint every half millisecond, so that a stream that
+  arrives faster than it is read can still be stopped.
+- No redirect is followed, so that a key never reaches a host it was not configured for.
+- No cookie is stored.
+- A connection with bytes behind the end of a response is closed, not reused.
+- Every failure below the status line is an `HTTPError`.
 """
 
 from __future__ import annotations
@@ -27,15 +30,15 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
-from eca_protocol.errors import HTTPFault, HTTPTimeout
-from eca_protocol.http_faults import (
+from eca_protocol.errors import HTTPError, HTTPTimeout
+from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
     Deadlines,
-    fault_of,
+    idle_timeout,
     is_out_of_descriptors,
-    silence,
+    to_http_error,
 )
-from eca_protocol.proxies import proxy_for, proxy_trouble
+from eca_protocol.proxies import explain_proxy_error, proxy_for
 from eca_protocol.tls import ClientCertificate, TLSObject, make_context
 
 if TYPE_CHECKING:
@@ -46,26 +49,26 @@ if TYPE_CHECKING:
 __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 
 PACE = 0.0005
-"""Seconds for which buffered chunks are given without a checkpoint: a stop waits as long."""
+"""Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
 
 CLOSE_DEADLINE = 2.0
-"""Seconds that closing a connection may take, whatever state it is in."""
+"""The limit for closing a connection, in seconds."""
 
 STALE = 1.0
-"""Seconds within which a kept connection that the server has closed already shows it."""
+"""Seconds within which a reused connection fails if the server had closed it before."""
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 class HTTPResponse:
-    """An answer whose body is still to come.
+    """A response whose body is streamed.
 
     Attributes:
         status: the status code.
-        headers: names in lower case, repeated ones joined by `, `.
-        url: the URL that was asked.
-        idle: seconds the next piece of the body may take; may be made less while reading.
+        headers: by name in lower case; repeated ones are joined by `, `.
+        url: the URL of the request.
+        idle: the limit for the next chunk of the body, in seconds; may be reduced while reading.
     """
 
     def __init__(
@@ -76,25 +79,25 @@ class HTTPResponse:
         self.url = url
         self.idle = idle
         self.is_read = False  # to its end
-        self._socket_idle = socket_idle  # the time that each read of the socket is bounded by
-        # The plain stream: httpx's own iterators put two generators more around it.
+        self._socket_idle = socket_idle  # the limit of each read of the socket
+        # The plain stream: httpx's iterators wrap it in two more generators.
         assert isinstance(response.stream, AsyncIterable)
         self._body: AsyncIterator[bytes] = aiter(response.stream)
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes, decompressed if need be; to be asked for once.
+        """Return an iterator over the decompressed body; call it once.
 
         Raises:
-            HTTPFault: the connection broke or the encoding is wrong.
-            HTTPTimeout: nothing came for `idle` seconds.
+            HTTPError: the connection broke or the encoding is invalid.
+            HTTPTimeout: no byte arrived for `idle` seconds.
         """
         return _Chunks(self)
 
     async def read(self, limit: int = 64 * 1024) -> bytes:
-        """Up to `limit` bytes of the body; the rest is dropped with the connection.
+        """Read up to `limit` bytes of the body; the rest is dropped with the connection.
 
         Raises:
-            HTTPFault: as `chunks`.
+            HTTPError: as `chunks`.
         """
         body = bytearray()
         async for chunk in self.chunks():
@@ -105,10 +108,10 @@ class HTTPResponse:
         return bytes(body)
 
     async def _unwind(self) -> None:
-        """Ends a body that was not read to its end, by a read that finds itself cancelled.
+        """End an unread body by a cancelled read.
 
-        The cancellation runs through every generator below from the inside; closing the outermost
-        one would leave the inner ones to the garbage collector.
+        The cancellation closes every generator from the inside; closing the outermost one would
+        leave the inner ones to the garbage collector.
         """
         with anyio.CancelScope() as scope, suppress(_httpx().HTTPError):
             scope.cancel()
@@ -143,39 +146,39 @@ class _Chunks:
             response.is_read = True
             raise
         except TimeoutError:
-            raise silence(response.idle) from None
+            raise idle_timeout(response.idle) from None
         except zlib.error as error:
-            raise HTTPFault("protocol", f"the body cannot be decompressed: {error}") from None
+            raise HTTPError("protocol", f"the body cannot be decompressed: {error}") from None
         except Exception as error:
-            raise fault_of(_httpx(), error, Deadlines(idle=response.idle)) or error from error
+            raise to_http_error(_httpx(), error, Deadlines(idle=response.idle)) or error from error
 
 
 def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
-    """We ask for no compression; this is for servers that do not listen."""
+    """Return the decompression for servers that compress although we ask them not to."""
     match encoding.strip().lower():
         case "identity" | "":
             return None
         case "gzip" | "x-gzip" | "deflate":
             return zlib.decompressobj(wbits=47).decompress
-    raise HTTPFault("protocol", f"expected an uncompressed body or gzip, got {encoding!r}")
+    raise HTTPError("protocol", f"expected an uncompressed body or gzip, got {encoding!r}")
 
 
 class HTTPClient:
-    """A client with kept connections; `async with` it, then `stream` from any task.
+    """An HTTP client that reuses connections; enter it, then call `stream` from any task.
 
-    Proxies are those of the environment at the first request (`HTTPS_PROXY`, `HTTP_PROXY`,
-    `ALL_PROXY`, `NO_PROXY`, in either case), certificates those of `SSL_CERT_FILE` or
-    `SSL_CERT_DIR` if one is set. Constructing it costs nothing: httpx is imported at the first
-    request, certificates are loaded at the first one that needs them.
+    Proxies are read from the environment at the first request (`HTTPS_PROXY`, `HTTP_PROXY`,
+    `ALL_PROXY`, `NO_PROXY`, in either case), certificates from `SSL_CERT_FILE` or `SSL_CERT_DIR`.
+    The constructor is cheap: httpx is imported at the first request, certificates are loaded at
+    the first HTTPS request.
 
     Args:
-        headers: sent with every request unless it has its own of that name.
+        headers: sent with every request, unless the request has a header of that name.
         transport: replaces the network, for tests.
 
     Attributes:
-        ca_file: certificates of authorities that are trusted beside those; may be set at any time.
-        client_certificate: shown to servers that ask for one, by requests that may show it;
-            likewise.
+        ca_file: certificates of additional trusted authorities; may be set at any time.
+        client_certificate: the certificate for requests with `shows_certificate`; may be set at
+            any time.
     """
 
     def __init__(
@@ -195,8 +198,8 @@ class HTTPClient:
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
         self._environment: Mapping[str, str] | None = None
-        self._transports: dict[_Way, httpx.AsyncBaseTransport] = {}
-        self._left: list[HTTPResponse] = []
+        self._transports: dict[_ConnectionConfig, httpx.AsyncBaseTransport] = {}
+        self._unread: list[HTTPResponse] = []
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -210,19 +213,19 @@ class HTTPClient:
     ) -> None:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-            await self._unwind_left()
+            await self._unwind_unread()
             for transport in (*self._transports.values(), self._transport):
                 if transport is not None:
                     await transport.aclose()
 
-    async def _unwind_left(self) -> None:
-        """Unwinds the bodies that were left.
+    async def _unwind_unread(self) -> None:
+        """Unwind the bodies that were not read to their end.
 
-        That reads through what had been received of them, a millisecond or two, which whoever
-        stopped a fast stream should not wait for: their connections were closed at once.
+        It reads through their received bytes, which takes a millisecond or two. Therefore it runs
+        at the next request and not when a stream is stopped; the connection was closed then.
         """
-        while self._left:
-            await self._left.pop()._unwind()
+        while self._unread:
+            await self._unread.pop()._unwind()
 
     @asynccontextmanager
     async def stream(
@@ -237,82 +240,81 @@ class HTTPClient:
         shows_certificate: bool = False,
         resend: bool = True,
     ) -> AsyncIterator[HTTPResponse]:
-        """Sends a request; in the block its answer can be read, after it the body is gone.
+        """Send a request; the response can be read within the block.
 
-        A body that was not read to its end costs its connection. Cancelling closes it at once.
-        A request whose kept connection breaks at once, before any byte of an answer, is sent again
-        on another one: the server had most likely closed it before, and has dropped it unread.
+        If the body was not read to its end, the connection is closed. Cancelling closes it at
+        once. A request is sent again on a new connection if a reused one breaks at once, before
+        any byte of a response: most likely the server had closed it and has not read the request.
 
         Args:
             method: the HTTP method.
             url: an absolute `http` or `https` URL.
-            headers: sent with the request; a name replaces the default of that name in any case;
-                values lose white space around them (keys are pasted with a line end).
+            headers: sent with the request; they replace defaults of the same name in any case.
+                White space around a value is removed (a pasted key may end with a line end).
             content: the body.
-            deadlines: how long each wait may take.
-            address: where to connect in place of what the URL's host resolves to; the name stays in
-                `Host`, and the certificate must be for it. Such a connection serves one request. A
-                proxy is given the name and resolves it itself.
-            shows_certificate: the client's certificate may be shown to the server (and to a proxy
-                that is asked over TLS). It tells who the user is: leave it where the URL is not of
-                the user's own choice. Requests that show it share no connection with those that do
-                not.
-            resend: whether it may be sent again like that; not what must on no account run twice.
+            deadlines: the limits of the waits.
+            address: the address to connect to, in place of resolving the URL's host. `Host` and
+                the check of the certificate still use the host. Such a connection serves one
+                request. A proxy gets the host and resolves it itself.
+            shows_certificate: send the client certificate to the server (and to a proxy over TLS)
+                on demand. It identifies the user: do not set this for a URL that the user did not
+                choose. Such requests share no connection with others.
+            resend: allow sending again as described; False for requests that must not run twice.
 
         Raises:
-            HTTPFault: no answer could be had; `kind` and text say why.
-            HTTPTimeout: a deadline passed; `timer` says which.
+            HTTPError: there is no response; `kind` and the message say why.
+            HTTPTimeout: the deadline `timer` has passed.
         """
         deadlines = deadlines or Deadlines()
         merged = self._headers | _checked(headers or {})
-        await self._unwind_left()
+        await self._unwind_unread()
         transport, proxy = await self._transport_for(url, shows_certificate)
         request = _request(method, url, merged, content, deadlines)
         if address is not None and proxy is None:
-            _lead_to(request, address)
+            _connect_to(request, address)
         response = await _send(transport, request, deadlines, resend=resend)
-        # From here on the transport bounds each read of the socket, which costs far less than a
-        # scope around each chunk; a transport of a test may not, so there are scopes.
+        # From here on the transport limits each read of the socket, which costs far less than a
+        # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = deadlines.idle
         socket_idle = None if self._transport else deadlines.idle
-        answer = HTTPResponse(
+        http_response = HTTPResponse(
             response, url=str(request.url), idle=deadlines.idle, socket_idle=socket_idle
         )
         try:
-            yield answer
+            yield http_response
         finally:
             with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
-                if answer.is_read and _has_surplus(response):
+                if http_response.is_read and _has_surplus(response):
                     _break(response)
                 await response.aclose()
-            if not answer.is_read:
-                self._left.append(answer)
+            if not http_response.is_read:
+                self._unread.append(http_response)
 
     async def _transport_for(
         self, url: str, shows_certificate: bool
     ) -> tuple[httpx.AsyncBaseTransport, str | None]:
-        """What carries requests to this URL, and the proxy it goes through."""
+        """Return the transport for requests to this URL, and its proxy."""
         if self._closed:
-            raise HTTPFault("config", "the HTTP client is closed")
+            raise HTTPError("config", "the HTTP client is closed")
         if self._transport is not None:
             return self._transport, None
         proxy = self._proxy_for(url)
         secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-        way = _Way(
+        config = _ConnectionConfig(
             secure=secure,
             proxy=proxy,
             ca_file=self.ca_file if secure else None,
             certificate=self.client_certificate if secure and shows_certificate else None,
         )
-        if way not in self._transports:
-            transport = await anyio.to_thread.run_sync(_make_transport, way)
-            if way in self._transports or self._closed:
-                await transport.aclose()  # another request was quicker, or we are leaving
+        if config not in self._transports:
+            transport = await anyio.to_thread.run_sync(_make_transport, config)
+            if config in self._transports or self._closed:
+                await transport.aclose()  # a concurrent request made one, or the client is closed
             else:
-                self._transports[way] = transport
+                self._transports[config] = transport
         if self._closed:
-            raise HTTPFault("config", "the HTTP client is closed")
-        return self._transports[way], proxy
+            raise HTTPError("config", "the HTTP client is closed")
+        return self._transports[config], proxy
 
     def _proxy_for(self, url: str) -> str | None:
         if self._environment is None:
@@ -322,12 +324,12 @@ class HTTPClient:
         try:
             return proxy_for(url, self._environment)
         except ValueError as error:
-            raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+            raise HTTPError("config", f"not a valid URL: {error}") from error
 
 
 @attrs.frozen(kw_only=True)
-class _Way:
-    """What requests that share connections have in common."""
+class _ConnectionConfig:
+    """The properties on which requests must agree to share connections."""
 
     secure: bool
     proxy: str | None
@@ -335,31 +337,31 @@ class _Way:
     certificate: ClientCertificate | None
 
 
-def _make_transport(way: _Way) -> httpx.AsyncBaseTransport:
+def _make_transport(config: _ConnectionConfig) -> httpx.AsyncBaseTransport:
     library = _httpx()
     context: ssl.SSLContext | bool = False
-    if way.secure:
+    if config.secure:
         try:
-            context = make_context(library.create_ssl_context, way.ca_file, way.certificate)
-        except (OSError, HTTPFault) as error:
+            context = make_context(library.create_ssl_context, config.ca_file, config.certificate)
+        except (OSError, HTTPError) as error:
             if is_out_of_descriptors(error):
-                raise HTTPFault("resources", NO_DESCRIPTORS) from error
-            if isinstance(error, HTTPFault):
+                raise HTTPError("resources", NO_DESCRIPTORS) from error
+            if isinstance(error, HTTPError):
                 raise
-            raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
+            raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
     limits = library.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
     try:
-        proxy = way.proxy and _proxy(way.proxy, context)
+        proxy = config.proxy and _proxy(config.proxy, context)
         transport: httpx.AsyncBaseTransport = library.AsyncHTTPTransport(
             verify=context, limits=limits, proxy=proxy, trust_env=False
         )
     except (ImportError, ValueError, library.InvalidURL) as error:
-        raise HTTPFault("config", proxy_trouble(error)) from error
+        raise HTTPError("config", explain_proxy_error(error)) from error
     return transport
 
 
 def _httpx() -> ModuleType:
-    import httpx  # noqa: PLC0415 - loading it takes 45 ms, which nobody pays who sends nothing
+    import httpx  # noqa: PLC0415 - loading it takes 45 ms, saved in programs without requests
 
     return httpx
 
@@ -367,15 +369,15 @@ def _httpx() -> ModuleType:
 @functools.cache
 def _body_type() -> type[httpx.ByteStream]:
     class Body(_httpx().ByteStream):  # type: ignore[misc]  # the module is known as any
-        """A body that can be left halfway; httpx's own is a generator, which wants to be closed."""
+        """A body without a generator, which would have to be closed when it is left halfway."""
 
         def __aiter__(self) -> Self:
-            self._left: list[bytes] = [self._stream]
+            self._rest: list[bytes] = [self._stream]
             return self
 
         async def __anext__(self) -> bytes:
-            if self._left:
-                return self._left.pop()
+            if self._rest:
+                return self._rest.pop()
             raise StopAsyncIteration
 
     return Body
@@ -390,8 +392,8 @@ def _request(
         request: httpx.Request = library.Request(
             method, _url(url), headers=headers, content=content, extensions={"timeout": limits}
         )
-    except (library.InvalidURL, UnicodeError) as error:  # a host that is no name is the latter
-        raise HTTPFault("config", f"not a URL that can be asked: {error}") from error
+    except (library.InvalidURL, UnicodeError) as error:  # UnicodeError: an invalid host name
+        raise HTTPError("config", f"not a valid URL: {error}") from error
     if request.url.userinfo:
         login = library.BasicAuth(request.url.username, request.url.password)
         next(login.sync_auth_flow(request))
@@ -401,21 +403,21 @@ def _request(
 
 @functools.lru_cache(maxsize=16)
 def _url(text: str) -> httpx.URL:
-    """Parsed once: it takes as long as all of the rest of a request's making."""
+    """Parse a URL; cached, since parsing takes half of the time of making a request."""
     url: httpx.URL = _httpx().URL(text)
     return url
 
 
 def _proxy(address: str, context: ssl.SSLContext | bool) -> httpx.Proxy:
-    is_secure = address.lower().startswith("https:")  # the way to the proxy, whatever is asked
+    is_secure = address.lower().startswith("https:")  # the connection to the proxy itself
     proxy: httpx.Proxy = _httpx().Proxy(address, ssl_context=context if is_secure else None)
     return proxy
 
 
-def _lead_to(request: httpx.Request, address: str) -> None:
-    """Let a request connect to an address in the name of its host."""
+def _connect_to(request: httpx.Request, address: str) -> None:
+    """Make a request connect to an address, in place of resolving its host."""
     name = request.url.raw_host.decode("ascii")
-    request.headers["connection"] = "close"  # nobody else may find it under the bare address
+    request.headers["connection"] = "close"  # the pool must not reuse it for the bare address
     request.url = request.url.copy_with(host=address)
     request.extensions["sni_hostname"] = name.strip("[]")
 
@@ -431,7 +433,7 @@ async def _send(
     with anyio.CancelScope(deadline=anyio.current_time() + first_byte):
         while True:
             connected = False
-            began = anyio.current_time()
+            started = anyio.current_time()
 
             async def trace(event: str, _info: Mapping[str, Any]) -> None:
                 nonlocal connected
@@ -441,22 +443,21 @@ async def _send(
             try:
                 return await transport.handle_async_request(request)
             except Exception as error:
-                fault = fault_of(_httpx(), error, deadlines)
-                if fault is None:
+                http_error = to_http_error(_httpx(), error, deadlines)
+                if http_error is None:
                     raise
-                is_stale = not connected and anyio.current_time() - began <= STALE
-                if not (resend and is_stale and fault.kind == "broken"):
-                    raise fault from error
+                is_stale = not connected and anyio.current_time() - started <= STALE
+                if not (resend and is_stale and http_error.kind == "broken"):
+                    raise http_error from error
     raise HTTPTimeout("first_byte", first_byte, f"no answer began within {first_byte:g} s")
 
 
 def _has_surplus(response: httpx.Response) -> bool:
-    """Return whether bytes behind the end of a response were received.
+    """Return True if bytes behind the end of a response were received.
 
-    They would be read as the response to the next request. Bytes that are still in the socket
-    need no look: httpcore drops an idle connection whose socket can be read. Where the library's
-    parser cannot be reached, its connection counts as one with a surplus: that costs a connection,
-    not a wrong response.
+    They would be read as the response to the next request. Bytes that are still in the socket are
+    no concern: httpcore drops an idle connection whose socket is readable. If the library's parser
+    is not accessible the result is True: that closes a connection, but causes no wrong response.
     """
     connection = response.extensions.get("network_stream")
     if connection is None:
@@ -465,7 +466,7 @@ def _has_surplus(response: httpx.Response) -> bool:
     if secured is not None and (not isinstance(secured, TLSObject) or secured.has_unread_bytes):
         return True
     try:
-        # No public name leads from a response to its parser: through httpx, the pool, to h11.
+        # The parser has no public name; the path leads through httpx and the pool to h11.
         stream: Any = response.stream
         surplus, _ = stream._httpcore_stream._stream._connection._h11_state.trailing_data
     except AttributeError:
@@ -474,9 +475,9 @@ def _has_surplus(response: httpx.Response) -> bool:
 
 
 def _break(response: httpx.Response) -> None:
-    """Shut a connection down: httpcore finds it at its end and drops it before its next use."""
+    """Shut a connection down; httpcore then drops it before the next use."""
     connection = response.extensions["network_stream"].get_extra_info("socket")
-    with suppress(OSError):  # the server was quicker
+    with suppress(OSError):  # the server has closed it
         connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -485,10 +486,10 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     for name, raw in headers.items():
         value = raw.strip()
         if not _NAME.fullmatch(name):
-            raise HTTPFault("config", f"header {name!r}: expected a header name")
+            raise HTTPError("config", f"header {name!r}: expected a header name")
         if not _VALUE.fullmatch(value):
             odd = next(char for char in value if not _VALUE.fullmatch(char))
-            raise HTTPFault(
+            raise HTTPError(
                 "config", f"header {name}: expected printable ASCII, got U+{ord(odd):04X} in it"
             )
         checked[name.lower()] = value

@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server for loopback: agents, login redirects, inspectors, scripted models.
 
-The rule it keeps: a handler lives exactly as long as its client. When the client hangs up the
-handler is cancelled; when the handler returns the answer is complete. The only module that names
-h11, which holds the grammar of the protocol; here are the socket, the limits and the deadlines.
+A handler is cancelled when its client closes the connection, and the response is complete when the
+handler returns. Only this module imports h11, which implements the protocol's grammar; the module
+itself handles the socket, the limits and the deadlines.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 @attrs.frozen(kw_only=True)
 class ServerLimits:
-    """What one server takes: sizes in bytes, times in seconds."""
+    """The limits of a server: sizes in bytes, times in seconds."""
 
     max_header: int = 64 * 1024
     max_body: int = 64 * 2**20
     max_connections: int = 1024
     request_deadline: float = 30
-    """From a request's first byte to its last."""
+    """The limit from a request's first byte to its last."""
     idle_deadline: float = 60
-    """How long a connection may wait between two requests."""
+    """The limit of the wait between two requests of a connection."""
     write_deadline: float = 60
-    """How long a client may refuse to read."""
+    """The limit of a write to a client that does not read."""
 
 
 @attrs.frozen(kw_only=True)
 class HTTPRequest:
-    """One whole request. Header names are in lower case, repeated ones joined by `, `."""
+    """A whole request; header names are in lower case, repeated ones are joined by `, `."""
 
     method: str
     target: str
@@ -66,27 +66,27 @@ class HTTPRequest:
 
     @property
     def path(self) -> str:
-        """The target without its query, and without a host if it names one."""
+        """The target without its query and host."""
         return self._split()[0]
 
     @property
     def query(self) -> str:
-        """The part of the target behind `?`, empty when there is none."""
+        """The part of the target behind `?`; may be empty."""
         return self._split()[1]
 
     def _split(self) -> tuple[str, str]:
         target = self.target
-        if not target.startswith("/") and "://" in target:  # as a proxy is asked
+        if not target.startswith("/") and "://" in target:  # the form for proxies
             target = "/" + target.partition("://")[2].partition("/")[2]
         path, _, query = target.partition("?")
         return path, query
 
 
 class Responder:
-    """Writes the one answer of one request: whole by `respond`, or `start`, `send`, `end`.
+    """The writer of one response: by `respond`, or by `start`, `send` and `end`.
 
-    The answer to a HEAD request is written without its body, whatever the handler sends. Every
-    method raises `anyio.BrokenResourceError` when the client is gone.
+    The response to a HEAD request is written without its body. Every method raises
+    `anyio.BrokenResourceError` if the client has closed the connection.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Responder:
         self.ended = False
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
-        """Answers at once with `body`; `Content-Length` is written for you."""
+        """Write a whole response, with its `Content-Length`."""
         pairs = [*_pairs(headers), ("content-length", str(len(body)))]
         await self.start(status, pairs)
         if body:
@@ -113,10 +113,10 @@ class Responder:
         await self.end()
 
     async def start(self, status: int, headers: Headers = ()) -> None:
-        """Writes the status line and the headers; without a length the body is chunked.
+        """Write the status line and the headers; without a length the body is chunked.
 
         Raises:
-            LocalProtocolError: the answer has begun already, or a header is not legal.
+            LocalProtocolError: the response was already started, or a header is invalid.
         """
         head = [(name.encode("ascii"), value.encode("latin-1")) for name, value in _pairs(headers)]
         reason = HTTPStatus(status).phrase if status in _STATUSES else ""
@@ -125,27 +125,27 @@ class Responder:
         await self._write(self._bytes(response))
 
     async def send(self, *pieces: bytes) -> None:
-        """Writes pieces of the body, each a chunk of its own, all of them in one write."""
+        """Write pieces of the body, each as a chunk, all in one write."""
         if not self._is_head:
             await self._write(b"".join(self._bytes(h11.Data(data=piece)) for piece in pieces))
 
     async def end(self) -> None:
-        """Completes the answer; the connection may serve the next request."""
+        """Complete the response; the connection may serve the next request."""
         self.ended = True
         await self._write(self._bytes(h11.EndOfMessage()))
 
     async def send_raw(self, data: bytes) -> None:
-        """Writes bytes past the HTTP grammar, for faults on purpose; then `close` or `reset`."""
+        """Write raw bytes, for intentional errors; call `close` or `reset` afterwards."""
         self.started = True
         await self._write(data)
 
     async def close(self) -> None:
-        """Closes the connection where the answer stands, by an ordinary end of stream."""
+        """Close the connection within the response, by an ordinary end of stream."""
         self.started = self.ended = True
         await self._stream.aclose()
 
     async def reset(self) -> None:
-        """Aborts the connection: the client sees a reset."""
+        """Abort the connection: the client gets a reset."""
         raw = self._stream.extra_attributes[anyio.abc.SocketAttribute.raw_socket]()
         raw.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
         await self.close()
@@ -154,7 +154,7 @@ class Responder:
         try:
             return self._connection.send(event) or b""
         except h11.LocalProtocolError as error:
-            raise LocalProtocolError(f"HTTP answer: {error}") from None
+            raise LocalProtocolError(f"HTTP response: {error}") from None
 
     async def _write(self, data: bytes) -> None:
         with anyio.move_on_after(self._write_deadline):
@@ -168,7 +168,7 @@ Handler = Callable[[HTTPRequest, Responder], Awaitable[None]]
 
 
 class HTTPServer:
-    """A running server; `url` has no slash at its end. `serve` makes it."""
+    """A running server, made by `serve`."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class HTTPServer:
 
     @property
     def url(self) -> str:
-        """Where the server listens, `http://127.0.0.1:PORT`."""
+        """The server's URL, `http://127.0.0.1:PORT`, without a slash at its end."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
@@ -212,14 +212,14 @@ class HTTPServer:
 
 
 class _Connection:
-    """One socket: requests one after the other until a side has had enough."""
+    """One socket: consecutive requests until a side closes it."""
 
     def __init__(self, server: HTTPServer, stream: anyio.abc.SocketStream) -> None:
         self._server = server
         self._limits = server._limits
         self._stream = stream
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.max_header)
-        self._is_head = False  # the request that is read or answered
+        self._is_head = False  # the current request
 
     async def run(self) -> None:
         while True:
@@ -232,7 +232,7 @@ class _Connection:
                 return
             responder = self._responder()
             if not self._host_allowed(request):
-                await responder.respond(403, b"this Host is not served here\n")
+                await responder.respond(403, b"this Host is not allowed\n")
                 return
             await self._handle(request, responder)
             if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
@@ -254,7 +254,7 @@ class _Connection:
         return name in allowed
 
     async def _read_request(self) -> HTTPRequest | None:
-        """Returns None when the client closed, or was too slow, between two requests."""
+        """Read a request; return None if the client has closed or was too slow."""
         self._is_head = False
         head: h11.Request | None = None
         body = bytearray()
@@ -263,8 +263,8 @@ class _Connection:
             event = self._h11.next_event()
             if event is h11.NEED_DATA:
                 if self._h11.they_are_waiting_for_100_continue:
-                    go_on = h11.InformationalResponse(status_code=100, headers=[])
-                    await self._stream.send(self._h11.send(go_on) or b"")
+                    proceed = h11.InformationalResponse(status_code=100, headers=[])
+                    await self._stream.send(self._h11.send(proceed) or b"")
                 with anyio.CancelScope(deadline=deadline) as scope:
                     self._h11.receive_data(await self._receive())
                 if scope.cancelled_caught:
@@ -293,7 +293,7 @@ class _Connection:
             await self._responder().respond(status, f"{reason}\n".encode(), {"connection": "close"})
 
     async def _handle(self, request: HTTPRequest, responder: Responder) -> None:
-        """Runs the handler, and cancels it when the client hangs up meanwhile."""
+        """Run the handler, and cancel it if the client closes the connection."""
         early = b""
 
         async def watch() -> None:
@@ -321,11 +321,11 @@ class _Connection:
                 if self._h11.our_state is not h11.SEND_RESPONSE:
                     await responder.reset()
             if not responder.started:
-                await responder.respond(500, b"the handler gave no answer\n")
+                await responder.respond(500, b"the handler wrote no response\n")
             elif not responder.ended:
                 await responder.end()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            logger.debug("the HTTP client left before its answer was complete")
+            logger.debug("the HTTP client left before its response was complete")
 
 
 @asynccontextmanager
@@ -338,19 +338,19 @@ async def serve(
     allowed_hosts: Collection[str] | None = LOOPBACK_NAMES,
     on_change: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[HTTPServer]:
-    """Serves `handler` while the block runs; leaving it closes every connection at once.
+    """Serve `handler` while the block runs; leaving it closes every connection at once.
 
     Args:
-        handler: called with each request; cancelled when its client hangs up.
+        handler: called with each request; cancelled when its client closes the connection.
         host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
+        port: the port to listen on; 0: a free one.
         limits: sizes, times and the number of connections.
-        allowed_hosts: names accepted in the `Host` header, so that a web page cannot reach a
-            loopback server under a name of its own; None accepts every name.
-        on_change: called when a connection was opened or closed.
+        allowed_hosts: the names accepted in the `Host` header, so that a web page cannot reach a
+            loopback server under its own name; None accepts every name.
+        on_change: called when a connection is opened or closed.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: the server cannot listen on the address.
     """
     server = HTTPServer(
         handler,
@@ -368,7 +368,7 @@ async def serve(
             tasks.cancel_scope.cancel()
     except ExceptionGroup as group:
         if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None  # what the block raised, as it raised it
+            raise group.exceptions[0] from None  # the block's own exception
         raise
 
 

@@ -1,20 +1,19 @@
-"""Strict JSON: one accepted set, whichever engine does the work.
+"""Strict JSON with two engines that accept and write the same.
 
-The standard library's `json` is the judge. orjson (the extra `speed`) is used when it is
-installed, and only where it is known to say the same; whatever it refuses or might change goes
-to the judge. Both engines therefore take and give the same (ruling W-5):
+The standard library's `json` is the reference. orjson (the extra `speed`) is used if it is
+installed, for input on which both are known to agree; all other input goes to the reference.
+The rules of both (ruling W-5):
 
 * Bytes are UTF-8 without a BOM. A lone surrogate, escaped or in a `str`, becomes U+FFFD.
-* Integers are exact up to 4,300 digits, whatever PYTHONINTMAXSTRDIGITS says; longer ones are
+* Integers are exact up to 4,300 digits, independent of PYTHONINTMAXSTRDIGITS; longer ones are
   refused.
-* NaN, the infinities and what overflows to them are refused.
+* NaN, the infinities and numbers that overflow to infinity are refused.
 * Arrays and objects nest at most 128 deep.
 * A text to read holds at most a million values, counted as commas and opening brackets outside
   strings: 16 MiB of `[[],[],...]` would take half a gigabyte.
-* Of duplicate keys the last wins, unless the reader asks for them to be refused.
-* What is neither JSON nor one of its obvious spellings in Python is refused with its path. Tuples
-  are written as arrays, enum members as their value, UUIDs as their text, keys that are numbers,
-  booleans or None as their JSON text; nothing else is converted.
+* Of duplicate keys the last wins, unless the reader refuses duplicates.
+* Tuples are written as arrays, enum members as their value, UUIDs as their text, keys that are
+  numbers, booleans or None as their JSON text. Any other Python value is refused with its path.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _MANY_MARKS = re.compile(rb"(?:%b){%d}+" % (_UP_TO_A_MARK, _MARKS_AT_ONCE), re.D
 
 
 def _read_integer(literal: str) -> int:
-    """`int`, but with our own limit of digits in place of the interpreter's."""
+    """Read an integer with our limit of digits in place of the interpreter's."""
     digits = literal.removeprefix("-")
     if len(digits) > MAX_DIGITS:
         raise _too_long()
@@ -129,17 +128,17 @@ def _too_many() -> InvalidJSON:
     return InvalidJSON(f"expected at most {MAX_VALUES:,} values, got more")
 
 
-def _refusal(data: bytes | bytearray, fault: ValueError | RecursionError) -> InvalidJSON:
-    """The error for text that the judge did not take: what was expected, what came, where."""
-    match fault:
+def _refusal(data: bytes | bytearray, error: ValueError | RecursionError) -> InvalidJSON:
+    """Return the error for a text that the standard library refused."""
+    match error:
         case InvalidJSON():
-            return fault
+            return error
         case RecursionError():
             return _too_deep()
         case json.JSONDecodeError(pos=position, doc=text):
             got = repr(text[position : position + _EXCERPT]) if text[position:] else "its end"
             return InvalidJSON(
-                f"expected JSON, got {got} at position {position} ({fault.msg})", position=position
+                f"expected JSON, got {got} at position {position} ({error.msg})", position=position
             )
         case UnicodeDecodeError(start=start):
             position = len(data[:start].decode())
@@ -151,39 +150,43 @@ def _refusal(data: bytes | bytearray, fault: ValueError | RecursionError) -> Inv
 
 
 def holds_too_many_values(data: bytes | bytearray) -> bool:
-    """Return whether a text holds more than MAX_VALUES values; build none of them.
+    """Return True if a text holds more than MAX_VALUES values, without building them.
 
-    A text of at most MAX_VALUES bytes is not looked at, and one with few commas and brackets,
-    those in strings included, is only counted through.
+    A text of at most MAX_VALUES bytes is not scanned. In a longer one the commas and brackets are
+    counted first, with those in strings; the slower count without strings is rarely needed.
     """
     if len(data) <= MAX_VALUES or sum(map(data.count, _MARKS)) <= MAX_VALUES:
         return False
     place = 0
     for _ in range(MAX_VALUES // _MARKS_AT_ONCE):
-        found = _MANY_MARKS.match(data, place)
-        if found is None:
+        match = _MANY_MARKS.match(data, place)
+        if match is None:
             return False
-        place = found.end()
+        place = match.end()
     return _ONE_MARK.match(data, place) is not None
 
 
 def _may_nest_too_deep(data: bytes | bytearray) -> bool:
-    """A cheap test that clears nearly every text: too few brackets to nest that deep."""
+    """Return False if there are too few brackets to nest that deep, as in most texts."""
     if len(data) <= 2 * MAX_DEPTH:
         return False
-    room = MAX_DEPTH
+    levels = MAX_DEPTH
     for bracket in (b"[", b"{"):
         place = data.find(bracket)
         while place >= 0:
-            if not room:
+            if not levels:
                 return True
-            room -= 1
+            levels -= 1
             place = data.find(bracket, place + 1)
     return False
 
 
 def _nests_too_deep(value: Any) -> bool:
-    """Exact for what was read; of a value to write, one that is no plain scalar counts as deep."""
+    """Return True if a value nests too deep.
+
+    The result is exact for a value that was read. In a value to write, an instance of a subclass
+    of a scalar type counts as one level more.
+    """
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         parts = [part for part in level if type(part) not in _SCALARS]
@@ -210,7 +213,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The JSON value that stands for a Python value which is none."""
+    """Return the JSON value of an enum member or UUID."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, uuid.UUID):
@@ -232,7 +235,7 @@ def _has_run_of_digits(data: bytes | bytearray, length: int) -> bool:
 
 
 def _write_slowly(value: Any) -> str:
-    """What the encoder writes, or the error that says which part of the value it cannot write."""
+    """Write a value like the encoder, but raise an error that names the invalid part."""
     try:
         return "".join(_pieces(value, []))
     except RecursionError:
@@ -262,7 +265,7 @@ def _object(value: dict[Any, Any], path: list[str | int]) -> Iterator[str]:
     lead = "{"
     for key, item in value.items():
         if key is not None and not isinstance(key, str | int | float):
-            raise _unwritable(path, "a text as key", type(key).__qualname__)
+            raise _unwritable(path, "a string as key", type(key).__qualname__)
         text = key if isinstance(key, str) else "".join(_pieces(key, path))
         yield f"{lead}{_ENCODER.encode(text)}:"
         yield from _pieces(item, [*path, text])
@@ -299,7 +302,7 @@ def _unwritable(path: list[str | int], expected: str, got: str) -> LocalProtocol
 
 
 class _Stdlib:
-    """The judge: the standard library, with the gaps of its strictness closed."""
+    """The reference: the standard library with additional strictness."""
 
     @staticmethod
     def loads(data: bytes | bytearray | str, *, duplicate_keys: DuplicateKeys = "last") -> Any:
@@ -307,11 +310,12 @@ class _Stdlib:
 
         Args:
             data: the whole text; bytes are UTF-8.
-            duplicate_keys: of equal keys in one object the last counts, or the text is refused.
+            duplicate_keys: `last`: the last of equal keys in an object counts; `refuse`: they are
+                an error.
 
         Raises:
-            InvalidJSON: it is not JSON as this module accepts it; says what was expected, what
-                came, and where that is known.
+            InvalidJSON: the text is not accepted; the message names the expected and the received
+                text and, where known, the position.
         """
         if isinstance(data, str):
             data = _utf8(data)
@@ -328,18 +332,18 @@ class _Stdlib:
                     decoder.decode(text)
             if b"\\" in data and _SURROGATE_ESCAPE.search(data):
                 value = _without_surrogates(value)
-        except (ValueError, RecursionError) as fault:
-            raise _refusal(data, fault) from None
+        except (ValueError, RecursionError) as error:
+            raise _refusal(data, error) from None
         if _may_nest_too_deep(data) and _nests_too_deep(value):
             raise _too_deep()
         return value
 
     @staticmethod
     def dumps(value: Any) -> bytes:
-        """Write one JSON text, as compact UTF-8.
+        """Write one JSON text as compact UTF-8.
 
         Raises:
-            LocalProtocolError: a part of the value is not JSON; names its path.
+            LocalProtocolError: a part of the value is not JSON; the message names its path.
         """
         try:
             text = _ENCODER.encode(value)
@@ -358,9 +362,9 @@ class _Stdlib:
 
 
 class _Orjson:
-    """orjson where it says what the judge would say; else the judge."""
+    """orjson for input on which it agrees with the reference; otherwise the reference."""
 
-    # From 19 digits on an integer may be beyond 64 bits, which orjson reads as a float.
+    # An integer of 19 digits or more may exceed 64 bits; orjson would read it as a float.
     _LONG_INTEGER = 19
 
     @staticmethod
@@ -393,9 +397,12 @@ class _Orjson:
 
 
 def _may_be_non_finite(value: Any) -> bool:
-    """Whether there may be a float that orjson wrote as null; an enum member hides its value."""
+    """Return True if the value may contain a float that orjson wrote as null.
+
+    A value of any other type, such as an enum member, may contain one.
+    """
     parts = [value]
-    for part in parts:  # which grows meanwhile
+    for part in parts:  # the loop appends to `parts`
         kind = type(part)
         if kind is dict:
             parts += part.values()

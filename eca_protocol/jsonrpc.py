@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 as values: what a decoded JSON value is, or which reply a bad one deserves.
+"""JSON-RPC 2.0 messages as values, and the classification of decoded JSON values.
 
 Rulings W-2 and W-3: ids are integers or strings and keep their JSON type; a success has a
 `result` and no `error`; a notification has no `id`. Batches are refused.
@@ -52,27 +52,27 @@ class ErrorCode:
 
 @attrs.frozen
 class Request:
-    """A call that is answered exactly once."""
+    """A call that gets exactly one answer."""
 
     id: Id
     method: str
     params: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """The message as a JSON value; absent params are left out."""
+        """Return the message as a JSON value; absent params are omitted."""
         message = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
         return message if self.params is None else {**message, "params": self.params}
 
 
 @attrs.frozen
 class Notification:
-    """A call that is never answered."""
+    """A call that gets no answer."""
 
     method: str
     params: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """The message as a JSON value; absent params are left out."""
+        """Return the message as a JSON value; absent params are omitted."""
         if self.params is None:
             return {"jsonrpc": "2.0", "method": self.method}
         return {"jsonrpc": "2.0", "method": self.method, "params": self.params}
@@ -80,19 +80,19 @@ class Notification:
 
 @attrs.frozen
 class Response:
-    """The success of a request; `result` may be None and is always written."""
+    """The success response to a request; `result` may be None and is always written."""
 
     id: Id
     result: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """The message as a JSON value."""
+        """Return the message as a JSON value."""
         return {"jsonrpc": "2.0", "id": self.id, "result": self.result}
 
 
 @attrs.frozen
 class ErrorResponse:
-    """The failure of a request; `id` is None where the request's id could not be read."""
+    """The error response to a request; `id` is None if the request's id could not be read."""
 
     id: Id | None
     code: int
@@ -100,7 +100,7 @@ class ErrorResponse:
     data: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """The message as a JSON value; absent data are left out."""
+        """Return the message as a JSON value; absent data are omitted."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not None:
             error["data"] = self.data
@@ -111,16 +111,16 @@ Message: TypeAlias = Request | Notification | Response | ErrorResponse
 
 
 def classify(value: Any) -> Message:
-    """What a decoded JSON value is.
+    """Return the JSON-RPC message in a decoded JSON value.
 
-    A message with a `method` is a request if it has an `id`, else a notification. Without one it
-    is an answer. An `error` of null beside a `result` is read as a success; an error's code that
-    is no integer is read as -32603 and its message may be absent (ruling W-60).
+    A message with a `method` is a request if it has an `id`, otherwise a notification. A message
+    without a `method` is a response. An `error` of null next to a `result` is read as a success. A
+    non-integer error code is read as -32603, and the error's message may be absent (ruling W-60).
 
     Raises:
-        RemoteProtocolError: not a message of JSON-RPC 2.0; it carries the code and the id of the
-            reply. What has no readable method is answered with `id: null`, because its id may
-            belong to a call of ours.
+        RemoteProtocolError: the value is not a message of JSON-RPC 2.0. The error carries the code
+            and the id of the reply. Without a readable method the id is null, because the
+            message's id may belong to one of our calls.
     """
     if type(value) is not dict:
         raise RemoteProtocolError(
@@ -158,31 +158,31 @@ def classify(value: Any) -> Message:
 def _classify_answer(value: Mapping[str, Any]) -> Response | ErrorResponse:
     error = value.get("error")
     if error is None and "result" not in value:
-        raise RemoteProtocolError("expected a method, a result or an error, got none of them")
+        raise RemoteProtocolError("expected a method, a result or an error, got none of these keys")
     if value.get("jsonrpc") != "2.0":
         raise RemoteProtocolError(f'jsonrpc: expected "2.0", got {_shown(value, "jsonrpc")}')
-    answered = value.get("id")
-    if type(answered) is not int and type(answered) is not str:
-        if answered is None and error is not None:
+    request_id = value.get("id")
+    if type(request_id) is not int and type(request_id) is not str:
+        if request_id is None and error is not None:
             return error_response(None, error)
         raise RemoteProtocolError(
-            f"id: expected the integer or string of a request, got {_kind(answered)}"
+            f"id: expected the integer or string of a request, got {_kind(request_id)}"
         )
     if error is not None:
-        return error_response(answered, error)
-    return Response(answered, value["result"])
+        return error_response(request_id, error)
+    return Response(request_id, value["result"])
 
 
-def error_response(answered: Id | None, error: Any) -> ErrorResponse:
-    """What an `error` says; a code that is no integer is kept in the data (ruling W-60)."""
+def error_response(request_id: Id | None, error: Any) -> ErrorResponse:
+    """Read the `error` member of a response; a non-integer code moves to the data (W-60)."""
     if not isinstance(error, dict):
-        return ErrorResponse(answered, INTERNAL_ERROR, _text_of(error), None)
+        return ErrorResponse(request_id, INTERNAL_ERROR, _text_of(error), None)
     code = error.get("code")
     data = error.get("data")
     if type(code) is not int:
         data = data if code is None or data is not None else {"code": code}
         code = INTERNAL_ERROR
-    return ErrorResponse(answered, code, _text_of(error.get("message")), data)
+    return ErrorResponse(request_id, code, _text_of(error.get("message")), data)
 
 
 def _text_of(value: Any) -> str:

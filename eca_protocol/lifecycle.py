@@ -1,8 +1,8 @@
-"""ECA's lifecycle as a gate over method names: what may pass in which state, as a table.
+"""ECA's lifecycle as a state machine over method names.
 
-Specification, "Lifecycle Messages"; rulings W-10 and W-13. The gate belongs to a connection. A
-server asks it about what it receives, a client about what it is about to send: what a server
-would let pass is what a client may send, so both roles read one table.
+Specification, "Lifecycle Messages"; rulings W-10 and W-13. Each connection has one gate. A server
+consults it for each message it receives, a client for each message it is about to send. Both use
+the same table, since a client may send exactly what a server admits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["TRANSITIONS", "Input", "LifecycleGate", "State"]
 
 
 class State(enum.Enum):
-    """Where a connection stands; `answered` is between `initialize`'s answer and `initialized`."""
+    """The state of a connection; `ANSWERED` lasts from `initialize`'s answer to `initialized`."""
 
     NEW = "new"
     INITIALIZING = "initializing"
@@ -49,81 +49,81 @@ Input: TypeAlias = Literal[
 
 
 @attrs.frozen
-class _Step:
+class _Transition:
     verdict: Verdict
     next: State
     code: int = 0
-    why: str = ""
+    reason: str = ""
 
 
-def _steps() -> Mapping[State, Mapping[Input, _Step]]:
+def _transitions() -> Mapping[State, Mapping[Input, _Transition]]:
     new, initializing, answered, ready, shutdown, exited = State
     let, hold, drop = Verdict.ADMIT, Verdict.HOLD, Verdict.DROP
 
-    def refuse(state: State, code: int, why: str) -> _Step:
-        return _Step(Verdict.REFUSE, state, code, why)
+    def refuse(state: State, code: int, reason: str) -> _Transition:
+        return _Transition(Verdict.REFUSE, state, code, reason)
 
     early = refuse(new, SERVER_NOT_INITIALIZED, "the server is not initialized yet")
     twice = "initialize was sent before: a connection is initialized once"
     late = refuse(shutdown, INVALID_REQUEST, "the server was shut down: only exit may follow")
-    gone = _Step(drop, exited)
+    ignored = _Transition(drop, exited)
     return {
         new: {
-            "initialize": _Step(let, initializing),
-            "initialized": _Step(drop, new),
+            "initialize": _Transition(let, initializing),
+            "initialized": _Transition(drop, new),
             "shutdown": early,
-            "exit": _Step(let, exited),
+            "exit": _Transition(let, exited),
             "request": early,
-            "notification": _Step(drop, new),
+            "notification": _Transition(drop, new),
         },
         initializing: {
             "initialize": refuse(initializing, INVALID_REQUEST, twice),
-            "initialized": _Step(hold, initializing),
-            "shutdown": _Step(hold, initializing),
-            "exit": _Step(let, exited),
-            "request": _Step(hold, initializing),
-            "notification": _Step(hold, initializing),
-            "initialize answered": _Step(let, answered),
-            "initialize failed": _Step(let, new),
+            "initialized": _Transition(hold, initializing),
+            "shutdown": _Transition(hold, initializing),
+            "exit": _Transition(let, exited),
+            "request": _Transition(hold, initializing),
+            "notification": _Transition(hold, initializing),
+            "initialize answered": _Transition(let, answered),
+            "initialize failed": _Transition(let, new),
         },
         answered: {
             "initialize": refuse(answered, INVALID_REQUEST, twice),
-            "initialized": _Step(let, ready),
-            "shutdown": _Step(let, shutdown),
-            "exit": _Step(let, exited),
-            "request": _Step(let, answered),
-            "notification": _Step(let, answered),
+            "initialized": _Transition(let, ready),
+            "shutdown": _Transition(let, shutdown),
+            "exit": _Transition(let, exited),
+            "request": _Transition(let, answered),
+            "notification": _Transition(let, answered),
         },
         ready: {
             "initialize": refuse(ready, INVALID_REQUEST, twice),
-            "initialized": _Step(drop, ready),
-            "shutdown": _Step(let, shutdown),
-            "exit": _Step(let, exited),
-            "request": _Step(let, ready),
-            "notification": _Step(let, ready),
+            "initialized": _Transition(drop, ready),
+            "shutdown": _Transition(let, shutdown),
+            "exit": _Transition(let, exited),
+            "request": _Transition(let, ready),
+            "notification": _Transition(let, ready),
         },
         shutdown: {
             "initialize": late,
-            "initialized": _Step(drop, shutdown),
+            "initialized": _Transition(drop, shutdown),
             "shutdown": late,
-            "exit": _Step(let, exited),
+            "exit": _Transition(let, exited),
             "request": late,
-            "notification": _Step(drop, shutdown),
+            "notification": _Transition(drop, shutdown),
         },
         exited: {
-            "initialize": gone,
-            "initialized": gone,
-            "shutdown": gone,
-            "exit": gone,
-            "request": gone,
-            "notification": gone,
+            "initialize": ignored,
+            "initialized": ignored,
+            "shutdown": ignored,
+            "exit": ignored,
+            "request": ignored,
+            "notification": ignored,
         },
     }
 
 
-TRANSITIONS: Mapping[State, Mapping[Input, _Step]] = MappingProxyType(dict(_steps()))
+TRANSITIONS: Mapping[State, Mapping[Input, _Transition]] = MappingProxyType(dict(_transitions()))
 
-_NAMED: Mapping[str, Input] = {
+_NAMED_INPUTS: Mapping[str, Input] = {
     "initialize": "initialize",
     "initialized": "initialized",
     "shutdown": "shutdown",
@@ -132,44 +132,45 @@ _NAMED: Mapping[str, Input] = {
 
 
 class LifecycleGate:
-    """The lifecycle of one connection, seen from either side."""
+    """The lifecycle of one connection, for a client or a server."""
 
     def __init__(self) -> None:
         self.state = State.NEW
         self.was_shut_down = False
 
     def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
-        """What happens to a message of that method, which moves the connection on.
+        """Return the verdict on a message and advance the state.
 
-        An `initialize` without an id begins nothing: it has no answer that could end the wait.
+        An `initialize` without an id counts as any notification: it has no answer that could end
+        the state `INITIALIZING`.
 
         Raises:
-            RPCError: it is refused; the error is what a request is answered with.
+            RPCError: the message is refused; a request is answered with this error.
         """
-        given = _NAMED.get(method, kind)
-        if given == "initialize" and kind == "notification":
-            given = kind
-        step = TRANSITIONS[self.state][given]
+        input_ = _NAMED_INPUTS.get(method, kind)
+        if input_ == "initialize" and kind == "notification":
+            input_ = kind
+        step = TRANSITIONS[self.state][input_]
         if step.verdict is Verdict.REFUSE:
-            raise RPCError(step.code, step.why)
+            raise RPCError(step.code, step.reason)
         if step.verdict is Verdict.ADMIT:
             self.state = step.next
             self.was_shut_down = self.was_shut_down or step.next is State.SHUTDOWN
         return step.verdict
 
-    def answered(self, method: str, *, success: bool) -> bool:
-        """Say that a request was answered; True if what was held may go on now."""
+    def record_answer(self, method: str, *, success: bool) -> bool:
+        """Record that a request was answered; return True if held messages may pass now."""
         if method != "initialize" or self.state is not State.INITIALIZING:
             return False
-        given: Input = "initialize answered" if success else "initialize failed"
-        self.state = TRANSITIONS[self.state][given].next
+        input_: Input = "initialize answered" if success else "initialize failed"
+        self.state = TRANSITIONS[self.state][input_].next
         return True
 
     def check_sending(self, method: str, kind: Literal["request", "notification"]) -> None:
-        """A client's check before it sends.
+        """Advance the state for a message that a client is about to send.
 
         Raises:
-            LocalProtocolError: the specification does not allow that message now.
+            LocalProtocolError: the specification does not allow the message in this state.
         """
         try:
             verdict = self.admit(method, kind)

@@ -1,7 +1,7 @@
-"""THE method table: every method of every edition, who sends it, and what it carries.
+"""The method table: each method of each edition, its sender, params and result.
 
-Dispatch, codec, schema, strategies and documents derive from it. `$/cancelRequest` is not here:
-it belongs to every JSON-RPC conversation and is the endpoint's own.
+Dispatch, codec, schema, strategies and documents derive from it. `$/cancelRequest` is not in it:
+the endpoint handles cancellation for every JSON-RPC protocol.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from eca_protocol.revisions import EVER, Revision, Window
 __all__ = ["ECA"]
 
 _CURRENT = Window(since=Revision.CURRENT)
-_STARTING = Window(since=Revision.CURRENT, ruling="W-11")
+_PROGRESS = Window(since=Revision.CURRENT, ruling="W-11")
 
 
 def _request(
@@ -23,7 +23,7 @@ def _request(
     *,
     direction: Direction = "client_to_server",
 ) -> Method:
-    """A request; the types are called as in `messages`, which is loaded when one is needed."""
+    """Return the row of a request; `params` and `result` are names in `messages`."""
     return Method(
         name=name,
         kind="request",
@@ -34,12 +34,12 @@ def _request(
     )
 
 
-def _question(name: str, params: str, result: str, window: Window = EVER) -> Method:
-    """A request of the server's."""
+def _server_request(name: str, params: str, result: str, window: Window = EVER) -> Method:
+    """Return the row of a request that the server sends."""
     return _request(name, params, result, window, direction="server_to_client")
 
 
-def _notice(
+def _notification(
     name: str,
     params: str | None,
     window: Window = EVER,
@@ -55,9 +55,9 @@ def _notice(
     )
 
 
-def _news(name: str, params: str, window: Window = EVER) -> Method:
-    """A notification of the server's."""
-    return _notice(name, params, window, direction="server_to_client")
+def _server_notification(name: str, params: str, window: Window = EVER) -> Method:
+    """Return the row of a notification that the server sends."""
+    return _notification(name, params, window, direction="server_to_client")
 
 
 def _message(name: str | None) -> Deferred | None:
@@ -67,72 +67,74 @@ def _message(name: str | None) -> Deferred | None:
 ECA = Table(
     [
         _request("initialize", "InitializeParams", "InitializeResponse"),
-        _notice("initialized", "InitializedParams"),
+        _notification("initialized", "InitializedParams"),
         _request("shutdown", None, None),
-        _notice("exit", None),
+        _notification("exit", None),
         _request("chat/prompt", "ChatPromptParams", "ChatPromptResponse"),
         _request("chat/inlinePrompt", "ChatInlinePromptParams", "ChatPromptResponse", _CURRENT),
-        _news("chat/contentReceived", "ChatContentReceivedParams"),
-        _notice("chat/toolCallApprove", "ChatToolCallApproveParams"),
-        _notice("chat/toolCallReject", "ChatToolCallRejectParams"),
+        _server_notification("chat/contentReceived", "ChatContentReceivedParams"),
+        _notification("chat/toolCallApprove", "ChatToolCallApproveParams"),
+        _notification("chat/toolCallReject", "ChatToolCallRejectParams"),
         _request("chat/queryContext", "ChatQueryContextParams", "ChatQueryContextResponse"),
         _request("chat/queryFiles", "ChatQueryFilesParams", "ChatQueryFilesResponse", _CURRENT),
         _request("chat/queryCommands", "ChatQueryCommandsParams", "ChatQueryCommandsResponse"),
-        _notice("chat/promptStop", "ChatPromptStopParams"),
-        _notice("chat/promptSteer", "ChatPromptSteerParams", _CURRENT),
-        _notice("chat/promptSteerRemove", "ChatPromptSteerRemoveParams", _CURRENT),
+        _notification("chat/promptStop", "ChatPromptStopParams"),
+        _notification("chat/promptSteer", "ChatPromptSteerParams", _CURRENT),
+        _notification("chat/promptSteerRemove", "ChatPromptSteerRemoveParams", _CURRENT),
         _request("chat/rollback", "ChatRollbackParams", "ChatRollbackResponse", _CURRENT),
         _request("chat/clear", "ChatClearParams", "ChatClearResponse", _CURRENT),
         _request("chat/addFlag", "ChatAddFlagParams", "ChatAddFlagResponse", _CURRENT),
         _request("chat/removeFlag", "ChatRemoveFlagParams", "ChatRemoveFlagResponse", _CURRENT),
         _request("chat/fork", "ChatForkParams", "ChatForkResponse", _CURRENT),
-        _news("chat/cleared", "ChatClearedParams", _CURRENT),
-        _news("chat/opened", "ChatOpenedParams", _CURRENT),
-        _news("chat/statusChanged", "ChatStatusChangedParams", _CURRENT),
-        _news("chat/deleted", "ChatDeletedParams", _CURRENT),
+        _server_notification("chat/cleared", "ChatClearedParams", _CURRENT),
+        _server_notification("chat/opened", "ChatOpenedParams", _CURRENT),
+        _server_notification("chat/statusChanged", "ChatStatusChangedParams", _CURRENT),
+        _server_notification("chat/deleted", "ChatDeletedParams", _CURRENT),
         _request("chat/delete", "ChatDeleteParams", "ChatDeleteResponse"),
         _request("chat/update", "ChatUpdateParams", "ChatUpdateResponse", _CURRENT),
         _request("chat/list", "ChatListParams", "ChatListResponse", _CURRENT),
         _request("chat/open", "ChatOpenParams", "ChatOpenResponse", _CURRENT),
         _request("chat/history", "ChatHistoryParams", "ChatHistoryResponse", _CURRENT),
-        _notice("chat/selectedBehaviorChanged", "ChatSelectedBehaviorChanged"),
-        _notice("chat/selectedAgentChanged", "ChatSelectedAgentChanged", _CURRENT),
-        _notice("chat/selectedModelChanged", "ChatSelectedModelChanged", _CURRENT),
-        _question(
+        _notification("chat/selectedBehaviorChanged", "ChatSelectedBehaviorChanged"),
+        _notification("chat/selectedAgentChanged", "ChatSelectedAgentChanged", _CURRENT),
+        _notification("chat/selectedModelChanged", "ChatSelectedModelChanged", _CURRENT),
+        _server_request(
             "editor/getDiagnostics", "EditorGetDiagnosticsParams", "EditorGetDiagnosticsResponse"
         ),
-        _question(
+        _server_request(
             "editor/getDefinition",
             "EditorGetDefinitionParams",
             "EditorGetDefinitionResponse",
             _CURRENT,
         ),
-        _question(
+        _server_request(
             "editor/getReferences",
             "EditorGetReferencesParams",
             "EditorGetReferencesResponse",
             _CURRENT,
         ),
-        _question("chat/askQuestion", "ChatAskQuestionParams", "ChatAskQuestionResponse", _CURRENT),
+        _server_request(
+            "chat/askQuestion", "ChatAskQuestionParams", "ChatAskQuestionResponse", _CURRENT
+        ),
         _request(
             "completion/inline", "CompletionInlineParams", "CompletionInlineResponse", _CURRENT
         ),
         _request("rewrite/prompt", "RewritePromptParams", "RewritePromptResponse", _CURRENT),
-        _news("rewrite/contentReceived", "RewriteContentReceivedParams", _CURRENT),
-        _news("config/updated", "ConfigUpdatedParams"),
-        _notice(
+        _server_notification("rewrite/contentReceived", "RewriteContentReceivedParams", _CURRENT),
+        _server_notification("config/updated", "ConfigUpdatedParams"),
+        _notification(
             "workspace/didChangeWorkspaceFolders",
             "WorkspaceDidChangeWorkspaceFoldersParams",
             _CURRENT,
         ),
-        _news("tool/serverUpdated", "ToolServerUpdatedParams"),
-        _news("tool/serverRemoved", "ToolServerRemovedParams", _CURRENT),
-        _notice("mcp/stopServer", "MCPStopServerParams"),
-        _notice("mcp/startServer", "MCPStartServerParams"),
-        _notice("mcp/connectServer", "MCPConnectServerParams", _CURRENT),
-        _notice("mcp/logoutServer", "MCPLogoutServerParams", _CURRENT),
-        _notice("mcp/disableServer", "MCPDisableServerParams", _CURRENT),
-        _notice("mcp/enableServer", "MCPEnableServerParams", _CURRENT),
+        _server_notification("tool/serverUpdated", "ToolServerUpdatedParams"),
+        _server_notification("tool/serverRemoved", "ToolServerRemovedParams", _CURRENT),
+        _notification("mcp/stopServer", "MCPStopServerParams"),
+        _notification("mcp/startServer", "MCPStartServerParams"),
+        _notification("mcp/connectServer", "MCPConnectServerParams", _CURRENT),
+        _notification("mcp/logoutServer", "MCPLogoutServerParams", _CURRENT),
+        _notification("mcp/disableServer", "MCPDisableServerParams", _CURRENT),
+        _notification("mcp/enableServer", "MCPEnableServerParams", _CURRENT),
         _request("mcp/updateServer", "MCPUpdateServerParams", "MCPUpdateServerResult", _CURRENT),
         _request("mcp/addServer", "MCPAddServerParams", "MCPAddServerResult", _CURRENT),
         _request("mcp/removeServer", "MCPRemoveServerParams", "MCPRemoveServerResult", _CURRENT),
@@ -142,12 +144,12 @@ ECA = Table(
             "providers/loginInput", "ProvidersLoginInputParams", "ProvidersLoginResult", _CURRENT
         ),
         _request("providers/logout", "ProvidersLogoutParams", "ProvidersLogoutResult", _CURRENT),
-        _news("providers/updated", "ProviderStatus", _CURRENT),
+        _server_notification("providers/updated", "ProviderStatus", _CURRENT),
         _request("jobs/list", "JobsListParams", "JobsListResult", _CURRENT),
         _request("jobs/kill", "JobsKillParams", "JobsKillResult", _CURRENT),
         _request("jobs/readOutput", "JobsReadOutputParams", "JobsReadOutputResult", _CURRENT),
-        _news("jobs/updated", "JobsUpdatedParams", _CURRENT),
-        _news("$/progress", "ProgressParams", _STARTING),
-        _news("$/showMessage", "ShowMessageParams"),
+        _server_notification("jobs/updated", "JobsUpdatedParams", _CURRENT),
+        _server_notification("$/progress", "ProgressParams", _PROGRESS),
+        _server_notification("$/showMessage", "ShowMessageParams"),
     ]
 )

@@ -1,8 +1,8 @@
-"""What a peer still has to write: a plain call appends, one task writes (design decision 11).
+"""The write queue of a peer: a plain call appends, one task writes (design decision 11).
 
-Appending never waits, so no cancellation can cut a message or an answer in half. The writer joins
-whole frames up to the size the client takes in one read (ruling W-6). Only sources of bulk wait,
-for `below`.
+Appending never waits, so a cancellation cannot write half a message. The writer joins whole frames
+up to the size that the client takes in one read (ruling W-6). Only sources of much data wait, by
+`wait_below`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ __all__ = ["Outbox", "WriteShape"]
 
 @attrs.frozen(kw_only=True)
 class WriteShape:
-    """How frames are put into writes (ruling W-6); a frame above `size` is a write of its own.
+    """The grouping of frames into writes (ruling W-6); a frame above `size` is written alone.
 
     Attributes:
-        size: bytes of one write.
-        pause_after_answer: seconds of silence after a response, for clients that lose what
-            shares its read.
-        pause_between: seconds between any two writes, for clients that keep no state between
-            reads.
-        send_now: writes what it can without waiting, and says how much: for conversations in
-            which each message is waited for, so that joining them gains nothing.
+        size: the limit of one write, in bytes.
+        pause_after_answer: seconds without a write after a response, for clients that lose a
+            message in the same read.
+        pause_between: seconds between two writes, for clients that keep no state between reads.
+        send_now: writes as many bytes as possible without waiting and returns their number; for
+            protocols in which the other side waits for each message.
     """
 
     size: int = 65_536
@@ -43,20 +42,20 @@ class _Answer(bytes):
 
 
 class Outbox:
-    """Frames on their way to a transport; `run()` is the task that writes them."""
+    """A queue of frames for a transport; `run()` is the task that writes them."""
 
     def __init__(self, transport: Transport) -> None:
         self.shape = WriteShape()
         self.size = 0
-        self.silent = False
+        self.closed = False
         self._transport = transport
         self._frames: deque[bytes] = deque()
         self._appended = anyio.Event()
         self._written = anyio.Event()
 
     def append(self, frame: bytes, *, is_answer: bool = False) -> None:
-        """Add a whole frame; once the outbox is silent it is dropped."""
-        if self.silent:
+        """Append a whole frame; a closed outbox drops it."""
+        if self.closed:
             return
         if self.shape.send_now is not None and not self.size:
             frame = frame[self.shape.send_now(frame) :]
@@ -69,23 +68,23 @@ class Outbox:
         if len(self._frames) == 1:
             self._appended.set()
 
-    def silence(self) -> None:
-        """Drop what is left and let everybody who waits go on: nobody is there to read it."""
-        self.silent = True
+    def close(self) -> None:
+        """Drop the unwritten frames and wake all waiting tasks; the other side reads no more."""
+        self.closed = True
         self._frames.clear()
         self.size = 0
         self._written.set()
         self._appended.set()
 
-    async def below(self, size: int) -> None:
-        """Wait until at most `size` bytes are unwritten, or nobody reads them any more."""
-        while self.size > size and not self.silent:
+    async def wait_below(self, size: int) -> None:
+        """Wait until at most `size` bytes are unwritten, or the outbox is closed."""
+        while self.size > size and not self.closed:
             await self._written.wait()
 
     async def run(self, on_broken: Callable[[OSError], None]) -> None:
-        """Write until silenced; `on_broken` is told once if the other side is gone."""
+        """Write until closed; call `on_broken` once if a write fails."""
         try:
-            while not self.silent:
+            while not self.closed:
                 if not self._frames:
                     self._appended = anyio.Event()
                     await self._appended.wait()
@@ -94,10 +93,10 @@ class Outbox:
         except OSError as error:
             on_broken(error)
         finally:
-            self.silence()
+            self.close()
 
     async def _write(self) -> None:
-        """Write once, and keep the silence that the shape asks for after it."""
+        """Write once, then pause as the shape demands."""
         joined, ends_with_answer = self._next_write()
         await self._transport.send(joined)
         self.size = max(0, self.size - len(joined))
@@ -110,7 +109,7 @@ class Outbox:
             await anyio.sleep(pause)
 
     def _next_write(self) -> tuple[bytes, bool]:
-        """The next whole frames, at most a write's size of them; whether an answer ends them."""
+        """Take the frames of the next write; return them joined, and True if they end an answer."""
         frames, limit = self._frames, self.shape.size
         last = frames.popleft()
         joined, size = [last], len(last)

@@ -1,15 +1,16 @@
-"""Runs an `Endpoint` over a transport: reads, dispatches in wire order, writes.
+"""An `Endpoint` over a transport: reading, dispatch in wire order, writing.
 
-The rules it keeps (design decisions 8, 9, 11):
+Rules (design decisions 8, 9, 11):
 
-- a handler is a plain function called where its message stands in the stream. What it returns is
-  the answer; if it returns a coroutine, that gets a task and a cancel scope, and the answer comes
-  when it is done. Every request is answered exactly once, whatever happens to its handler;
-- sending appends to the outbox and never waits, so nothing can cancel it halfway. One task writes,
-  joining whole frames. Only sources of bulk await `drained()`;
-- reading waits while the outbox is far above its bound, so a deaf peer cannot fill the memory.
+- A handler is a plain function, called in the order of the messages. Its return value is the
+  answer. A returned coroutine runs in a task with a cancel scope, and its result is the answer.
+  Every request is answered exactly once, even if its handler fails.
+- Sending appends to the outbox and never waits, so it cannot be cancelled halfway. One task writes,
+  joining whole frames. Only sources of much data await `drain()`.
+- Reading waits while the outbox is far above its limit, so a peer that reads nothing cannot fill
+  the memory.
 
-It knows no protocol: table, codec, handlers, dialect, gate and framing are given to it.
+It is independent of the protocol: table, codec, handlers, dialect, gate and framing are arguments.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ from eca_protocol.errors import (
     RequestFailed,
     RPCError,
 )
-from eca_protocol.framing import CONTENT_LENGTH, FrameFault, Framing
+from eca_protocol.framing import CONTENT_LENGTH, FrameError, Framing
 from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id, Notification, Request, Response
 from eca_protocol.outbox import Outbox, WriteShape
 from eca_protocol.streams import Transport
 
-if TYPE_CHECKING:  # a codec is given: whoever speaks another protocol needs no models of ECA's
+if TYPE_CHECKING:  # for other protocols the models of ECA are not loaded
     from eca_protocol.codec import MessageCodec
 
 __all__ = ["End", "Handler", "Peer", "PendingCall", "WriteShape"]
@@ -63,41 +64,41 @@ _log = logging.getLogger("eca_protocol.peer")
 Handler: TypeAlias = Callable[[Any], Any]
 
 DRAINED = 65_536
-"""Bytes in the outbox below which a source of bulk goes on."""
+"""The limit of bytes in the outbox below which `drain()` returns."""
 
 CLOGGED = 64 * 2**20
-"""Bytes in the outbox above which nothing more is read."""
+"""The limit of bytes in the outbox above which reading waits."""
 
 
 @attrs.frozen
 class End:
-    """How a conversation ended.
+    """The end of a connection.
 
-    `eof`, `truncated` (inside a frame), `fault` (the stream is beyond use), `broken` (the other
-    side takes nothing any more) or `closed` (by us).
+    Its kind is `eof`, `truncated` (inside a frame), `invalid` (a fatal framing error), `broken` (a
+    read or write failed) or `closed` (by us).
     """
 
-    kind: Literal["eof", "truncated", "fault", "broken", "closed"]
+    kind: Literal["eof", "truncated", "invalid", "broken", "closed"]
     reason: str
 
 
 FLUSH_SECONDS = 1.0
-"""How long leaving a peer may take to answer what runs and to write out what is left."""
+"""The limit for answering running requests and writing the rest when a peer is left."""
 
 
 class Peer:
-    """One side of a conversation; enter it, then `serve()`.
+    """One side of a connection; enter it with `async with`, then call `serve()`.
 
     Args:
-        transport: the byte stream, closed when the peer is left.
-        side: which side of the table we are.
+        transport: the byte stream; it is closed when the peer is left.
+        side: our side of the table.
         table: the protocol's methods.
-        codec: typed messages <-> JSON; may be exchanged at any time (`peer.codec = ...`).
-        handlers: by method name; a method of the table without one is answered -32601.
-        dialect: how the protocol cancels, and what it answers.
-        framing: how messages are cut out of the bytes.
+        codec: typed messages to JSON and back; may be replaced at any time (`peer.codec = ...`).
+        handlers: by method name; a request without a handler is answered with -32601.
+        dialect: the protocol's rules for cancellation and invalid messages.
+        framing: the framing of messages in the byte stream.
         gate: the protocol's lifecycle.
-        before_reading: awaited before each read; whoever is behind makes the other side wait.
+        before_reading: awaited before each read; while it waits, so does the other side.
     """
 
     def __init__(
@@ -157,19 +158,19 @@ class Peer:
             await self._tasks.__aexit__(None, None, None)
 
     async def _wind_up(self) -> None:
-        """Cancel what runs, see that every request has its answer, and write out what is left."""
+        """Cancel the running handlers, answer every request, and write the rest."""
         await self.cancel_requests(seconds=FLUSH_SECONDS / 2)
         for request_id in tuple(self._endpoint.running_requests):
             self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the connection was closed")
         with anyio.move_on_after(FLUSH_SECONDS / 2):
-            await self._outbox.below(0)
+            await self._outbox.wait_below(0)
 
     async def cancel_requests(self, *, seconds: float, but: str | None = None) -> None:
-        """Cancel the other side's requests that run, and wait until they are answered.
+        """Cancel the other side's running requests and wait for their answers.
 
         Args:
-            seconds: how long at most.
-            but: the method whose requests go on: that of the handler which asks for it.
+            seconds: the limit of the wait.
+            but: the method whose requests are not cancelled: that of the calling handler.
         """
         with anyio.move_on_after(seconds):
             for scope, name in tuple(self._handling.items()):
@@ -180,15 +181,15 @@ class Peer:
                 await self._handler_done.wait()
 
     async def _write(self) -> None:
-        """Write until the peer is left: an outer cancellation must not cost an answer."""
+        """Write until the peer is left; an outer cancellation does not stop it."""
         with self._writing:
             await self._outbox.run(self._on_broken)
 
     async def serve(self) -> End:
-        """Read and dispatch until the other side ends, the stream is beyond use, or `close`.
+        """Read and dispatch until the stream ends, a fatal error occurs, or `close` is called.
 
-        Our pending calls raise `ConnectionClosed` from then on; what was already appended is
-        still written when the peer is left.
+        Afterwards our pending calls raise `ConnectionClosed`. Messages that were already appended
+        are still written when the peer is left.
         """
         with self._reading:
             end = await self._read()
@@ -198,18 +199,18 @@ class Peer:
         return self.end
 
     def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run a task beside the peer, for example `serve`, until the peer is left."""
+        """Start a task in the peer's task group, for example `serve`."""
         self._tasks.start_soon(function)
 
     def close(self, reason: str = "the connection was closed") -> None:
-        """End `serve()`: nothing more is read or dispatched."""
+        """End `serve()`: stop reading and dispatching."""
         self.end = self.end or End("closed", reason)
         self._reading.cancel()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing that is sent now would be written."""
-        return self._outbox.silent
+        """True if messages are dropped instead of written."""
+        return self._outbox.closed
 
     def _on_broken(self, error: OSError) -> None:
         self.end = self.end or End("broken", f"writing failed: {error}")
@@ -217,7 +218,7 @@ class Peer:
         self._reading.cancel()
 
     def _silence(self, reason: str) -> None:
-        self._outbox.silence()
+        self._outbox.close()
         self._endpoint.close()
         self._lose_calls(reason)
 
@@ -231,20 +232,20 @@ class Peer:
             if self._before_reading is not None:
                 await self._before_reading()
             if self._outbox.size > CLOGGED:
-                await self._outbox.below(CLOGGED)
+                await self._outbox.wait_below(CLOGGED)
             try:
                 data = await self._transport.receive()
             except OSError as error:
                 return End("broken", f"reading failed: {error}")
             for item in self._decoder.feed(data) if data else self._decoder.feed_eof():
-                if self.end is not None:  # a decoder may close us, and so may any handler
+                if self.end is not None:  # a decoder or handler may close the peer
                     return self.end
-                if type(item) is FrameFault:
+                if type(item) is FrameError:
                     self._reply_to(
                         RemoteProtocolError(item.message, code=item.code, fatal=item.fatal)
                     )
                     if item.fatal:
-                        return End("fault" if data else "truncated", item.message)
+                        return End("invalid" if data else "truncated", item.message)
                 else:
                     assert isinstance(item, bytes)
                     self._take_in(item)
@@ -256,15 +257,15 @@ class Peer:
     def _take_in(self, frame: bytes) -> None:
         try:
             value = json.loads(frame, duplicate_keys=self._duplicate_keys)
-        except InvalidJSON as fault:
-            self._reply_to(fault)
+        except InvalidJSON as error:
+            self._reply_to(error)
             return
         event = self._endpoint.receive(value)
         if event is not None:
             self._act_on(event)
 
-    def _reply_to(self, fault: RemoteProtocolError) -> None:
-        reply = self._endpoint.fault(fault)
+    def _reply_to(self, error: RemoteProtocolError) -> None:
+        reply = self._endpoint.reply_to_error(error)
         if reply is not None:
             self._post(reply.message)
 
@@ -295,9 +296,9 @@ class Peer:
                 outcome = None if handler is None else handler(params)
                 if inspect.iscoroutine(outcome):
                     outcome.close()
-                    _log.error("the handler of the notification %s waits", name)
-        except RemoteProtocolError as fault:
-            _log.warning("%s was ignored: %s", event.method.name, fault)
+                    _log.error("the handler of the notification %s must not be async", name)
+        except RemoteProtocolError as error:
+            _log.warning("%s was ignored: %s", event.method.name, error)
         except Exception:  # noqa: BLE001 - one bad handler must not end the connection
             _log.exception("the handler of %s failed", event.method.name)
         if event.id is not None:
@@ -326,8 +327,8 @@ class Peer:
     def _read_params(self, name: str, raw: Any) -> Any:
         try:
             return self.codec.decode_params(name, raw)
-        except RemoteProtocolError as fault:
-            raise RPCError(fault.code, fault.message) from fault
+        except RemoteProtocolError as error:
+            raise RPCError(error.code, error.message) from error
 
     async def _finish_request(
         self,
@@ -348,7 +349,7 @@ class Peer:
             self._handler_done.set()
         if self._scopes.get(request_id) is scope:
             del self._scopes[request_id]
-        else:  # it was cancelled and has its answer; its id may be in use again
+        else:  # it was cancelled and answered; its id may be in use again
             request_id = None
         if failure is not None:
             self._refuse_for(request_id, name, failure)
@@ -371,7 +372,7 @@ class Peer:
         self._release()
 
     def _refuse_for(self, request_id: Id | None, name: str, error: Exception) -> None:
-        """The answer to a request whose handler raised; nothing internal leaks into it."""
+        """Answer a request whose handler raised, without internal details."""
         if isinstance(error, RPCError) and not isinstance(error, RequestFailed):
             self._refuse(request_id, error.code, error.message, error.data)
         else:
@@ -390,27 +391,27 @@ class Peer:
         self._release()
 
     def release(self) -> None:
-        """Dispatch what the gate has held, since it lets it pass now."""
-        self._endpoint.reopen()
+        """Dispatch the messages that the gate has held, after it was opened."""
+        self._endpoint.allow_release()
         self._release()
 
     def _release(self) -> None:
-        for event in self._endpoint.released():
+        for event in self._endpoint.take_released():
             self._act_on(event)
 
     def notify(self, method: str, params: Any = None, *, codec: MessageCodec | None = None) -> None:
         """Send a typed notification; never waits.
 
         Args:
-            method: its name.
+            method: the method's name.
             params: its typed params.
-            codec: writes it in place of the connection's.
+            codec: the codec to use in place of the connection's.
 
         Raises:
-            ConnectionClosed: nobody is there to read it.
-            LocalProtocolError: it cannot be written as JSON, or is none of the table's.
+            ConnectionClosed: the connection is closed.
+            LocalProtocolError: the params are not JSON, or the table has no such method.
         """
-        if self._outbox.silent:
+        if self._outbox.closed:
             raise ConnectionClosed(f"{method}: the connection is closed")
         for name, raw in (codec or self.codec).outgoing(method, params):
             message = {"jsonrpc": "2.0", "method": name}
@@ -422,10 +423,10 @@ class Peer:
         """Send a typed request; never waits. The answer is `await pending.result()`.
 
         Raises:
-            ConnectionClosed: nobody is there to answer it.
-            LocalProtocolError: it cannot be written as JSON, or is none of the table's.
+            ConnectionClosed: the connection is closed.
+            LocalProtocolError: the params are not JSON, or the table has no such method.
         """
-        if self._outbox.silent or self.end is not None:
+        if self._outbox.closed or self.end is not None:
             raise ConnectionClosed(f"{method}: the connection is closed")
         request = self._endpoint.call(method, self.codec.encode_params(method, params))
         call = PendingCall(request, decode=self._decode_result, abandon=self.abandon)
@@ -446,15 +447,15 @@ class Peer:
         return await self.start_call(method, params).result(deadline=deadline)
 
     def abandon(self, call: PendingCall) -> None:
-        """Stop waiting for a call; the other side is told, a late answer is ignored."""
+        """Stop waiting for a call and cancel it at the other side; ignore a late answer."""
         self._calls.pop(call.id, None)
         cancel = self._endpoint.abandon(call.id)
-        if cancel is not None and not self._outbox.silent:
+        if cancel is not None and not self._outbox.closed:
             self._post(cancel)
 
     @property
     def pending_calls(self) -> int:
-        """How many of our calls wait for an answer."""
+        """The number of our unanswered calls."""
         return len(self._calls)
 
     def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
@@ -463,14 +464,14 @@ class Peer:
 
     @property
     def shape(self) -> WriteShape:
-        """How frames are put into writes; may be exchanged at any time."""
+        """The grouping of frames into writes; may be replaced at any time."""
         return self._outbox.shape
 
     @shape.setter
     def shape(self, shape: WriteShape) -> None:
         self._outbox.shape = shape
 
-    async def drained(self) -> None:
-        """Wait until little is left to write; for sources of bulk, between two pieces."""
+    async def drain(self) -> None:
+        """Wait until few bytes are unwritten; for sources of much data, between two messages."""
         if self._outbox.size > DRAINED:
-            await self._outbox.below(DRAINED)
+            await self._outbox.wait_below(DRAINED)

@@ -1,12 +1,12 @@
-"""Child processes: how one is started, and THE ladder that ends it and its process group.
+"""Child processes: their start, and the end of a child with its process group.
 
-The ladder: close its stdin, wait, TERM the group, wait, KILL the group, reap; its output is read
-and thrown away meanwhile, so that a child blocked on a full pipe can still leave. Every rung is
-bounded and shielded from cancellation. Waiting looks at the process, never at the end of its
-pipes: a grandchild may hold those.
+`Child.end` closes stdin, waits, sends TERM to the group, waits, sends KILL to the group, and reaps
+the child. Meanwhile the child's output is read and dropped, so that a child blocked on a full pipe
+can exit. Every step has a limit and is shielded from cancellation. The wait is for the process,
+not for the end of its pipes, which a grandchild may hold open.
 
-On Linux a signal to the group also reaches what left it and is still known to be the child's:
-its session (`timeout` makes a group of its own in it) and its descendants.
+On Linux a signal to the group also reaches processes that have left it: the rest of the child's
+session (`timeout` makes its own group there) and the child's descendants.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from eca_protocol.guard import GUARD
 from eca_protocol.process_table import ProcessTable, process_table
 from eca_protocol.streams import FdTransport, Transport
 
-__all__ = ["Child", "Ladder", "spawn", "watch_descriptor", "working_directory"]
+__all__ = ["Child", "GracePeriods", "spawn", "watch_descriptor", "working_directory"]
 
-_DESCRIPTORS = "/proc/self/fd"  # Linux: a path to what a descriptor stands for, also in a child
+_DESCRIPTORS = "/proc/self/fd"  # Linux: paths to the files of descriptors, also in a child
 
 
 @attrs.frozen(kw_only=True)
-class Ladder:
-    """How long each rung may take, in seconds."""
+class GracePeriods:
+    """The limits of the steps that end a child, in seconds."""
 
     after_stdin: float = 2.0
     after_term: float = 2.0
@@ -59,24 +59,24 @@ class Child:
         self._watch = watch_descriptor(popen.pid)
         self._watched = False
         self._watcher_left = anyio.Event()
-        self._outside: set[int] = set()  # descendants that were signalled and may have to be again
+        self._outside: set[int] = set()  # descendants that were signalled, for the next signal
 
     def take_stderr(self) -> FdTransport:
-        """The error output of a child that was started with `stderr="pipe"`.
+        """Return the error output of a child that was started with `stderr="pipe"`.
 
-        It can be taken once, and whoever takes it closes it.
+        It can be taken once; the caller closes it.
         """
-        assert self._stderr is not None, "it is no pipe, or was taken"
-        taken, self._stderr = self._stderr, None
-        return taken
+        assert self._stderr is not None, "stderr is not a pipe, or was taken"
+        stderr, self._stderr = self._stderr, None
+        return stderr
 
     @property
     def returncode(self) -> int | None:
-        """The exit code, negative for a signal, None while it runs."""
+        """The exit code, negative for a signal; None while the child runs."""
         return self._popen.returncode
 
     async def wait(self) -> int:
-        """Wait for its end; the exit code (negative for a signal). Several tasks may wait."""
+        """Wait for the child's end; return its exit code. Several tasks may wait."""
         while self._popen.returncode is None:
             if self._watch is None:
                 if self._has_ended():
@@ -90,7 +90,7 @@ class Child:
         return self._popen.returncode
 
     async def _watch_until_its_end(self, descriptor: int) -> None:
-        """Be the one task that watches; whoever else waits takes over if this one leaves early."""
+        """Watch the process for all waiting tasks; if cancelled, another task takes over."""
         self._watched = True
         try:
             await anyio.wait_readable(descriptor)
@@ -101,12 +101,15 @@ class Child:
             self._watcher_left = anyio.Event()
 
     def _has_ended(self) -> bool:
-        """Whether it has, without reaping it; where only that can tell, its group ends with it."""
+        """Return True if the child has ended.
+
+        Where the system can tell, the child is not reaped; elsewhere its group is killed, too.
+        """
         if hasattr(os, "waitid"):
             try:
                 looks = os.WEXITED | os.WNOHANG | os.WNOWAIT
                 return os.waitid(os.P_PID, self.pid, looks) is not None
-            except ChildProcessError:  # somebody else has reaped it: the number may be another's
+            except ChildProcessError:  # other code has reaped it: the number may be reused
                 return self._popen.poll() is not None
         has_ended = self._popen.poll() is not None
         if has_ended and os.name != "nt":
@@ -115,13 +118,13 @@ class Child:
         return has_ended
 
     async def _reap(self) -> None:
-        """End what is left of group and session, then reap: the number is ours until then."""
+        """Kill the rest of group and session, then reap, which frees the process number."""
         table = await process_table()
         if self._popen.returncode is None:
             self._signal(signal.SIGKILL, table)
             GUARD.remove(self.pid)
             self._popen.wait()
-        GUARD.remove(self.pid)  # where a look has reaped it
+        GUARD.remove(self.pid)  # if `_has_ended` has reaped it
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
@@ -129,7 +132,7 @@ class Child:
     async def signal_group(self, which: Literal["term", "kill"]) -> None:
         """Signal the child, its group, and on Linux its session and its descendants.
 
-        It is done within one turn of the event loop, and cancellation waits for it.
+        The signals are sent within one turn of the event loop, despite cancellation.
         """
         table = await process_table()
         if self._popen.returncode is not None:
@@ -149,34 +152,37 @@ class Child:
                     os.kill(pid, number)
 
     def send_now(self, data: bytes) -> int:
-        """Send what its stdin takes at once; see `FdTransport.send_now`."""
+        """Send as much to stdin as is possible without waiting; see `FdTransport.send_now`."""
         return self._fd_transport.send_now(data)
 
     def close_stdin(self) -> None:
-        """Let it see the end of its input; what is being sent to it fails."""
+        """End the child's input; a `send` in progress fails."""
         self._fd_transport.close_writing()
 
     def close_stdout(self) -> None:
-        """Read nothing more of its output: it learns it when it writes."""
+        """Close the child's output; its next write fails."""
         self._fd_transport.close_reading()
 
-    async def end(self, ladder: Ladder | None = None, *, drains: bool = True) -> int | None:
-        """Go down the ladder; the exit code, or None if even KILL did not end it in time.
+    async def end(self, grace: GracePeriods | None = None, *, drains: bool = True) -> int | None:
+        """End the child; return its exit code, or None if KILL did not end it in time.
 
-        Cancellation waits until it is through, at most the sum of the ladder's rungs. Without
-        `drains` its output is left to whoever else reads it, and is not closed.
+        Cancellation takes effect afterwards, at most after the sum of the periods.
+
+        Args:
+            grace: the limits of the steps.
+            drains: read, drop and close the child's output; False leaves it to another task.
         """
-        ladder = ladder or Ladder()
+        grace = grace or GracePeriods()
         with anyio.CancelScope(shield=True):
             self.close_stdin()
             async with anyio.create_task_group() as group:
                 if drains:
                     group.start_soon(self._drain)
-                if not await self._ends_within(ladder.after_stdin):
+                if not await self._ends_within(grace.after_stdin):
                     await self.signal_group("term")
-                    if not await self._ends_within(ladder.after_term):
+                    if not await self._ends_within(grace.after_term):
                         await self.signal_group("kill")
-                        await self._ends_within(ladder.after_kill)
+                        await self._ends_within(grace.after_kill)
                 group.cancel_scope.cancel()
             if drains:
                 await self._fd_transport.aclose()
@@ -206,14 +212,20 @@ def spawn(
 ) -> Child:
     """Start a command with a pipe on its stdout, in a session and process group of its own.
 
-    A plain call: there is no wait between the start and the scope that will own the child. What it
-    needs of descriptors it has before the start, so that nothing is left where they have run out.
-    With `stdin="null"` there is nothing to read for the child, and its transport cannot send.
-    `cwd` may be the descriptor of a directory, which stays the same whatever its path leads to.
-    A `guarded` child is also ended if this process is killed; see `eca_protocol.guard`.
+    The call never waits, so the caller can take ownership without a cancellation point. All
+    descriptors are opened before the start, so that no child is left behind if they run out.
+
+    Args:
+        command: the program and its arguments.
+        cwd: the working directory, as a path or as a descriptor, which stays valid if the path
+            changes.
+        env: the environment; None: that of this process.
+        stdin: `null` gives the child an empty input; its transport cannot send.
+        stderr: the destination of the child's error output.
+        guarded: end the child also if this process is killed; see `eca_protocol.guard`.
 
     Raises:
-        StartFailed: the command cannot be started; the text says why.
+        StartFailed: the command cannot be started; the message says why.
     """
     if not command:
         raise StartFailed("the command is empty")
@@ -221,18 +233,20 @@ def spawn(
         if guarded:
             theirs.enter_context(GUARD.starting())
         try:
-            given, write_fd = _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
+            stdin_end, write_fd = (
+                _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
+            )
             read_fd, output = _pipe(ours, theirs)
             errors_fd, errors = None, None if stderr == "inherit" else subprocess.DEVNULL
             if stderr == "pipe":
                 errors_fd, errors = _pipe(ours, theirs)
             popen = subprocess.Popen(
                 list(command),
-                stdin=given,
+                stdin=stdin_end,
                 stdout=output,
                 stderr=errors,
                 **working_directory(cwd),
-                env=GUARD.marked(env) if guarded else None if env is None else dict(env),
+                env=GUARD.mark_environment(env) if guarded else None if env is None else dict(env),
                 start_new_session=os.name != "nt",
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
@@ -247,7 +261,7 @@ def spawn(
         except BaseException:
             popen.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                popen.wait(Ladder().after_kill)
+                popen.wait(GracePeriods().after_kill)
             raise
         if guarded:
             GUARD.add(child.pid)
@@ -258,7 +272,7 @@ def spawn(
 def working_directory(directory: str | os.PathLike[str] | int | None) -> Mapping[str, Any]:
     """Return the arguments of `subprocess.Popen` that start a child in a directory.
 
-    A descriptor stays with the parent: the child only starts where it leads.
+    The child does not inherit a descriptor; it only starts in its directory.
     """
     if not isinstance(directory, int):
         return {"cwd": directory}
@@ -269,7 +283,7 @@ def working_directory(directory: str | os.PathLike[str] | int | None) -> Mapping
 
 
 def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
-    """The ends of a new pipe, to read from and to write to; these stacks close them."""
+    """Return the read end and the write end of a new pipe; the stacks close them."""
     read_fd, write_fd = os.pipe()
     reads.callback(os.close, read_fd)
     writes.callback(os.close, write_fd)
@@ -277,10 +291,10 @@ def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[in
 
 
 def watch_descriptor(pid: int) -> int | None:
-    """A descriptor that becomes readable when a process ends, where the platform has one.
+    """Return a descriptor that becomes readable when a process ends, or None.
 
-    It belongs to the caller. None also where there is no such process, or it may not be watched,
-    or the interpreter was built for a Linux older than these descriptors.
+    The caller closes it. None: the platform or the interpreter has no such descriptors, the
+    process does not exist, or it may not be watched.
     """
     pidfd_open = getattr(os, "pidfd_open", None)
     if pidfd_open is None:

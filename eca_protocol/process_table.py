@@ -1,7 +1,7 @@
-"""What runs on this machine besides our children: their sessions and their descendants.
+"""The sessions and descendants of our children, from /proc.
 
-The rule it keeps: a look at /proc costs time for every process there is, so whoever asks in the
-same turn of the event loop shares one; and none is older than the question.
+A scan of /proc costs time for every process of the machine. Therefore the callers of one turn of
+the event loop share a scan, which is never older than the first call.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["ProcessTable", "process_table"]
 
 
 class ProcessTable:
-    """One look at /proc; it shows no process where there is no such thing, or it cannot be read."""
+    """One scan of /proc; empty if /proc does not exist or cannot be read."""
 
     def session(self, leader: int) -> frozenset[int]:
-        """The processes of the session that a process leads."""
+        """Return the processes of the session with this leader."""
         return frozenset(self._by_session.get(leader, ()))
 
     def descendants(self, ancestor: int) -> frozenset[int]:
-        """The children of a process, their children and so on."""
-        found: set[int] = set()
+        """Return the children of a process, their children and so on."""
+        pids: set[int] = set()
         pending = [ancestor]
         while pending:
-            below = set(self._by_parent.get(pending.pop(), ())) - found
-            found |= below
+            below = set(self._by_parent.get(pending.pop(), ())) - pids
+            pids |= below
             pending += below
-        return frozenset(found)
+        return frozenset(pids)
 
     @cached_property
     def _numbers(self) -> list[int]:
@@ -42,7 +42,7 @@ class ProcessTable:
             return []
         try:
             names = os.listdir("/proc")  # noqa: PTH208
-        except OSError:  # no descriptor is left for it: the group is ended all the same
+        except OSError:  # no descriptor is left; the group is still ended
             return []
         return [int(name) for name in names if name.isdecimal()]
 
@@ -55,33 +55,33 @@ class ProcessTable:
         return self._by(_parent)
 
     def _by(self, of: Callable[[int], int]) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+        by_key: dict[int, list[int]] = {}
         for pid in self._numbers:
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                found.setdefault(of(pid), []).append(pid)
-        return found
+            with contextlib.suppress(OSError):  # the process has ended
+                by_key.setdefault(of(pid), []).append(pid)
+        return by_key
 
 
 def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
-class _Asked(threading.local):
-    """What the event loop of this thread has asked for in this turn."""
+class _SharedTable(threading.local):
+    """The table of this turn of this thread's event loop."""
 
     table: ProcessTable | None = None
 
 
-_asked = _Asked()
+_shared = _SharedTable()
 
 
 async def process_table() -> ProcessTable:
-    """The table of now, one for all who ask before the event loop has come round.
+    """Return a current table, shared by all callers in this turn of the event loop.
 
-    Cancellation waits: whoever asks has processes to end.
+    The checkpoint is shielded from cancellation, since callers have processes to end.
     """
-    table = _asked.table = _asked.table or ProcessTable()
+    table = _shared.table = _shared.table or ProcessTable()
     await anyio.lowlevel.cancel_shielded_checkpoint()
-    if _asked.table is table:
-        _asked.table = None
+    if _shared.table is table:
+        _shared.table = None
     return table

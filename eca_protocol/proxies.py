@@ -1,8 +1,7 @@
-"""Which proxy a URL is asked through, as the environment says.
+"""The choice of a proxy for a URL from the environment.
 
-The rule it keeps: the decision is made here and once, from the host that is named and not from the
-address it leads to. This machine itself is never asked through a proxy: there `localhost` would be
-another one.
+The choice depends on the host's name, not on the address it resolves to. Requests to this machine
+never use a proxy, on which `localhost` would be a different machine.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-__all__ = ["proxy_for", "proxy_trouble"]
+__all__ = ["explain_proxy_error", "proxy_for"]
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
-    """The proxy's address, or None where the URL is asked directly.
+    """Return the address of the proxy for a URL, or None for a direct connection.
 
     Args:
         url: an absolute URL.
-        proxies: as `urllib.request.getproxies` finds them: addresses by `http`, `https` and `all`,
-            and under `no` the hosts that need none: names (with their subdomains), addresses,
-            networks (`10.0.0.0/8`), each with a port if only that is meant, or `*`.
+        proxies: the result of `urllib.request.getproxies`: addresses by `http`, `https` and `all`,
+            and under `no` the hosts without a proxy: names (with their subdomains), addresses,
+            networks (`10.0.0.0/8`), each optionally with a port, or `*`.
     """
     parts = urlsplit(url)
     host, scheme = (parts.hostname or "").rstrip("."), parts.scheme.lower()
@@ -38,7 +37,7 @@ def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
 
 
 def _is_this_machine(host: str) -> bool:
-    """Whether a host is a loopback address, or named like one."""
+    """Return True if a host is a loopback address or a name of one."""
     address = _address(host)
     if address is not None:
         return address.is_loopback
@@ -46,15 +45,15 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _covers(entry: str, host: str, port: int | None) -> bool:
-    """Whether one entry of `NO_PROXY` means a host."""
+    """Return True if an entry of `NO_PROXY` matches a host."""
     address = _address(host)
     if entry == "*":
         return True
     if address is not None and "/" in entry:
         return _network_has(entry, address)
     if _address(entry) is None and ":" in entry:
-        entry, _, wanted = entry.rpartition(":")
-        if wanted != str(port):
+        entry, _, entry_port = entry.rpartition(":")
+        if entry_port != str(port):
             return False
     if address is not None:
         return address == _address(entry)
@@ -76,8 +75,8 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def proxy_trouble(error: Exception) -> str:
-    """Why a proxy cannot be used; names the variable, never its value: it may hold a password."""
+def explain_proxy_error(error: Exception) -> str:
+    """Explain why a proxy cannot be used, by its variable; a value may contain a password."""
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     suspects = [
         spelling
@@ -88,7 +87,7 @@ def proxy_trouble(error: Exception) -> str:
     where = " and ".join(suspects) or "a proxy variable"
     if isinstance(error, ImportError):
         return f"{where} names a SOCKS proxy, which needs the package socksio (httpx[socks])"
-    return f"{where} is no proxy address: expected http://HOST:PORT"
+    return f"{where} is not a proxy address: expected http://HOST:PORT"
 
 
 def _odd_proxy(address: str) -> bool:

@@ -1,8 +1,8 @@
-"""Which edition of the protocol a connection speaks, and which names exist in which edition.
+"""The editions of the protocol, and the editions in which a name exists.
 
-A field, value, type or method carries a `Window`: the editions it exists in. What lies outside
-the window of a connection's revision is read all the same and never written, unless a ruling
-widens it (`ruling="W-11"`): then it is written in every edition, and the ruling is named.
+A field, value, type or method has a `Window`: the editions in which it exists. Outside of its
+window a name is read but not written, unless a ruling widens the window (`ruling="W-11"`): then
+the name is written in every edition.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _AGE = {revision: age for age, revision in enumerate(Revision)}
 
 
 def parse_revision(name: str) -> Revision:
-    """The revision called `name` (`2025-06`, `2025-09`, `2025-10`, `current`).
+    """Return the revision called `name` (`2025-06`, `2025-09`, `2025-10`, `current`).
 
     Raises:
         ValueError: no revision has that name; the text lists those that exist.
@@ -60,18 +60,18 @@ def parse_revision(name: str) -> Revision:
 
 @attrs.frozen(kw_only=True)
 class Window:
-    """The editions something exists in, both ends included; `ruling` widens it for writing."""
+    """A range of editions, both ends included; `ruling` widens it for writing."""
 
     since: Revision = Revision.R2025_09
     until: Revision = Revision.CURRENT
     ruling: str | None = None
 
     def holds(self, revision: Revision) -> bool:
-        """Whether the edition's text knows it."""
+        """Return True if the text of the edition has the name."""
         return self.since <= revision <= self.until
 
     def written_in(self, revision: Revision) -> bool:
-        """Whether we write it in that edition: the window, or a ruling that widens it."""
+        """Return True if we write the name in that edition, by its text or a ruling."""
         return self.ruling is not None or self.holds(revision)
 
 
@@ -85,12 +85,12 @@ def mark(
     until: Revision = Revision.CURRENT,
     ruling: str | None = None,
 ) -> dict[str, Any]:
-    """Metadata for `attrs.field`: the window of that field."""
+    """Return metadata for `attrs.field` with the field's window."""
     return {_KEY: Window(since=since, until=until, ruling=ruling)}
 
 
 def window_of(metadata: Mapping[Any, Any]) -> Window:
-    """The window that `mark` put into a field's metadata, or the one that is always open."""
+    """Return the window in a field's metadata (see `mark`); without one, all editions."""
     window = metadata.get(_KEY, EVER)
     assert isinstance(window, Window)
     return window
@@ -102,10 +102,10 @@ _CURRENT_EDITOR_CAPABILITIES = frozenset({"definition", "references"})
 
 
 def detect(initialize_params: object) -> Revision:
-    """The revision a client speaks, from its raw `initialize` params (ruling W-12).
+    """Return a client's revision from its raw `initialize` params (ruling W-12).
 
-    Never fails: what cannot be read says nothing. A forced revision is the caller's business,
-    and 2025-09 is never detected, only forced.
+    Raises no exception: invalid members are ignored. The caller handles a forced revision;
+    2025-09 is never detected, only forced.
     """
     if not isinstance(initialize_params, Mapping):
         return Revision.R2025_10
@@ -122,20 +122,23 @@ def detect(initialize_params: object) -> Revision:
 
 
 def forced_revision(initialize_params: object) -> Revision | None:
-    """The revision that a client forces by `initializationOptions.protocolRevision` (W-12).
+    """Return the revision in `initializationOptions.protocolRevision`, or None (W-12).
 
     Raises:
         ValueError: no revision has that name; the text lists those that exist.
     """
     params = _mapping(initialize_params)
-    asked = _mapping(params.get("initializationOptions")).get("protocolRevision")
-    return parse_revision(asked) if isinstance(asked, str) else None
+    name = _mapping(params.get("initializationOptions")).get("protocolRevision")
+    return parse_revision(name) if isinstance(name, str) else None
 
 
 def detect_server(variants: object) -> Revision:
-    """The revision a server speaks, from `chat.variants` of its first `config/updated` (W-16).
+    """Return a server's revision from `chat.variants` of its first `config/updated` (W-16).
 
-    None where it has none. 2025-09 and the draft are never detected, only forced.
+    Args:
+        variants: None if the notification has no variants.
+
+    2025-09 and the draft are never detected, only forced.
     """
     return Revision.R2025_10 if variants is None else Revision.CURRENT
 

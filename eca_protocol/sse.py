@@ -1,8 +1,8 @@
-"""Server-sent events, both directions, by the WHATWG standard. No I/O.
+"""Server-sent events in both directions, by the WHATWG standard, without I/O.
 
-The decoder cuts lines at CR, LF and CRLF only, never at the other line separators of Unicode,
-which may stand unescaped in JSON. It leaves the standard in one point, on purpose: at the end of
-the stream an event that has data is given even without its blank line, since servers omit it.
+The decoder splits lines at CR, LF and CRLF only, since JSON may contain Unicode's other line
+separators unescaped. It differs from the standard in one point: at the end of the stream it
+returns an event that has data even without its blank line, since some servers omit that line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _PLAIN_EVENT = re.compile(
     rb"(?:event: ?([^\r\n]*)\r?\n)?data: ?([^\r\n]*)\r?\n\r?\n"
-)  # nearly all that models send
+)  # the form of most events that models send
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _MAX_RETRY_DIGITS = 15
 
@@ -27,10 +27,10 @@ class SSEvent(NamedTuple):
     """One event.
 
     Attributes:
-        event: its name; `message` when the stream gave none.
+        event: its name; `message` by default.
         data: its data lines, joined by LF.
-        id: the last id that the stream gave, in this event or an earlier one; None before any.
-        retry: the delay before a reconnection that came with this event, in milliseconds.
+        id: the last id in the stream, from this event or an earlier one; None before any.
+        retry: the delay before a reconnection in this event, in milliseconds.
     """
 
     event: str
@@ -40,28 +40,28 @@ class SSEvent(NamedTuple):
 
 
 class SSEDecoder:
-    """Bytes of an event stream in, events out; the same however the bytes are cut.
+    """A decoder of an event stream; its output does not depend on the size of the chunks.
 
-    Bytes that are not UTF-8 become U+FFFD, as the standard says. Comments are dropped, so a
-    caller that watches for silence watches the bytes, not the events.
+    Bytes that are not UTF-8 become U+FFFD, as the standard says. Comments are dropped: a caller
+    with an idle timeout has to watch the bytes, not the events.
 
     Args:
-        max_event: the most bytes that one event's data, or one line, may have.
+        max_event: the limit of one event's data and of one line, in bytes.
 
     Attributes:
-        last_event_id: what a reconnection sends as `Last-Event-ID`; None before any id came.
-        retry: the delay before a reconnection, in milliseconds; None before the stream set it.
+        last_event_id: the value of `Last-Event-ID` for a reconnection; None before any id.
+        retry: the delay before a reconnection, in milliseconds; None before the stream sets it.
     """
 
     def __init__(self, *, max_event: int = 16 * 2**20) -> None:
         self.last_event_id: str | None = None
         self.retry: int | None = None
         self._max_event = max_event
-        self._fault: RemoteProtocolError | None = None
+        self._error: RemoteProtocolError | None = None
         self._closed = False
         self._at_start = True
-        self._after_cr = False  # a LF that comes next belongs to the line end before it
-        self._line = bytearray()  # the line that has begun
+        self._after_cr = False  # a LF at the start belongs to the previous line end
+        self._line = bytearray()  # the incomplete line
         self._id: str | None = None
         self._event = b""
         self._data: list[bytes] = []
@@ -69,17 +69,17 @@ class SSEDecoder:
         self._retry: int | None = None
 
     def feed(self, data: bytes) -> list[SSEvent]:
-        """Take the next bytes; give the events that they complete.
+        """Take the next bytes; return the events that they complete.
 
         Raises:
-            RemoteProtocolError: an event is beyond the limit; raised once the events before it
-                have been given, and then each time.
+            RemoteProtocolError: an event exceeds the limit; raised after the events before it
+                have been returned, and by every later call.
             LocalProtocolError: the decoder was closed.
         """
         if self._closed:
             raise LocalProtocolError("expected no bytes after the end of the stream, got some")
-        if self._fault:
-            raise self._fault
+        if self._error:
+            raise self._error
         if not data:
             return []
         after_cr, self._after_cr = self._after_cr, data.endswith(b"\r")
@@ -87,24 +87,24 @@ class SSEDecoder:
             data = data[1:]
         events: list[SSEvent] = []
         position = 0
-        while position < len(data) and not self._fault:
+        while position < len(data) and not self._error:
             if not self._has_begun():
                 position = self._take_plain(data, position, events)
             blank = _BLANK_LINE.search(data, position)
             end = blank.end() if blank else len(data)
             self._take_bytes(data[position:end], events)
             position = end
-        if self._fault and not events:
-            raise self._fault
+        if self._error and not events:
+            raise self._error
         return events
 
     def close(self) -> list[SSEvent]:
-        """Take the end of the stream; give the event that has begun, if it has data.
+        """Take the end of the stream; return the incomplete event if it has data.
 
-        Of a line that the end cut short only data counts: half an id would name another event.
+        An incomplete line counts only if it is data: half an id would name a different event.
 
         Raises:
-            RemoteProtocolError: an event is beyond the limit.
+            RemoteProtocolError: an event exceeds the limit.
         """
         if self._closed:
             return []
@@ -115,26 +115,26 @@ class SSEDecoder:
         lines = [cut] if name == b"data" else []
         events: list[SSEvent] = []
         self._take_lines([*lines, b""] if lines or self._data else [], events)
-        if self._fault and not events:
-            raise self._fault
+        if self._error and not events:
+            raise self._error
         return events
 
     def _has_begun(self) -> bool:
-        """Whether an event has, or the stream has not, so that what comes must be looked at."""
+        """Return True if an event is incomplete, or the stream is at its start."""
         return bool(
             self._at_start or self._line or self._data or self._event or self._retry is not None
         )
 
     def _take_plain(self, data: bytes, position: int, events: list[SSEvent]) -> int:
-        """Take the whole events that stand here, each with data in one line; where they end."""
-        make = tuple.__new__  # twice as quick as calling the class
+        """Take whole events with one data line each; return the position after them."""
+        make = tuple.__new__  # twice as fast as a call of the class
         match, append, last_id = _PLAIN_EVENT.match, events.append, self._id
         raw_name, name = None, "message"
-        while (found := match(data, position)) is not None:
-            end = found.end()
+        while (event_match := match(data, position)) is not None:
+            end = event_match.end()
             if end - position > self._max_event:
                 break
-            new_name, text = found.groups()
+            new_name, text = event_match.groups()
             if new_name != raw_name:
                 raw_name = new_name
                 name = new_name.decode("utf-8", "replace") if new_name else "message"
@@ -155,7 +155,7 @@ class SSEDecoder:
 
     def _take_lines(self, lines: list[bytes], events: list[SSEvent]) -> None:
         for line in lines:
-            if len(line) > self._max_event or self._fault:
+            if len(line) > self._max_event or self._error:
                 self._fail()
                 break
             if self._at_start:
@@ -199,17 +199,17 @@ class SSEDecoder:
         )
 
     def _fail(self) -> None:
-        self._fault = self._fault or RemoteProtocolError(
+        self._error = self._error or RemoteProtocolError(
             f"expected an event of at most {self._max_event} bytes, got more", fatal=True
         )
 
 
 def encode_event(data: str, *, event: str | None = None, id: str | None = None) -> bytes:  # noqa: A002  # the field's own name
-    """One event; line ends in `data` are written as LF.
+    """Return the bytes of one event; line ends in `data` are written as LF.
 
     Raises:
-        LocalProtocolError: `event` or `id` holds a line end, `id` a NUL (readers ignore such an
-            id), or a text is not Unicode.
+        LocalProtocolError: `event` or `id` contains a line end, `id` contains a NUL (readers ignore
+            such an id), or a text is not Unicode.
     """
     if event is not None and _LINE_END.search(event):
         raise LocalProtocolError(f"event: expected one line, got {event!r}")
@@ -221,7 +221,7 @@ def encode_event(data: str, *, event: str | None = None, id: str | None = None) 
 
 
 def encode_comment(text: str) -> bytes:
-    """A comment, which readers ignore: a sign of life.
+    """Return the bytes of a comment, which readers ignore; it keeps the connection alive.
 
     Raises:
         LocalProtocolError: the text is not Unicode.
@@ -232,6 +232,6 @@ def encode_comment(text: str) -> bytes:
 def _encoded(text: str) -> bytes:
     try:
         return text.encode()
-    except UnicodeEncodeError as fault:
-        got = f"a lone surrogate at position {fault.start}"
+    except UnicodeEncodeError as error:
+        got = f"a lone surrogate at position {error.start}"
         raise LocalProtocolError(f"expected Unicode text, got {got}") from None

@@ -1,7 +1,7 @@
-"""Byte streams a peer runs over: the owned standard streams, any descriptors, an in-memory pair.
+"""Byte streams for a peer: the standard streams, any descriptors, an in-memory pair.
 
-A `Transport` has three verbs: receive, send, close. Bytes move with `os.read` and `os.write` on
-non-blocking descriptors (one system call a chunk); where a descriptor cannot be waited for (a
+A `Transport` can receive, send and close. Bytes move with `os.read` and `os.write` on non-blocking
+descriptors (one system call per chunk). For a descriptor that does not support non-blocking use (a
 file, a terminal, Windows pipes) a worker thread blocks instead.
 """
 
@@ -31,40 +31,40 @@ class Transport(Protocol):
     """A two-way byte stream."""
 
     async def receive(self) -> bytes:
-        """Some bytes, at most 64 KiB; `b""` once the other side has closed."""
+        """Return some bytes, at most 64 KiB; `b""` after the other side has closed."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Send all of it.
+        """Send all of the data; a cancelled call may have sent a part.
 
         Raises:
-            OSError: the other side is gone. Cancelled halfway, a part may have been sent.
+            OSError: the other side has closed.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close both directions; never waits for the other side."""
+        """Close both directions, without waiting for the other side."""
         ...
 
 
 class FdTransport:
-    """A transport over two file descriptors, which it owns from then on (they may be one).
+    """A transport over two file descriptors, which it owns; they may be the same.
 
-    Without `write_fd` it can only be read.
+    Without `write_fd` the transport is read-only.
     """
 
     def __init__(self, read_fd: int, write_fd: int | None) -> None:
         self._read_fd = read_fd
         self._write_fd = -1 if write_fd is None else write_fd
-        given = [fd for fd in (read_fd, write_fd) if fd is not None]
-        self._was_blocking = [fd for fd in given if _make_waitable(fd)]
+        descriptors = [fd for fd in (read_fd, write_fd) if fd is not None]
+        self._was_blocking = [fd for fd in descriptors if _make_waitable(fd)]
         self._is_registered = False
         self._input: anyio.Event | None = None
         self._waits_for_reading = not _blocking(read_fd)
         self._waits_for_writing = write_fd is not None and not _blocking(write_fd)
 
     async def receive(self) -> bytes:
-        """Some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
+        """Return some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
         await anyio.lowlevel.checkpoint()
         while (fd := self._read_fd) >= 0:
             if not self._waits_for_reading:
@@ -98,7 +98,7 @@ class FdTransport:
         """Send all of `data`.
 
         Raises:
-            OSError: the other side is gone (BrokenPipeError), or the transport is closed.
+            OSError: the other side has closed (BrokenPipeError), or the transport is closed.
         """
         view = memoryview(data)
         while view:
@@ -118,7 +118,7 @@ class FdTransport:
         await anyio.lowlevel.checkpoint()
 
     def send_now(self, data: bytes) -> int:
-        """Send what can be sent without waiting: how many bytes that was, 0 also if it is gone."""
+        """Send without waiting; return the number of bytes sent, 0 also on errors."""
         if self._write_fd < 0 or not self._waits_for_writing:
             return 0
         try:
@@ -127,7 +127,7 @@ class FdTransport:
             return 0
 
     def close_writing(self) -> None:
-        """Let the other side see the end of the stream, and keep on receiving."""
+        """End the outgoing stream; receiving continues."""
         fd, self._write_fd = self._write_fd, -1
         if fd < 0:
             return
@@ -138,7 +138,7 @@ class FdTransport:
             both_ways.shutdown(socket.SHUT_WR)
 
     def close_reading(self) -> None:
-        """Receive no more: the other side learns it when it sends."""
+        """End receiving; the other side's next send fails."""
         fd, self._read_fd = self._read_fd, -1
         if fd < 0:
             return
@@ -149,7 +149,7 @@ class FdTransport:
             both_ways.shutdown(socket.SHUT_RD)
 
     async def aclose(self) -> None:
-        """Close both descriptors. Where they were blocking before, they are so again."""
+        """Close both descriptors, after restoring their blocking mode."""
         self.close_writing()
         self.close_reading()
 
@@ -162,7 +162,7 @@ class FdTransport:
 
 
 def _make_waitable(fd: int) -> bool:
-    """Make a pipe or socket non-blocking; True if that changed it."""
+    """Make a pipe or socket non-blocking; return True if its mode was changed."""
     mode = os.fstat(fd).st_mode
     if os.name == "nt" or not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return False
@@ -177,7 +177,7 @@ def _blocking(fd: int) -> bool:
 
 
 class _Pipe:
-    """One direction of a memory pair: bytes, a bound, and an event for whoever waits."""
+    """One direction of a memory pair: bytes, a limit, and an event for waiting tasks."""
 
     def __init__(self, limit: int) -> None:
         self._chunks: deque[bytes] = deque()
@@ -237,7 +237,7 @@ class _MemoryTransport:
 
 
 def memory_pair(*, limit: int = CHUNK) -> tuple[_MemoryTransport, _MemoryTransport]:
-    """Two transports wired to each other; a sender waits while `limit` bytes are unread."""
+    """Return two connected transports; a sender waits while `limit` bytes are unread."""
     there, back = _Pipe(limit), _Pipe(limit)
     return _MemoryTransport(back, there), _MemoryTransport(there, back)
 
@@ -247,24 +247,24 @@ _stdio_is_owned = False
 
 @contextlib.contextmanager
 def owned_stdio(*, for_good: bool = False) -> Iterator[tuple[int, int]]:
-    """Take the standard streams for the wire (design decision 15).
+    """Reserve the standard streams for the protocol (design decision 15).
 
-    Yields private duplicates of descriptors 0 and 1, to be given to an `FdTransport`. Until the
-    end of the block descriptor 0 is the null device and descriptor 1 is stderr, so that neither a
-    `print` nor a child process can write into the wire or read from it. What was printed before
-    and still waits in `sys.stdout` goes to stderr, too.
+    Yields private duplicates of descriptors 0 and 1 for an `FdTransport`. Until the end of the
+    block descriptor 0 is the null device and descriptor 1 is stderr, so that neither a `print` nor
+    a child process can write to the protocol's stream or read from it. Text that is still buffered
+    in `sys.stdout` goes to stderr, too.
 
     Args:
-        for_good: the descriptors stay so after the block: for a process whose only business the
-            wire was, and whose threads may print to its last moment.
+        for_good: do not restore the descriptors after the block: for a process whose threads may
+            print until it ends.
 
     Raises:
-        LocalProtocolError: they are taken already.
+        LocalProtocolError: the standard streams are already reserved.
         StartFailed: one of them is closed.
     """
     global _stdio_is_owned  # noqa: PLW0603 - descriptors 0 and 1 are the process's own globals
     if _stdio_is_owned:
-        raise LocalProtocolError("the standard streams of this process are taken already")
+        raise LocalProtocolError("the standard streams of this process are already in use")
     wire: list[int] = []
     try:
         wire.append(_duplicate(0))
@@ -295,7 +295,7 @@ def _flush_prints() -> None:
 
 
 def _duplicate(fd: int) -> int:
-    """A duplicate above 2: where stderr is closed, descriptor 2 must not become the wire."""
+    """Return a duplicate above 2, so that the stream never takes the place of a closed stderr."""
     if os.name == "nt":
         return os.dup(fd)
     import fcntl  # noqa: PLC0415 - POSIX only
@@ -307,5 +307,5 @@ def _point_away() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    if null > 2:  # else stderr was closed: it stays the null device, lest a socket becomes it
+    if null > 2:  # otherwise stderr was closed, and the null device keeps its number occupied
         os.close(null)

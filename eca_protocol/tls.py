@@ -1,8 +1,8 @@
-"""Whom an HTTPS request trusts, and who we are to a server that asks.
+"""TLS of HTTPS requests: the trusted authorities and the client certificate.
 
-The rules it keeps: a file that cannot be used is a fault that names it, before anything is sent; a
-passphrase stands in no text; nobody is asked for one on the terminal. Loading the usual authorities
-takes milliseconds: whoever makes a context does it in a worker thread and keeps it.
+A file that cannot be used is named in an error before the request is sent. No message contains a
+passphrase, and none is asked for on the terminal. Loading the default authorities takes
+milliseconds: make a context in a worker thread, and reuse it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, Self
 
 import attrs
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 
-__all__ = ["ClientCertificate", "TLSObject", "make_context", "tls_trouble"]
+__all__ = ["ClientCertificate", "TLSObject", "explain_tls_error", "make_context"]
 
-_LONGEST = 2**20  # bytes of a file in which a certificate or key is looked for
+_MAX_PEM = 2**20  # bytes of a file that are searched for a certificate or key
 
 
 @attrs.frozen(kw_only=True)
 class ClientCertificate:
-    """What proves who we are to a server that asks for it (mutual TLS).
+    """A client certificate, for servers that demand one (mutual TLS).
 
     Attributes:
-        certificate: a PEM file: the certificate, then those that lead to its authority, if any.
-        key: a PEM file with its private key; None: that stands in the same file.
-        passphrase: what the key is encrypted with, if it is.
+        certificate: a PEM file with the certificate and any intermediate certificates.
+        key: a PEM file with the private key; None: the file of the certificate.
+        passphrase: the passphrase of an encrypted key.
     """
 
     certificate: str
@@ -38,50 +38,50 @@ class ClientCertificate:
 
 
 class TLSObject(ssl.SSLObject):
-    """The TLS side of a connection, which knows of records that were received and not read."""
+    """A TLS connection that knows if received bytes are unread."""
 
     _received: ssl.MemoryBIO
 
     @classmethod
     def _create(cls, incoming: ssl.MemoryBIO, *args: Any, **options: Any) -> Self:
-        made: Self = super()._create(incoming, *args, **options)  # type: ignore[misc]
-        made._received = incoming
-        return made
+        tls_object: Self = super()._create(incoming, *args, **options)  # type: ignore[misc]
+        tls_object._received = incoming
+        return tls_object
 
     @property
     def has_unread_bytes(self) -> bool:
-        """Whether there are bytes of the peer, decrypted or not, that no read has returned."""
+        """True if bytes of the peer, decrypted or not, were received and not read."""
         return self.pending() > 0 or self._received.pending > 0
 
 
 def make_context(
-    usual: Callable[[], ssl.SSLContext],
+    make_default: Callable[[], ssl.SSLContext],
     ca_file: str | None,
     certificate: ClientCertificate | None = None,
 ) -> ssl.SSLContext:
-    """What a connection is secured with.
+    """Make the TLS context of a connection.
 
     Args:
-        usual: makes a context that trusts those that `SSL_CERT_FILE` or `SSL_CERT_DIR` names, or
-            if neither is set, the usual authorities.
-        ca_file: certificates of authorities that are trusted beside those.
-        certificate: shown to every server that asks for one, once it has shown its own.
+        make_default: makes a context that trusts the authorities of `SSL_CERT_FILE` or
+            `SSL_CERT_DIR`, or without these variables the default authorities.
+        ca_file: certificates of additional trusted authorities.
+        certificate: sent to every server that demands one, after the server's own was checked.
 
     Raises:
-        HTTPFault: of the kind `config`: certificates cannot be loaded; the text says which.
+        HTTPError: of the kind `config`: a certificate cannot be loaded; the message names it.
     """
     _check_variables()
     try:
-        context = usual()
+        context = make_default()
     except ssl.SSLError as error:
-        raise HTTPFault("config", f"certificates cannot be loaded: {error}") from error
+        raise HTTPError("config", f"certificates cannot be loaded: {error}") from error
     context.sslobject_class = TLSObject
     if ca_file is not None:
         try:
             context.load_verify_locations(ca_file)
         except (OSError, ValueError) as error:
-            words = f"the certificates in {ca_file} cannot be loaded: {error}"
-            raise HTTPFault("config", words) from error
+            message = f"the certificates in {ca_file} cannot be loaded: {error}"
+            raise HTTPError("config", message) from error
     if certificate is not None:
         _load(certificate, context)
     return context
@@ -91,7 +91,7 @@ def _check_variables() -> None:
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         path = os.environ.get(variable)
         if path and not Path(path).exists():
-            raise HTTPFault("config", f"{variable} names {path}, which does not exist")
+            raise HTTPError("config", f"{variable} names {path}, which does not exist")
 
 
 def _load(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
@@ -106,14 +106,18 @@ def _load(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
         return certificate.passphrase or ""
 
     try:
-        # Without the function OpenSSL asks whoever sits at the terminal, and waits.
+        # Without the function OpenSSL asks on the terminal, and waits.
         context.load_cert_chain(certificate.certificate, certificate.key, passphrase)
     except (OSError, ValueError) as error:
-        raise HTTPFault("config", _words(error, certificate, key, is_encrypted)) from error
+        raise HTTPError(
+            "config", _explain_load_error(error, certificate, key, is_encrypted)
+        ) from error
 
 
-def _words(error: Exception, certificate: ClientCertificate, key: str, is_encrypted: bool) -> str:
-    """Why a client certificate and its key, which both are there, cannot be used."""
+def _explain_load_error(
+    error: Exception, certificate: ClientCertificate, key: str, is_encrypted: bool
+) -> str:
+    """Explain why a client certificate and its key, which both exist, cannot be used."""
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
         pair = f"the key in {key} does not fit the client certificate in {certificate.certificate}"
         return f"{pair}: name the two that belong together"
@@ -122,19 +126,19 @@ def _words(error: Exception, certificate: ClientCertificate, key: str, is_encryp
         return f"{pair} cannot be loaded: {error}"
     if certificate.passphrase is None:
         return f"the key in {key} is encrypted: give its passphrase"
-    return f"the passphrase given for the key in {key} does not open it: correct it"
+    return f"the passphrase does not open the key in {key}: correct the passphrase"
 
 
 def _check_pem(what: str, path: str, mark: bytes) -> None:
-    """See that a file can be read and has a PEM block of that kind."""
+    """Check that a file can be read and contains a PEM block of that kind."""
     try:
         with Path(path).open("rb") as file:
-            content = file.read(_LONGEST)
+            content = file.read(_MAX_PEM)
     except (OSError, ValueError) as error:
         trouble = getattr(error, "strerror", None) or error
-        raise HTTPFault("config", f"the {what} cannot be read from {path}: {trouble}") from error
+        raise HTTPError("config", f"the {what} cannot be read from {path}: {trouble}") from error
     if mark not in content:
-        raise HTTPFault("config", f"expected the {what} in PEM in {path}, found none there")
+        raise HTTPError("config", f"expected the {what} in PEM in {path}, found none there")
 
 
 _EXPIRED = "the server's certificate has expired: renew it, or correct the clock of this machine"
@@ -153,13 +157,13 @@ _UNTRUSTED = {
     62: _OTHER_HOST,
     64: _OTHER_HOST,
 }
-"""OpenSSL's verify codes (`X509_V_ERR_*`), and what they mean for the user."""
+"""Messages for the user, by OpenSSL's verify codes (`X509_V_ERR_*`)."""
 
 
-def tls_trouble(error: Exception, *, is_connecting: bool) -> str | None:
-    """Why TLS ended a connection; None: something else did.
+def explain_tls_error(error: Exception, *, is_connecting: bool) -> str | None:
+    """Explain why TLS ended a connection; return None for any other cause.
 
-    Since TLS 1.3 a server refuses a client when that believes the connection made.
+    In TLS 1.3 a server may refuse the client after the client has finished the handshake.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""Every fuzz target for its share of the time, some at once; how many inputs each has tried."""
+"""Run all fuzz targets, some in parallel, and print the number of inputs of each."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in HERE.glob("fuzz_*.p
 
 
 def fuzz(target: str, seconds: int) -> tuple[str, int, bytes]:
-    """Run a target: its name, how many inputs it tried, and its output if one broke a promise."""
+    """Run a target; return its name, its number of inputs, and its output if it failed."""
     command = [sys.executable, str(HERE / f"fuzz_{target}.py"), "--seconds", str(seconds)]
     ended = subprocess.run(command, capture_output=True, check=False)
     output = ended.stdout + ended.stderr
-    runs = sum(int(number) for found in RUNS.findall(output) for number in found if number)
-    told = [line for line in output.splitlines(keepends=True) if not line.startswith(NOISE)]
-    return target, runs, b"".join(told) if ended.returncode else b""
+    runs = sum(int(number) for groups in RUNS.findall(output) for number in groups if number)
+    errors = [line for line in output.splitlines(keepends=True) if not line.startswith(NOISE)]
+    return target, runs, b"".join(errors) if ended.returncode else b""
 
 
 def main() -> None:
-    """Run them all; the process ends with 1 if a promise was broken, with the input shown."""
+    """Run all targets; exit with 1 and the failing input if an invariant was broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for all together (default: 60)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at once")

@@ -1,8 +1,8 @@
-"""What the targets for the streams of models share; a model's answer ends as these lines say.
+"""The check shared by the targets for the streams of models.
 
-However the bytes are cut, the events are the same. `Started` comes first, each block that begins
-ends, and there is one end: `Finished`, or a `BackendError`. Cut off before it, an answer is told
-as far as it came. What is kept of it can be written, and its tokens have a price.
+The events are the same for any size of chunks. `Started` comes first, each block has an end, and
+the answer has one end: `Finished`, or a `BackendError`. An answer that is cut off has the events up
+to that point. Its stored form can be written, and its tokens have a price.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ with instrumented():
     from eca_server.llm.facts import Price
     from eca_server.llm.history import Origin
 
-LARGEST = 2**63  # what a database takes, and JSON readers that count in 64 bits
+LARGEST = 2**63  # the limit of databases, and of JSON readers with 64 bits
 PRICE = Price(input=1.5, output=10)
 
 MakeDecoder = Callable[[Callable[[], str]], Decoder]
-Told = tuple[list[Event], str | None]
+Outcome = tuple[list[Event], str | None]
 
 
 def check_answer(data: bytes, decoder: MakeDecoder, framing: Framing = "sse") -> None:
-    """Read `data` as an answer; behind a `?` as one whose kind the server does not name."""
+    """Read `data` as an answer; with a `?` in front as one without a content type."""
     kind = "" if data.startswith(b"?") else "text/event-stream"
     data = data.removeprefix(b"?")
 
-    def told(pieces: Iterable[bytes]) -> Told:
+    def outcome(pieces: Iterable[bytes]) -> Outcome:
         numbers = itertools.count()
         made = decoder(lambda: f"call{next(numbers)}")
         return read(AnswerBody(content_type=kind, decoder=made, framing=framing), pieces)
 
-    events, fault = whole = told([data])
-    assert told(cut(data)) == whole
+    events, fault = whole = outcome([data])
+    assert outcome(cut(data)) == whole
     if len(data) < 400:
-        assert told(bytewise(data)) == whole
+        assert outcome(bytewise(data)) == whole
     check_order(events, fault)
     check_kept(events)
-    came, broken = told([data[: len(data) * data[-1] // 256]] if data else [])
+    came, broken = outcome([data[: len(data) * data[-1] // 256]] if data else [])
     check_order(came, broken)
     if broken is not None and fault is None:
         assert signs(came) == signs(events)[: len(signs(came))]
 
 
-def read(body: AnswerBody, pieces: Iterable[bytes]) -> Told:
-    """The events and the fault at their end, as the server itself reads a body."""
+def read(body: AnswerBody, pieces: Iterable[bytes]) -> Outcome:
+    """Return the events and the error at their end, as the server reads a body."""
     events: list[Event] = []
     try:
         for piece in pieces:
-            events.extend(body.feed(piece))  # a fault leaves what came before it
+            events.extend(body.feed(piece))  # an error leaves the events before it
             if body.decoder.done:
                 break
         events.extend(body.close())
@@ -85,15 +85,15 @@ def signs(events: Iterable[Event]) -> list[Event]:
 
 
 def check_order(events: Sequence[Event], fault: str | None) -> None:
-    told = [event for event in events if not isinstance(event, Note | Progress)]
-    assert [isinstance(event, Started) for event in told[:1]] in ([], [True])
-    assert not any(isinstance(event, Started) for event in told[1:])
+    outcome = [event for event in events if not isinstance(event, Note | Progress)]
+    assert [isinstance(event, Started) for event in outcome[:1]] in ([], [True])
+    assert not any(isinstance(event, Started) for event in outcome[1:])
     assert not any(isinstance(event, Finished) for event in events[:-1])
     assert (fault is None) == (bool(events) and isinstance(events[-1], Finished))
     thoughts: set[str] = set()
     calls: dict[str, str] = {}
     keys: set[str] = set()
-    for event in told:
+    for event in outcome:
         match event:
             case TextDelta(text) | RefusalDelta(text):
                 assert text

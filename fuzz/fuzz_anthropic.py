@@ -1,4 +1,4 @@
-"""Any stream of the Messages API is one answer with one end, however its bytes are cut."""
+"""Any stream of the Messages API is one answer with one end, for any size of chunks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whatever rules are configured, a denied command stays denied, and no trick makes one pass.
+"""A denied command stays denied under any configured rules, in any spelling.
 
-Each decision takes bounded time, however the patterns are made.
+Each decision takes limited time for any patterns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_server.config import Config
-    from eca_server.config.interpolation import Surroundings
+    from eca_server.config.interpolation import ReferenceResolver
     from eca_server.config.reading import Place, deep_merge, record
     from eca_server.tools.approval import Call, Decision, Policy, policy_of
 
@@ -26,7 +26,7 @@ LONGEST = 1.0  # seconds of the process for a decision; its patterns get a quart
 
 
 def check(data: bytes) -> None:
-    """`data` is the JSON of `toolCall.approval` and a command."""
+    """Check `data`: the JSON of `toolCall.approval` and a command."""
     rules, command = texts(data, 2)
     try:
         approval = json.loads(rules)
@@ -65,10 +65,10 @@ def check_decision(policy: Policy, call: Call, decision: Decision) -> None:
 
 
 def a_policy(behavior: str, *layers: object) -> Policy:
-    """The policy of a behaviour, with some configuration."""
+    """Return the policy of a behaviour with some configuration."""
     merged: dict[str, object] = {}
     for layer in layers:
-        surroundings = Surroundings(environ={}, home=Path("/nowhere"), folder=None)
+        surroundings = ReferenceResolver(environ={}, home=Path("/nowhere"), directory=None)
         merged = deep_merge(merged, CONFIG.read(layer, Place(surroundings)))
     config = CONFIG.build(merged)
     assert isinstance(config, Config)

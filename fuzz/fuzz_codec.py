@@ -25,7 +25,7 @@ CODECS = {
 
 
 def check(data: bytes) -> None:
-    """`data` is an edition and a message; an unknown method is tried as each there is."""
+    """Check `data`: an edition and a message; an unknown method is tried as each known one."""
     edition = data[:1] if data[:1] in CODECS else b"c"
     try:
         message = json.loads(data.removeprefix(edition))
@@ -57,7 +57,7 @@ def check_part(codec: Codec, method: Method, part: Literal["params", "result"], 
     except DecodeError as refusal:
         value, place = None, refusal.path
     except RequestFailed:
-        assert part == "result"  # an error in a result's place (ruling W-60)
+        assert part == "result"  # an error in place of a result (ruling W-60)
         return
     assert place == (refused[0].path if refused else None)
     if refused:
@@ -65,7 +65,7 @@ def check_part(codec: Codec, method: Method, part: Literal["params", "result"], 
     try:
         written = encode(method.name, value)
     except LocalProtocolError:
-        assert codec.revision is not Revision.CURRENT  # what came with a later edition
+        assert codec.revision is not Revision.CURRENT  # names of a later edition
         return
     assert encode(method.name, decode(method.name, written)) == written
 

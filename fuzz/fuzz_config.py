@@ -1,4 +1,4 @@
-"""Any configuration is read: a fault costs its own key, twice is as once, no secret is shown."""
+"""Any configuration is read: an error affects its own key only, and no secret is shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.config.interpolation import Surroundings
+    from eca_server.config.interpolation import ReferenceResolver
     from eca_server.config.reading import Place, deep_merge, record
     from eca_server.config.schema import config_schema
     from eca_server.config.settings import Config
@@ -31,7 +31,7 @@ def check(data: bytes) -> None:
     place = a_place()
     read = CONFIG.read(value, place)
     config = CONFIG.build(read)
-    for path, words in place.faults.items():
+    for path, words in place.errors.items():
         assert is_in(value, path), path
         assert words
         assert SECRET not in words
@@ -40,19 +40,21 @@ def check(data: bytes) -> None:
     for path, _ in unknown_keys(value, config_schema()):
         assert is_in(value, path), path
     list(without_effect(value))
-    for name, member in value.items():  # a fault elsewhere takes nothing from a key
+    for name, member in value.items():  # an error elsewhere does not affect a key
         beside = CONFIG.read({name: member, "toolCall " + name: 3}, a_place())
         assert beside == CONFIG.read({name: member}, a_place())
 
 
 def a_place() -> Place:
     return Place(
-        Surroundings(environ=ENVIRON, home=Path("/nowhere"), folder=None, kept=lambda _: SECRET)
+        ReferenceResolver(
+            environ=ENVIRON, home=Path("/nowhere"), directory=None, stored_secret=lambda _: SECRET
+        )
     )
 
 
 def is_in(value: object, path: tuple[str | int, ...]) -> bool:
-    """Whether a path leads to something, or to what is missing in something."""
+    """Return True if a path leads to a value, or to a missing member of a value."""
     for step in path[:-1]:
         if (isinstance(value, dict) and step in value) or (
             isinstance(value, list) and isinstance(step, int) and step < len(value)

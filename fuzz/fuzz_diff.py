@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from runner import instrumented, main, texts
 
 with instrumented():
-    from eca_protocol.draft.file_changes import changes_of
+    from eca_protocol.draft.file_changes import parse_changes
     from eca_server.tools.diff import equal_runs, file_change, split_lines
     from eca_server.tools.output import Cap
 
@@ -36,19 +36,19 @@ def check_diff(before: str, after: str) -> None:
     marks = [line[:1] for line in change.diff.split("\n")]
     assert (marks.count("+"), marks.count("-")) == (change.lines_added, change.lines_removed)
     assert (change.diff == "") == (before == after)
-    changes = changes_of(change.diff)
+    changes = parse_changes(change.diff)
     assert changes is not None
     assert (not changes) == (before == after)
 
 
 def plain(lines: Sequence[str]) -> list[str]:
-    """Lines without the kind of their ends, which no diff shows."""
+    """Return lines without the kind of their ends, which no diff shows."""
     bare = [line.rstrip("\r\n") for line in lines]
     return [text if text == line else f"{text}\n" for text, line in zip(bare, lines, strict=True)]
 
 
 def applied(old: Sequence[str], diff: str) -> list[str]:
-    """What unified hunks make of a file, without the tolerance of `patch`."""
+    """Apply unified hunks to a file, without the tolerance of `patch`."""
     result: list[str] = []
     at = 0
     lines = diff.split("\n") if diff else []

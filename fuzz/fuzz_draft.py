@@ -1,4 +1,4 @@
-"""What a chat says is heard by a draft client in the same words, and each turn ends once."""
+"""A draft client reads the same texts that a chat writes, and each turn ends once."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ READER = Codec(ECA, Revision.R2025_10)
 
 
 def check(data: bytes) -> None:
-    """A line is what a server says of its chat or, behind a `-`, what a draft server sends."""
+    """Check `data`: each line is a content of our server or, behind a `-`, of a draft server."""
     ours, theirs, stranger = DraftCodec(), DraftCodec(), DraftCodec()
-    said = heard = ""
+    written = received = ""
     turns = ends = 0
     for line in data.split(b"\n"):
         if line.startswith(b"-"):
-            hear(stranger, line[1:])
+            read(stranger, line[1:])
             continue
         for content in contents(line):
             if content.role == "assistant" and isinstance(content.content, m.ChatTextContent):
-                said += content.content.text
+                written += content.content.text
             turns += is_end(content)
-            for told in relayed(ours, theirs, content):
-                if told.role == "assistant" and isinstance(told.content, m.ChatTextContent):
-                    heard += told.content.text
-                ends += is_end(told)
+            for each in relayed(ours, theirs, content):
+                if each.role == "assistant" and isinstance(each.content, m.ChatTextContent):
+                    received += each.content.text
+                ends += is_end(each)
     assert ends == turns
     at = 0
-    for character in said:  # the server's own words stand between the model's
-        at = heard.find(character, at) + 1
-        assert at, f"{said!r} is not told in {heard!r}"
+    for character in written:  # system texts may be between the model's
+        at = received.find(character, at) + 1
+        assert at, f"{written!r} is not in {received!r}"
 
 
 def contents(line: bytes) -> Iterator[m.ChatContentReceivedParams]:
@@ -54,25 +54,26 @@ def contents(line: bytes) -> Iterator[m.ChatContentReceivedParams]:
         yield params
 
 
-def is_end(told: m.ChatContentReceivedParams) -> bool:
-    return isinstance(told.content, m.ChatProgressContent) and told.content.state == "finished"
+def is_end(params: m.ChatContentReceivedParams) -> bool:
+    content = params.content
+    return isinstance(content, m.ChatProgressContent) and content.state == "finished"
 
 
 def relayed(
     ours: DraftCodec, theirs: DraftCodec, content: m.ChatContentReceivedParams
 ) -> Iterator[m.ChatContentReceivedParams]:
-    """One content, told by a server and heard by a client."""
+    """Write a content by a server and read it by a client."""
     for method, raw in ours.outgoing(CONTENT, content):
         over_the_wire: Any = json.loads(json.dumps(raw))
-        for _, told in theirs.incoming(method, over_the_wire):
-            yield told
+        for _, params in theirs.incoming(method, over_the_wire):
+            yield params
 
 
-def hear(codec: DraftCodec, line: bytes) -> None:
-    """A notification of anybody's: read as what October can write, or refused."""
+def read(codec: DraftCodec, line: bytes) -> None:
+    """Read any notification; October can write the result, or it is refused."""
     with contextlib.suppress(DecodeError, InvalidJSON):
-        for method, told in codec.incoming(CONTENT, json.loads(line)):
-            READER.encode_params(method, told)
+        for method, params in codec.incoming(CONTENT, json.loads(line)):
+            READER.encode_params(method, params)
 
 
 if __name__ == "__main__":

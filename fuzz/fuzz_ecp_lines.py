@@ -1,4 +1,4 @@
-"""However an agent's output is cut, the same is passed on and said of it, and each answer once."""
+"""The messages and violations of an agent's output are the same for any size of chunks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from runner import bytewise, cut, instrumented, main
 
 with instrumented():
     from eca_protocol import json
-    from eca_protocol.ecp.lines import AgentLines, envelope_fault
+    from eca_protocol.ecp.lines import AgentLineDecoder, envelope_fault
 
-Told = tuple[list[bytes], list[str], list[str], int]
+Outcome = tuple[list[bytes], list[str], list[str], int]
 
 
-def told(pieces: Iterable[bytes]) -> Told:
-    """What passes on, what breaks the protocol, what is odd, and how much is noise."""
+def outcome(pieces: Iterable[bytes]) -> Outcome:
+    """Return the messages, the violations, the warnings, and the amount of noise."""
     pending = {1, 2, 7}
     violations: list[str] = []
     warnings: list[str] = []
-    lines = AgentLines(
+    lines = AgentLineDecoder(
         pending=lambda: pending,
         on_violation=violations.append,
         on_warning=warnings.append,
@@ -30,15 +30,15 @@ def told(pieces: Iterable[bytes]) -> Told:
     passed += [each for each in lines.feed_eof() if isinstance(each, bytes)]
     assert lines.closed
     assert len(violations) <= 1
-    assert len(lines.heard) == min(lines.noise, 5)
-    return passed, violations, warnings, lines.noise
+    assert len(lines.noise_excerpts) == min(lines.noise_count, 5)
+    return passed, violations, warnings, lines.noise_count
 
 
 def check(data: bytes) -> None:
-    passed, violations, _, _ = whole = told([data])
-    assert told(cut(data)) == whole
+    passed, violations, _, _ = whole = outcome([data])
+    assert outcome(cut(data)) == whole
     if len(data) < 500:
-        assert told(bytewise(data)) == whole
+        assert outcome(bytewise(data)) == whole
     answered = []
     for message in passed:
         value = json.loads(message, duplicate_keys="refuse")
@@ -48,8 +48,8 @@ def check(data: bytes) -> None:
             answered.append(value["id"])
     assert answered == sorted({*answered})
     assert {*answered} <= {1, 2, 7}
-    behind, behind_violations, _, _ = told([b"not JSON\n" + data])
-    if b"\xef\xbb\xbf" not in data:  # the mark that may stand before the first line
+    behind, behind_violations, _, _ = outcome([b"not JSON\n" + data])
+    if b"\xef\xbb\xbf" not in data:  # the mark that may precede the first line
         assert (behind, behind_violations) == (passed, violations)
 
 

@@ -1,4 +1,4 @@
-"""Any message of an agent or its evaluator is read or refused; what is read is written and read."""
+"""Any message of an agent or its evaluator is refused, or read, written and read again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ with instrumented():
     from eca_protocol.ecp import messages as m
     from eca_protocol.errors import InvalidJSON, RemoteProtocolError
 
-WAYS: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+CODECS: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
     (m.read_initialize_params, m.write_initialize_params),
     (m.read_initialize_result, m.write_initialize_result),
     (m.read_step_params, m.write_step_params),
@@ -25,7 +25,7 @@ def check(data: bytes) -> None:
         raw = json.loads(data)
     except InvalidJSON:
         return
-    for read, write in WAYS:
+    for read, write in CODECS:
         try:
             value = read(raw)
         except RemoteProtocolError as fault:

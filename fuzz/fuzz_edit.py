@@ -1,4 +1,4 @@
-"""An edit changes its passage and no byte beside it, or is refused; a file decoded encodes back."""
+"""An edit changes only its passage, or is refused; a decoded file encodes to the same bytes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_server.tools.diff import split_lines
-    from eca_server.tools.editing import Edited, edit, with_newline
-    from eca_server.tools.tool import ToolFault
+    from eca_server.tools.editing import EditResult, edit, with_newline
+    from eca_server.tools.tool import ToolError
     from eca_server.workspace import NotText, Text, decode
 
 SEPARATOR = b"\x00\xff"
 
 
 def check(data: bytes) -> None:
-    """`data` is a file, the passage and what is to stand there; a `*` in front: everywhere."""
+    """Check `data`: a file, a passage and its replacement; a `*` in front: all occurrences."""
     with contextlib.suppress(NotText):
         assert decode(data).encode() == data
     is_everywhere = data.startswith(b"*")
@@ -27,40 +27,40 @@ def check(data: bytes) -> None:
     except (NotText, UnicodeDecodeError):
         return
     assert content.encode() == file
-    wanted = with_newline(passage, content.newline)
+    searched = with_newline(passage, content.newline)
     try:
         edited = edit(content, passage, replacement, all_occurrences=is_everywhere)
-    except ToolFault as fault:
-        found = content.text.count(wanted) if wanted else 0
+    except ToolError as fault:
+        count = content.text.count(searched) if searched else 0
         assert (
-            not found
-            or (found > 1 and not is_everywhere)
-            or overlaps(content, wanted)
-            or (wanted == with_newline(replacement, content.newline))
+            not count
+            or (count > 1 and not is_everywhere)
+            or overlaps(content, searched)
+            or (searched == with_newline(replacement, content.newline))
         ), fault
         return
     if edited.exact:
         assert edited.text == content.text.replace(
-            wanted, with_newline(replacement, content.newline)
+            searched, with_newline(replacement, content.newline)
         )
-        assert edited.count == content.text.count(wanted)
-        assert is_everywhere or (edited.count == 1 and not overlaps(content, wanted))
+        assert edited.count == content.text.count(searched)
+        assert is_everywhere or (edited.count == 1 and not overlaps(content, searched))
     else:
-        assert wanted not in content.text
+        assert searched not in content.text
         assert edited.count == 1 or is_everywhere
         if edited.count == 1:
-            assert is_beside_the_same(content, wanted, edited)
+            assert is_beside_the_same(content, searched, edited)
 
 
-def overlaps(content: Text, wanted: str) -> bool:
-    first = content.text.find(wanted)
-    return content.text.find(wanted, first + 1) >= 0
+def overlaps(content: Text, searched: str) -> bool:
+    first = content.text.find(searched)
+    return content.text.find(searched, first + 1) >= 0
 
 
-def is_beside_the_same(content: Text, wanted: str, edited: Edited) -> bool:
-    """Whether lines that are the passage's but for blanks were replaced, and nothing else."""
+def is_beside_the_same(content: Text, searched: str, edited: EditResult) -> bool:
+    """Return True if only lines were replaced that equal the passage except for blanks."""
     lines = split_lines(content.text)
-    passage = wanted.removesuffix(content.newline).split(content.newline)
+    passage = searched.removesuffix(content.newline).split(content.newline)
     for start in range(len(lines) - len(passage) + 1):
         end = start + len(passage)
         if [line.strip() for line in lines[start:end]] == [line.strip() for line in passage]:

@@ -1,4 +1,4 @@
-"""However a stream is cut, its frames and faults are the same, and nothing else is raised."""
+"""The frames and errors of a stream are the same for any size of chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ with instrumented():
     from eca_protocol.framing import (
         ContentLengthDecoder,
         FrameDecoder,
-        FrameFault,
+        FrameError,
         Frames,
         LineDecoder,
         encode_frame,
@@ -31,7 +31,7 @@ def decoded(decoder: FrameDecoder, pieces: Iterable[bytes]) -> Frames:
         if decoder.closed:
             break
         output += decoder.feed(piece)
-    assert not any(isinstance(item, FrameFault) and item.fatal for item in output[:-1])
+    assert not any(isinstance(item, FrameError) and item.fatal for item in output[:-1])
     output += decoder.feed_eof()
     assert decoder.closed
     return output

@@ -1,4 +1,4 @@
-"""What a file of rules says of a path is what its last line that speaks of it says alone."""
+"""The verdict of a file of rules on a path is that of its last matching line."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ BOM = b"\xef\xbb\xbf"
 
 
 def check(data: bytes) -> None:
-    """`data` is a path in its first line, and rules."""
+    """Check `data`: a path in the first line, then rules."""
     path, _, text = data.partition(b"\n")
     lines = text.removeprefix(BOM).split(b"\n")
     rules = Rules.parse(text)
     alone = [verdict(line, path) for line in lines]
-    said = [each for each in alone if each is not None]
-    assert rules.verdict(path) == (said[-1] if said else None)
-    for line, told in zip(lines, alone, strict=True):
+    verdicts = [each for each in alone if each is not None]
+    assert rules.verdict(path) == (verdicts[-1] if verdicts else None)
+    for line, expected in zip(lines, alone, strict=True):
         if not line.endswith(b"\r"):
-            assert verdict(line + b"\r", path) == told
+            assert verdict(line + b"\r", path) == expected
         if not line.startswith((b"!", b"#", b"\\", b" ")):
-            assert told is not False
-            assert verdict(b"!" + line, path) == (None if told is None else False)
+            assert expected is not False
+            assert verdict(b"!" + line, path) == (None if expected is None else False)
     if path and not set(path) & set(b"/\\*?[]!#\r ") and len(path) <= 4096:
         assert verdict(path, path) is verdict(path + b"/", path + b"/") is True
 
 
 def verdict(line: bytes, path: bytes) -> bool | None:
-    """What a line says, wherever it stands."""
+    """Return the verdict of a single line."""
     return Rules.parse(b"\n" + line).verdict(path)
 
 

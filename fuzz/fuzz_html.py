@@ -1,4 +1,4 @@
-"""Any page becomes a text in time linear in it, and what is dropped is dropped to its end."""
+"""Any page becomes a text in linear time, and dropped elements are dropped to their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both JSON engines take and give the same, and what is read classifies or says why not."""
+"""Both JSON engines read and write the same, and each value is classified or refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENGINES = (json._Stdlib, json._Orjson)
 
 
 def read(engine: Any, data: bytes, duplicate_keys: str) -> tuple[Any, str]:
-    """The value and what to compare: types are told apart, 1 from 1.0 from True."""
+    """Return the value, and a text in which 1, 1.0 and True differ."""
     try:
         value = engine.loads(data, duplicate_keys=duplicate_keys)
     except InvalidJSON as refusal:
@@ -25,14 +25,14 @@ def read(engine: Any, data: bytes, duplicate_keys: str) -> tuple[Any, str]:
 
 def check(data: bytes) -> None:
     for duplicate_keys in ("refuse", "last"):
-        (value, seen), (_, seen_too) = (read(engine, data, duplicate_keys) for engine in ENGINES)
-        assert seen == seen_too, f"{seen[:200]} is not {seen_too[:200]}"
-    if seen.startswith("refused"):
+        (value, outcome), (_, other) = (read(engine, data, duplicate_keys) for engine in ENGINES)
+        assert outcome == other, f"{outcome[:200]} is not {other[:200]}"
+    if outcome.startswith("refused"):
         return
     for engine in ENGINES:
         body = engine.dumps(value)
         for reader in ENGINES:
-            assert repr(reader.loads(body)) == seen
+            assert repr(reader.loads(body)) == outcome
     with contextlib.suppress(RemoteProtocolError):
         jsonrpc.classify(value)
 

@@ -1,4 +1,4 @@
-"""JSON with comments means what is left without them, and a fault or key has its place in it."""
+"""JSON with comments equals the JSON without them, and errors and keys have their places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.config.jsonc import BadText, Places, blank_comments, parse
+    from eca_server.config.jsonc import InvalidText, Positions, blank_comments, parse
 
 
 def check(data: bytes) -> None:
@@ -16,10 +16,10 @@ def check(data: bytes) -> None:
     try:
         plain = blank_comments(text)
         value = parse(text)
-    except BadText as fault:
-        if fault.spot is not None:
-            assert 1 <= fault.spot.line <= len(lines)
-            assert 1 <= fault.spot.column <= len(lines[fault.spot.line - 1]) + 1
+    except InvalidText as fault:
+        if fault.position is not None:
+            assert 1 <= fault.position.line <= len(lines)
+            assert 1 <= fault.position.column <= len(lines[fault.position.line - 1]) + 1
         assert not is_json(text)
         return
     assert len(plain) == len(text)
@@ -33,19 +33,19 @@ def check(data: bytes) -> None:
 
 
 def check_places(value: object, text: str, lines: list[str]) -> None:
-    places = Places(text)
+    places = Positions(text)
     pending: list[tuple[tuple[str | int, ...], object]] = [((), value)]
     while pending:
-        path, found = pending.pop()
-        if isinstance(found, dict):
-            pending += [((*path, name), member) for name, member in found.items()]
-        elif isinstance(found, list):
-            pending += [((*path, number), member) for number, member in enumerate(found)]
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [((*path, name), member) for name, member in value.items()]
+        elif isinstance(value, list):
+            pending += [((*path, number), member) for number, member in enumerate(value)]
         if not path:
             continue
-        spot = places.spot(path)
-        assert spot is not None
-        there = lines[spot.line - 1][spot.column - 1 :]
+        position = places.position(path)
+        assert position is not None
+        there = lines[position.line - 1][position.column - 1 :]
         if isinstance(path[-1], str):
             assert there.startswith('"')
             if path[-1].isalnum() and "\\" not in there:

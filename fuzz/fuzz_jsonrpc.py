@@ -1,4 +1,4 @@
-"""Whatever messages come, each request is answered once, with its id, and no call hears twice."""
+"""Each request gets one answer with its id, and each call at most one, for any messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ with instrumented():
 
 
 def check(data: bytes) -> None:
-    """Each line is a message; a lone sign is what we do: answer, refuse, call, or abandon."""
+    """Check `data`: each line is a message, or a sign to answer, refuse, call or abandon."""
     for conversation in (Conversation(LifecycleGate()), Conversation(None)):
         for line in data.split(b"\n"):
             conversation.take(line)
@@ -32,12 +32,12 @@ def check(data: bytes) -> None:
 
 
 class Conversation:
-    """A server's side of one, and what must hold for it."""
+    """The server's side of a connection, with its invariants."""
 
     def __init__(self, gate: LifecycleGate | None) -> None:
         self.endpoint = Endpoint("server", ECA, gate=gate, max_running=3)
-        self.asked: Counter[Id] = Counter()
-        self.answered: Counter[Id] = Counter()
+        self.requests: Counter[Id] = Counter()
+        self.answers: Counter[Id] = Counter()
         self.waiting: list[Id] = []
 
     def take(self, line: bytes) -> None:
@@ -52,24 +52,24 @@ class Conversation:
             self.endpoint.abandon(self.waiting.pop())
         else:
             self.receive(line)
-        for event in self.endpoint.released():
+        for event in self.endpoint.take_released():
             self.see(event)
 
     def receive(self, line: bytes) -> None:
         try:
             value = json.loads(line)
         except InvalidJSON as fault:
-            self.see(self.endpoint.fault(fault))
+            self.see(self.endpoint.reply_to_error(fault))
             return
         try:
             message = classify(value)
         except RemoteProtocolError as fault:
             if fault.request_id is not None:
-                self.asked[fault.request_id] += 1
+                self.requests[fault.request_id] += 1
         else:
             assert classify(message.to_json()) == message
             if isinstance(message, Request):
-                self.asked[message.id] += 1
+                self.requests[message.id] += 1
         self.see(self.endpoint.receive(value))
 
     def see(self, event: Event | None) -> None:
@@ -84,14 +84,14 @@ class Conversation:
     def send(self, answer: Response | ErrorResponse) -> None:
         assert classify(json.loads(json.dumps(answer.to_json()))) == answer
         if answer.id is not None:
-            self.answered[answer.id] += 1
+            self.answers[answer.id] += 1
 
     def end(self) -> None:
-        """Answer what is still running; then nothing is owed."""
+        """Answer the running requests; then every request has its answer."""
         while self.endpoint.running_requests:
             assert len(self.endpoint.running_requests) <= 3
             self.take(b"=")
-        assert self.answered == self.asked
+        assert self.answers == self.requests
         assert list(self.endpoint.close()) == self.waiting
 
 

@@ -1,4 +1,4 @@
-"""However lines are cut, they and their faults are the same; a line written is read as it was."""
+"""Lines and their errors are the same for any size of chunks; reading inverts writing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from runner import bytewise, cut, instrumented, main
 
 with instrumented():
-    from eca_protocol.framing import FrameFault, Frames, LineDecoder, encode_line
+    from eca_protocol.framing import FrameError, Frames, LineDecoder, encode_line
 
 
 def decoded(pieces: Iterable[bytes], max_line: int) -> Frames:
@@ -26,12 +26,12 @@ def check(data: bytes) -> None:
         assert decoded(bytewise(data), max_line) == whole
         assert decoded(cut(data), max_line) == whole
         lines = [item for item in whole if isinstance(item, bytes)]
-        faults = [item for item in whole if isinstance(item, FrameFault)]
+        faults = [item for item in whole if isinstance(item, FrameError)]
         assert not any(fault.fatal for fault in faults)
         assert all(len(line) <= max_line and line.strip(b" \t") for line in lines)
         assert sum(map(len, lines)) + len(faults) * (max_line + 1) <= len(data)
-        told = [line for line in lines if not set(line) & set(b"\r\n")]
-        assert decoded(cut(b"".join(map(encode_line, told))), max_line) == told
+        single_lines = [line for line in lines if not set(line) & set(b"\r\n")]
+        assert decoded(cut(b"".join(map(encode_line, single_lines))), max_line) == single_lines
 
 
 if __name__ == "__main__":

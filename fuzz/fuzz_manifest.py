@@ -36,14 +36,14 @@ def check(data: bytes) -> None:
                 assert grader.type
                 assert grader.pattern is None or re.compile(grader.pattern)
     commented = read_manifest(b"# a comment\n" + data.removeprefix(BOM), PATH)
-    assert told(commented) == told(manifest)
+    assert content_of(commented) == content_of(manifest)
 
 
 BOM = b"\xef\xbb\xbf"
 
 
-def told(manifest: Manifest) -> object:
-    """What a manifest says, without where."""
+def content_of(manifest: Manifest) -> object:
+    """Return the content of a manifest without its places."""
     return [
         (scenario.name, scenario.steps, scenario.dataset and scenario.dataset.source)
         for scenario in manifest.scenarios
@@ -54,7 +54,7 @@ def check_places(problems: tuple[Problem, ...] | list[Problem], lines: list[str]
     for problem in problems:
         assert problem.message
         if problem.line is not None:
-            assert 1 <= problem.line <= len(lines) + 1  # the end of a last line without its end
+            assert 1 <= problem.line <= len(lines) + 1  # the line after the last
         if problem.line is not None and problem.column is not None:
             assert 1 <= problem.column <= len(([*lines, ""])[problem.line - 1]) + 2
 

@@ -1,6 +1,6 @@
-"""What a server prints becomes messages our peer can read, the same however it is cut, or noise.
+"""The output of a server becomes messages or noise, the same for any size of chunks.
 
-Whatever stands in an answer is read, or is an `MCPFault`.
+Any member of an answer is read, or raises `MCPError`.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ with instrumented():
     from eca_protocol.errors import RemoteProtocolError
     from eca_protocol.framing import LineDecoder
     from eca_protocol.jsonrpc import classify
-    from eca_server.mcp import reading
-    from eca_server.mcp.dialect import MCP_DIALECT, Intake
-    from eca_server.mcp.faults import MCPFault
+    from eca_server.mcp import readers
+    from eca_server.mcp.dialect import MCP_DIALECT, LenientDecoder
+    from eca_server.mcp.errors import MCPError
     from eca_server.mcp.messages import Page, ToolResult
     from eca_server.mcp.methods import TABLE
-    from eca_server.mcp.schemas import cleaned, is_presentable
+    from eca_server.mcp.schemas import clean_schema, is_presentable
     from eca_server.mcp.tools import output_of
     from eca_server.tools.output import Cap
 
 PENDING = (1, 2, 30)
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 READERS: list[Callable[[Any], Any]] = [
-    reading.read_initialized,
-    reading.read_discovered,
-    reading.read_input_required,
-    reading.read_page("tools", reading.read_tool),
-    reading.read_page("prompts", reading.read_prompt),
-    reading.read_page("resources", reading.read_resource),
-    reading.read_page("resourceTemplates", reading.read_template),
-    reading.read_tool_result,
-    reading.read_contents,
-    reading.read_prompt_result,
-    reading.read_updated,
-    reading.read_progress,
-    reading.read_log_message,
+    readers.read_initialized,
+    readers.read_discovered,
+    readers.read_input_required,
+    readers.read_page("tools", readers.read_tool),
+    readers.read_page("prompts", readers.read_prompt),
+    readers.read_page("resources", readers.read_resource),
+    readers.read_page("resourceTemplates", readers.read_template),
+    readers.read_tool_result,
+    readers.read_contents,
+    readers.read_prompt_result,
+    readers.read_updated,
+    readers.read_progress,
+    readers.read_log_message,
 ]
-Told = tuple[list[bytes], int, int]
+Outcome = tuple[list[bytes], int, int]
 
 
-def told(pieces: Iterable[bytes]) -> Told:
-    """The messages, and how many frames were noise and too long."""
+def outcome(pieces: Iterable[bytes]) -> Outcome:
+    """Return the messages, and the numbers of noisy and too long frames."""
     noise: list[bytes] = []
     oversized: list[str] = []
-    intake = Intake(
+    intake = LenientDecoder(
         frames=LineDecoder(max_line=3000),
         pending=lambda: PENDING,
         on_noise=lambda frame, why: noise.append(frame),
@@ -65,10 +65,10 @@ def told(pieces: Iterable[bytes]) -> Told:
 
 
 def check(data: bytes) -> None:
-    messages, _, _ = whole = told([data])
-    assert told(cut(data)) == whole
+    messages, _, _ = whole = outcome([data])
+    assert outcome(cut(data)) == whole
     if len(data) < 500:
-        assert told(bytewise(data)) == whole
+        assert outcome(bytewise(data)) == whole
     endpoint = Endpoint("client", TABLE, dialect=MCP_DIALECT)
     for _ in range(max(PENDING)):
         endpoint.call("tools/call")
@@ -88,21 +88,21 @@ def check(data: bytes) -> None:
 
 def read_all(raw: Any) -> None:
     for read in READERS:
-        with contextlib.suppress(MCPFault):
-            found = read(raw)
-            if isinstance(found, ToolResult):
-                output_of(found, Cap(lines=10, size=100))
-            elif isinstance(found, Page):
-                read_schemas(found)
+        with contextlib.suppress(MCPError):
+            result = read(raw)
+            if isinstance(result, ToolResult):
+                output_of(result, Cap(lines=10, size=100))
+            elif isinstance(result, Page):
+                read_schemas(result)
 
 
 def read_schemas(page: Page[Any]) -> None:
-    """A cleaned schema is an object's, and small; its names lead back to the server's own."""
+    """Check that a cleaned schema is a small object's, with names that map to the server's."""
     for item in page.items:
         schema = getattr(item, "input_schema", None)
         if schema is None or not is_presentable(schema):
             continue
-        made = cleaned(schema)
+        made = clean_schema(schema)
         assert made.schema["type"] == "object"
         names = made.schema["properties"]
         assert len(json.dumps(made.schema)) <= 100_000

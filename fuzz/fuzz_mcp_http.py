@@ -1,4 +1,4 @@
-"""Whatever a web server answers to a call over MCP, the call is answered, however it is cut."""
+"""A call over MCP is answered for any response of a web server, for any size of chunks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ with instrumented():
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f"}}'
 SEPARATOR = b"\x00\xff"
-LONG = 1000.0  # seconds, of a clock that does not wait: some tries, half a minute apart
+LONG = 1000.0  # seconds of a simulated clock: some tries, half a minute apart
 
 
 def check(data: bytes) -> None:
-    """`data` is one answer of the server after another: status, content type, a line end, body."""
+    """Check `data`: responses of a server: status, content type, a line end, body."""
     whole = answered(data, lambda body: [body])
     assert answered(data, cut) == whole
     if len(data) < 300:
@@ -32,7 +32,7 @@ def check(data: bytes) -> None:
 
 
 def answered(data: bytes, pieces: Callable[[bytes], list[bytes]]) -> list[bytes]:
-    """What is heard of the server, up to the answer of the call."""
+    """Return the server's messages up to the answer to the call."""
     clock = trio.testing.MockClock(autojump_threshold=0)
     return trio.run(call, iter(data.split(SEPARATOR)), pieces, clock=clock)
 
@@ -41,21 +41,21 @@ async def call(answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]])
     http = cast("HTTPClient", Client(answers, pieces))
     endpoint = HTTPEndpoint("https://h.example/mcp", http=http, headers={"x-key": "k"})
     transport = StreamableHTTP(endpoint, ServerLog("s"))
-    heard: list[bytes] = []
+    messages: list[bytes] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(transport.run)
         try:
             with trio.fail_after(LONG):
                 await transport.send(CALL)
                 while message := await transport.receive():
-                    heard.append(message)
+                    messages.append(message)
                     if is_answer(message):
-                        return heard
-                heard.append(str(await transport.fault()).encode())
+                        return messages
+                messages.append(str(await transport.fault()).encode())
         finally:
             await transport.aclose()
-    assert heard[-1] != b"None"
-    return heard
+    assert messages[-1] != b"None"
+    return messages
 
 
 def is_answer(message: bytes) -> bool:
@@ -71,7 +71,7 @@ def is_answer(message: bytes) -> bool:
 
 
 class Answer:
-    """An answer as the client of HTTP gives it."""
+    """A response of the HTTP client."""
 
     def __init__(self, head: bytes, pieces: list[bytes]) -> None:
         status, _, kind = head.decode("latin-1").partition(" ")
@@ -88,7 +88,7 @@ class Answer:
 
 
 class Client:
-    """A client of HTTP whose server is the input."""
+    """An HTTP client whose responses are the input."""
 
     def __init__(self, answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]]) -> None:
         self._answers = answers

@@ -1,4 +1,4 @@
-"""Whatever a server tells of its login, we ask and are led only where a login may be sent."""
+"""For any metadata of a server's login, requests go only to places that may get a login."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_protocol.http import HTTPClient
-    from eca_server.credentials.oauth import OAuthFault
+    from eca_server.credentials.oauth import OAuthError
     from eca_server.mcp.authorization.discovery import (
-        demand_in,
         find_authorization_server,
         find_resource,
+        parse_bearer_challenge,
     )
 
 SERVERS = ("https://mcp.example/one/mcp", "http://127.0.0.1:8080/mcp")
@@ -25,9 +25,9 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def check(data: bytes) -> None:
-    """`data` is a `WWW-Authenticate` in its first line, then one answer a line."""
+    """Check `data`: a `WWW-Authenticate` in the first line, then one response per line."""
     header, *documents = data.split(b"\n")
-    demand = demand_in(header.decode("latin-1"))
+    demand = parse_bearer_challenge(header.decode("latin-1"))
     assert all(scope and not set(scope) & set(" \t\r\n") for scope in demand.scopes)
     for url in SERVERS:
         trio.run(find, url, header.decode("latin-1"), documents)
@@ -36,9 +36,9 @@ def check(data: bytes) -> None:
 async def find(url: str, header: str, documents: list[bytes]) -> None:
     client = cast("HTTPClient", Client(url, iter(documents)))
     try:
-        resource = await find_resource(client, url, demand_in(header))
+        resource = await find_resource(client, url, parse_bearer_challenge(header))
         server = await find_authorization_server(client, resource, url)
-    except (OAuthFault, ValueError) as fault:
+    except (OAuthError, ValueError) as fault:
         assert str(fault)
         return
     assert urlsplit(resource.identifier).hostname == urlsplit(url).hostname
@@ -48,7 +48,7 @@ async def find(url: str, header: str, documents: list[bytes]) -> None:
 
 
 class Client:
-    """Answers with what stands in the input: a digit for the status, then the body."""
+    """An HTTP client with responses from the input: a digit for the status, then the body."""
 
     def __init__(self, url: str, documents: Iterator[bytes]) -> None:
         self._url = url
@@ -67,7 +67,7 @@ class Client:
 
 
 def is_open(place: str, url: str) -> bool:
-    """Whether a login may be sent there."""
+    """Return True if a login may be sent to this place."""
     parts = urlsplit(place)
     is_local = parts.hostname in LOCAL and urlsplit(url).hostname in LOCAL
     return parts.scheme == "https" or (parts.scheme == "http" and is_local)

@@ -1,4 +1,4 @@
-"""Any lines of Ollama are one answer with one end, however their bytes are cut."""
+"""Any lines of Ollama are one answer with one end, for any size of chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a provider answers in place of an answer is one error in words, without the key."""
+"""Any error response of a provider becomes one readable error without the key."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.llm.errors import error_from_response, error_in_payload, readable
+    from eca_server.llm.errors import error_from_response, error_in_payload, user_message
     from eca_server.secret import Secret
 
 KEY = "sk-planted-0123456789abcdef"
 
 
 def check(data: bytes) -> None:
-    """`data` is a status and headers, each in a line, a blank line, and the body."""
+    """Check `data`: a status and headers, each in a line, a blank line, and the body."""
     head, _, body = data.partition(b"\n\n")
     first, *rows = head.decode("latin-1").split("\n")
     status = int(first) if first.isascii() and first.isdigit() and len(first) == 3 else 400
@@ -28,8 +28,8 @@ def check(data: bytes) -> None:
     assert error.message
     assert error.status == status
     assert error.retry_after is None or 0 <= error.retry_after < math.inf
-    shown = error.without(Secret(KEY))
-    words = readable(shown, provider="p", model="m")
+    shown = error.mask_secrets(Secret(KEY))
+    words = user_message(shown, provider="p", model="m")
     assert words
     assert KEY not in f"{shown} {shown.message} {shown.raw} {shown.code} {words}"
     try:

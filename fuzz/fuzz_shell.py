@@ -1,6 +1,6 @@
-"""Quotes and blanks change no verdict on a command; what is refused alone is refused in company.
+"""Quotes and blanks change no verdict on a command; nor does a second command.
 
-Every text is cut into words or refused, and nothing else is raised.
+Every text is split into words or refused; no other exception is raised.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_server.tools.read_only_commands import why_not_read_only
-    from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, cut
+    from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, tokenize
     from eca_server.tools.shell_words import paths_in
 
 FOLDER = "/home/me/project"
@@ -23,24 +23,24 @@ JOINS = frozenset({";", "\n", "&&", "||", "|", "|&", "&"})
 def check(data: bytes) -> None:
     command = data.decode("utf-8", "replace")
     try:
-        tokens = cut(command)
+        tokens = tokenize(command)
     except Unreadable:
         assert why_not_read_only(command) is not None
-        assert paths_in(command, folder=FOLDER, variables=VARIABLES).untold
+        assert paths_in(command, folder=FOLDER, variables=VARIABLES).unknown
         return
     why = why_not_read_only(command)
     refused = why is not None
     named = set(paths_in(command, folder=FOLDER, variables=VARIABLES).paths)
     if is_plain(tokens):
         for other in respelled(tokens):
-            assert cut(other) == tokens, other
+            assert tokenize(other) == tokens, other
             assert (why_not_read_only(other) is not None) == refused, other
             assert set(paths_in(other, folder=FOLDER, variables=VARIABLES).paths) == named, other
-    check_company(command, refused and why != "it is no command")
+    check_company(command, refused and why != "it is not a command")
 
 
 def check_company(command: str, refused: bool) -> None:
-    """Neither can a command hide another one, nor another one hide it."""
+    """Check that a command is refused together with a second one if it is refused alone."""
     in_company = [[f"{other}\n{command}" for other in ("ls", "rm x", "ls /outside")]]
     if not command.endswith("\\"):
         in_company += [[f"{command}\n{other}" for other in ("ls", "rm x", "ls /outside")]]
@@ -48,18 +48,18 @@ def check_company(command: str, refused: bool) -> None:
         assert not refused or why_not_read_only(beside_ls) is not None, beside_ls
         assert why_not_read_only(beside_rm) is not None, beside_rm
         named = paths_in(beside_outside, folder=FOLDER, variables=VARIABLES)
-        assert "/outside" in named.paths or named.untold, beside_outside
+        assert "/outside" in named.paths or named.unknown, beside_outside
 
 
 def is_plain(tokens: Sequence[Token]) -> bool:
-    """Whether quotes around each word leave its meaning as it is."""
+    """Return True if quotes around each word do not change its meaning."""
     return bool(tokens) and all(
         not token.active if isinstance(token, Word) else token.text in JOINS for token in tokens
     )
 
 
 def respelled(tokens: Sequence[Token]) -> Iterator[str]:
-    """The same command, with other quotes and blanks."""
+    """Yield the same command with different quotes and blanks."""
     yield " ".join(map(quoted, tokens))
     yield "\t".join(map(escaped, tokens))
     yield " \\\n ".join(map(doubled, tokens))

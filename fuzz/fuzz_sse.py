@@ -1,4 +1,4 @@
-"""However an event stream is cut, its events and its fault are the same, and read back."""
+"""The events and the error of a stream are the same for any size of chunks, and round-trip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ with instrumented():
 
 
 def decoded(pieces: Iterable[bytes], max_event: int) -> list[SSEvent | str]:
-    """The events, and after them the fault if there is one."""
+    """Return the events, then the error, if any."""
     decoder = SSEDecoder(max_event=max_event)
     output: list[SSEvent | str] = []
     try:

@@ -1,4 +1,4 @@
-"""However a session is cut, its pieces joined are its bytes, and a transcript reads as it was."""
+"""The joined pieces of a session are its bytes for any size of chunks; transcripts round-trip."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from runner import bytewise, cut, instrumented, main
 
 with instrumented():
     from eca_protocol.framing import encode_frame
-    from eca_protocol.transcript import Entry, Passed, first_line, line_of, read_transcript
-    from eca_protocol.transcript.cutter import Cutter, Piece
+    from eca_protocol.transcript import (
+        DataEntry,
+        Entry,
+        encode_entry,
+        encode_header,
+        read_transcript,
+    )
+    from eca_protocol.transcript.splitter import Piece, Splitter
 
-HEAD = first_line(datetime(2025, 10, 1, tzinfo=UTC), ["eca", "server"])
+HEAD = encode_header(datetime(2025, 10, 1, tzinfo=UTC), ["eca", "server"])
 
 
-class Held(type(Path())):  # type: ignore[misc]  # the class of paths on this machine
+class MemoryPath(type(Path())):  # type: ignore[misc]  # the class of paths on this machine
     """A path whose file is in memory."""
 
     data = b""
@@ -27,29 +33,29 @@ class Held(type(Path())):  # type: ignore[misc]  # the class of paths on this ma
 
 
 def read(data: bytes) -> tuple[Entry, ...]:
-    path = Held("transcript")
+    path = MemoryPath("transcript")
     path.data = data
     return read_transcript(path).entries
 
 
 def pieces_of(parts: Iterable[bytes]) -> list[Piece]:
-    cutter = Cutter()
-    return [piece for part in parts for piece in cutter.feed(part)] + cutter.feed_eof()
+    splitter = Splitter()
+    return [piece for part in parts for piece in splitter.feed(part)] + splitter.feed_eof()
 
 
 def joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """Each message, and what lies between: a body too long to be kept passes as it comes."""
-    told: list[Piece] = []
+    """Merge the pieces between messages; a too long body has one piece per chunk."""
+    merged: list[Piece] = []
     for piece, body in pieces:
-        if body is None and told and told[-1][1] is None:
-            told[-1] = told[-1][0] + piece, None
+        if body is None and merged and merged[-1][1] is None:
+            merged[-1] = merged[-1][0] + piece, None
         else:
-            told.append((piece, body))
-    return told
+            merged.append((piece, body))
+    return merged
 
 
 def check(data: bytes) -> None:
-    """`data` is what a side wrote or, behind a `{`, the entries of a transcript."""
+    """Check `data`: the stream of a side or, with a `{` in front, entries of a transcript."""
     if data.startswith(b"{"):
         check_lines(data)
         return
@@ -57,8 +63,10 @@ def check(data: bytes) -> None:
     assert joined(pieces_of(bytewise(data))) == joined(whole)
     assert joined(pieces_of(cut(data))) == joined(whole)
     assert b"".join(piece for piece, _ in whole) == data
-    entries = tuple(Passed(at=1.5, side="client", data=piece, body=body) for piece, body in whole)
-    assert read(HEAD + b"".join(map(line_of, entries))) == entries
+    entries = tuple(
+        DataEntry(at=1.5, side="client", data=piece, body=body) for piece, body in whole
+    )
+    assert read(HEAD + b"".join(map(encode_entry, entries))) == entries
     for _, body in whole:
         if body is not None:
             assert pieces_of([encode_frame(body)]) == [(encode_frame(body), body)]
@@ -72,9 +80,9 @@ def check_lines(data: bytes) -> None:
         return
     assert len(entries) == data.count(b"\n") + 1
     if all(math.isfinite(entry.at) for entry in entries):
-        lines = [line_of(entry) for entry in entries]
+        lines = [encode_entry(entry) for entry in entries]
         again = read(HEAD + b"".join(lines))
-        assert [line_of(entry) for entry in again] == lines
+        assert [encode_entry(entry) for entry in again] == lines
 
 
 if __name__ == "__main__":

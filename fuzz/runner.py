@@ -1,7 +1,7 @@
-"""What every fuzz target shares: coverage-guided runs with atheris, long runs with hypothesis.
+"""The runner of all fuzz targets: coverage-guided with atheris, or long runs with hypothesis.
 
-A target is a file `fuzz_<name>.py` with a function `check(data: bytes)` that raises on any broken
-promise. Beside it are seeds in `corpus/<name>/` and the words of its grammar in `<name>.dict`.
+A target is a file `fuzz_<name>.py` with a function `check(data: bytes)` that raises if an invariant
+is broken. Its seeds are in `corpus/<name>/`, the words of its grammar in `<name>.dict`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Check = Callable[[bytes], None]
 
 
 def has_atheris() -> bool:
-    """Whether this run is coverage-guided."""
+    """Return True if this run is coverage-guided."""
     return "--hypothesis" not in sys.argv and importlib.util.find_spec("atheris") is not None
 
 
 def instrumented() -> AbstractContextManager[object]:
-    """Around a target's imports: what is imported inside is watched for coverage.
+    """Measure the coverage of the modules that a target imports within the block.
 
-    Only when a target is run as a program; a test that imports it gets the plain modules.
+    It has no effect in a test that imports the target.
     """
     program = getattr(sys.modules["__main__"], "__file__", None)
     is_target = program is not None and Path(program).resolve().parent == HERE
@@ -46,35 +46,35 @@ def instrumented() -> AbstractContextManager[object]:
 
 
 def cut(data: bytes) -> list[bytes]:
-    """`data` in pieces whose lengths its first bytes choose."""
+    """Split `data` into pieces of lengths that its first bytes determine."""
     edges = [0, *itertools.accumulate(byte % 40 for byte in data[:16]), len(data)]
     return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 def bytewise(data: bytes) -> list[bytes]:
-    """`data` in pieces of one byte."""
+    """Split `data` into pieces of one byte."""
     return [data[at : at + 1] for at in range(len(data))]
 
 
 def texts(data: bytes, count: int) -> list[str]:
-    """So many texts: 0xFF, which no text holds, stands between them; absent ones are empty."""
-    found = [field.decode("utf-8", "replace") for field in data.split(b"\xff")[:count]]
-    return found + [""] * (count - len(found))
+    """Return `count` texts, split at 0xFF, which no text contains; absent texts are empty."""
+    fields = [field.decode("utf-8", "replace") for field in data.split(b"\xff")[:count]]
+    return fields + [""] * (count - len(fields))
 
 
 def seeds(name: str) -> list[bytes]:
-    """The inputs that are kept in the repository."""
+    """Return the inputs in the repository."""
     return [path.read_bytes() for path in sorted((HERE / "corpus" / name).iterdir())]
 
 
 def words(name: str) -> list[bytes]:
-    """The words of the target's dictionary, which is in libFuzzer's format."""
+    """Return the words of the target's dictionary, which is in libFuzzer's format."""
     lines = (HERE / f"{name}.dict").read_text("ascii").splitlines()
     return [ast.literal_eval(f"b{line}") for line in lines if line.startswith('"')]
 
 
 def main(name: str, check: Check) -> None:
-    """Run a target for a while; the process ends with 0 if no promise was broken."""
+    """Run a target for a while; exit with 0 if no invariant was broken."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="how long to run (default: 60)")
     parser.add_argument("--hypothesis", action="store_true", help="do not use atheris")

@@ -9,72 +9,23 @@ import pytest
 from tests.language import ROOT, findings, modules
 
 PENDING = (
-    "eca_protocol/client/",
-    "eca_protocol/codec/",
-    "eca_protocol/draft/",
-    "eca_protocol/ecp/",
-    "eca_protocol/fold/",
-    "eca_protocol/messages/",
-    "eca_protocol/schema/",
     "eca_protocol/testing/conformance/",
-    "eca_protocol/transcript/",
-    "eca_protocol/*.py",
     "eca_server/chat/",
-    "eca_server/commands/",
-    "eca_server/config/",
-    "eca_server/conformance/",
-    "eca_server/context/",
-    "eca_server/credentials/",
-    "eca_server/ecp/",
-    "eca_server/editing/",
-    "eca_server/features/",
-    "eca_server/hooks/",
-    "eca_server/inspector/",
-    "eca_server/jobs/",
-    "eca_server/llm/",
-    "eca_server/mcp/",
-    "eca_server/pages/",
-    "eca_server/sandbox/",
-    "eca_server/skills/",
-    "eca_server/tools/",
-    "eca_server/workspace/",
-    "eca_server/*.py",
-    "fuzz/",
-    "tests/eca_protocol/client/",
-    "tests/eca_protocol/codec/",
-    "tests/eca_protocol/draft/",
-    "tests/eca_protocol/ecp/",
-    "tests/eca_protocol/fold/",
-    "tests/eca_protocol/messages/",
-    "tests/eca_protocol/schema/",
     "tests/eca_protocol/testing/conformance/",
-    "tests/eca_protocol/transcript/",
-    "tests/eca_protocol/*.py",
     "tests/eca_server/chat/",
-    "tests/eca_server/commands/",
-    "tests/eca_server/config/",
-    "tests/eca_server/conformance/",
-    "tests/eca_server/context/",
-    "tests/eca_server/credentials/",
-    "tests/eca_server/ecp/",
-    "tests/eca_server/editing/",
-    "tests/eca_server/features/",
-    "tests/eca_server/hooks/",
-    "tests/eca_server/inspector/",
-    "tests/eca_server/jobs/",
-    "tests/eca_server/llm/",
-    "tests/eca_server/mcp/",
-    "tests/eca_server/sandbox/",
-    "tests/eca_server/skills/",
-    "tests/eca_server/tools/",
     "tests/eca_server/wire/",
-    "tests/eca_server/workspace/",
-    "tests/eca_server/*.py",
 )
 """Paths that were not revised yet; one that was leaves this list and never comes back."""
 
 OWN = ("tests/language.py", "tests/test_language.py")
 """The list of what is not written has to be written."""
+
+WIRE_NAMES = ("eca_protocol/messages/",)
+"""Packages whose attributes have the names of members on the wire."""
+
+
+def has_checked_names(path: Path) -> bool:
+    return not path.relative_to(ROOT).as_posix().startswith(WIRE_NAMES)
 
 
 def is_checked(path: Path) -> bool:
@@ -82,7 +33,8 @@ def is_checked(path: Path) -> bool:
     is_pending = f"{path.parent.relative_to(ROOT).as_posix()}/*.py" in PENDING or any(
         name.startswith(each) for each in PENDING
     )
-    return not is_pending and name not in OWN and "node_modules" not in path.parts
+    is_foreign = not {"node_modules", "pinned"}.isdisjoint(path.parts)
+    return not is_pending and name not in OWN and not is_foreign
 
 
 @pytest.mark.parametrize("top", ["docs", "eca_protocol", "eca_server", "fuzz", "tests"])
@@ -92,7 +44,9 @@ def test_sentences_and_names_are_plain(top: str) -> None:
         str(finding)
         for path in modules([ROOT / top])
         if is_checked(path)
-        for finding in findings(path, names=is_product, texts=is_product)
+        for finding in findings(
+            path, names=is_product and has_checked_names(path), texts=is_product
+        )
     ]
 
 

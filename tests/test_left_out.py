@@ -11,7 +11,7 @@ import pytest
 from eca_protocol import ECA
 from eca_protocol import messages as m
 from eca_server.commands import COMMANDS
-from eca_server.commands.left_out import LEFT_OUT
+from eca_server.commands.unsupported import UNSUPPORTED
 from eca_server.features import Handlers
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, text
@@ -57,12 +57,14 @@ async def test_what_upstream_has_is_there_or_named_in_readme(tmp_path: Path) -> 
         handlers.serve(ours.connection)
         assert {*ECA.received_by("server")} == {*handlers}
         await ours.turn("say a", model=SCRIPT)
-        for name, why in LEFT_OUT.items():
-            assert f"no command `/{name}`: {why}. Commands: " in text(await ours.turn(f"/{name}"))
+        for name, why in UNSUPPORTED.items():
+            assert f"no command `/{name}`: {why}. Available commands: " in text(
+                await ours.turn(f"/{name}")
+            )
         told = [each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"]
     commands = UPSTREAM_COMMANDS - {each.name for each in COMMANDS}
     tools = UPSTREAM_TOOLS - {each["name"] for each in told[-1]["tools"]}
-    assert commands == {*LEFT_OUT}
+    assert commands == {*UNSUPPORTED}
     assert tools == {"git", "fetch_rule", "compact_chat"}
     untold = {"db_cache_path", "session_id", "eca_executable"}
     assert named_in_readme() == commands | tools | untold

@@ -5,22 +5,22 @@
         async for content in chat.prompt("Hello"):
             print(content)
 
-The rules it keeps: every wait has a deadline or ends with the connection, so that a dead or deaf
-server is an exception and never a hang; a turn's inbox is bounded by bytes, past it the server
-waits, unless a call of ours is pending; a stopped turn ends with the server's last word.
+Every wait has a deadline or ends with the connection, so that a dead or unresponsive server raises
+an exception. A turn's inbox has a limit in bytes; beyond it the server has to wait, unless one of
+our calls is pending. A stopped turn ends with the server's last content.
 """
 
 from __future__ import annotations
 
-from eca_protocol.client.answers import (
+from eca_protocol.client.chat import Chat, Turn
+from eca_protocol.client.client import Client, Event
+from eca_protocol.client.connecting import connect
+from eca_protocol.client.request_handlers import (
     AskQuestionHandler,
     DefinitionHandler,
     DiagnosticsHandler,
     ReferencesHandler,
 )
-from eca_protocol.client.chat import Chat, Turn
-from eca_protocol.client.client import Client, Event
-from eca_protocol.client.connecting import connect
 
 __all__ = [
     "AskQuestionHandler",

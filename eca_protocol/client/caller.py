@@ -1,4 +1,4 @@
-"""How a client sends its messages: through the lifecycle's gate, with a deadline."""
+"""The sending of a client's messages, checked by the lifecycle and with a deadline."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ __all__ = ["Caller"]
 
 
 class Caller:
-    """What every method of a client does.
+    """The base of a client's methods.
 
-    Requests raise what `PendingCall.result` raises; a message that the lifecycle does not allow
-    now, and a request that the revision does not know, is a LocalProtocolError, a notification to
-    a server that is gone a ConnectionClosed. `deadline` is in seconds.
+    Requests raise the exceptions of `PendingCall.result`. A message that the lifecycle does not
+    allow, and a request that is not in the revision, raises LocalProtocolError. A notification on
+    a closed connection raises ConnectionClosed.
+
+    Attributes:
+        deadline: the default limit of a request, in seconds; None: no limit.
     """
 
     def __init__(self, peer: Peer, *, deadline: float | None) -> None:
@@ -24,7 +27,7 @@ class Caller:
         self.deadline = deadline
 
     def start_request(self, method: str, params: Any) -> PendingCall:
-        """Send a request; its answer is `await call.result()`."""
+        """Send a request; await the returned call's `result()` for its answer."""
         self._gate.check_sending(method, "request")
         return self._peer.start_call(method, params)
 

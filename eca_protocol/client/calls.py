@@ -1,4 +1,4 @@
-"""One typed method for every message a client sends; the names are the method table's."""
+"""One typed method for each message that a client sends, named as in the method table."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ __all__ = ["Calls"]
 
 
 class Calls(ChatCalls, HistoryCalls, ServerCalls):
-    """The client's side of the protocol, message by message; see `Caller` for what is raised."""
+    """The client's side of the protocol, message by message; see `Caller` for its exceptions."""
 
     async def initialize(
         self, params: m.InitializeParams, *, deadline: float | None = None
     ) -> m.InitializeResponse:
-        """Begin the connection (chapter "Initialize"); `connect` does it."""
+        """Begin the connection (chapter "Initialize"); `connect` calls this."""
         try:
             result = await self._request("initialize", params, deadline)
         except BaseException:
-            self._gate.answered("initialize", success=False)
+            self._gate.record_answer("initialize", success=False)
             raise
-        self._gate.answered("initialize", success=True)
+        self._gate.record_answer("initialize", success=True)
         return result if isinstance(result, m.InitializeResponse) else m.InitializeResponse()
 
     def initialized(self) -> None:
-        """Tell the server that notifications are welcome; `connect` does it."""
+        """Allow the server to send notifications; `connect` calls this."""
         self._notify("initialized", m.InitializedParams())
 
     async def shutdown(self, *, deadline: float | None = None) -> None:
-        """Let the server clean up; leaving the client does it."""
+        """Let the server clean up; leaving the client calls this."""
         await self._request("shutdown", None, deadline)
 
     def exit(self) -> None:
-        """Let the server's process end; leaving the client does it."""
+        """Let the server's process end; leaving the client calls this."""
         self._notify("exit")

@@ -1,4 +1,4 @@
-"""Prompts, tool calls, queries, selections: one typed method for each, named as in the table."""
+"""Typed methods for prompts, tool calls, queries and selections, named as in the method table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ChatCalls"]
 
 
 class ChatCalls(Caller):
-    """What a client sends while it chats; see `Caller` for what is raised."""
+    """A client's messages about a chat; see `Caller` for their exceptions."""
 
     async def chat_prompt(
         self,
@@ -24,10 +24,10 @@ class ChatCalls(Caller):
         trust: bool | None = None,
         contexts: Sequence[m.ChatContext] = (),
     ) -> m.ChatPromptResponse:
-        """Send a prompt; its contents come as events. `Chat.prompt` pairs both.
+        """Send a prompt; its contents come as events. See `Chat.prompt` for a turn with both.
 
-        `behavior` is told by the name that the revision has for it. `trust` lets tools run which
-        would ask; `variant` and `trust` are not told to servers older than CURRENT.
+        `behavior` is sent under the revision's name for it. `trust` lets tools run without
+        approval. `variant` and `trust` are not sent to servers older than CURRENT.
         """
         params = m.ChatPromptParams(
             chat_id=chat_id,
@@ -54,9 +54,9 @@ class ChatCalls(Caller):
         trust: bool | None = None,
         contexts: Sequence[m.ChatContext] = (),
     ) -> m.ChatPromptResponse:
-        """Send a prompt of a chat that is shown in the text; its contents come as events.
+        """Send a prompt of a chat that is shown inline in a file; its contents come as events.
 
-        A new chat begins with what was said in `source_chat_id`.
+        A new chat begins with the messages of `source_chat_id`.
         """
         params = m.ChatInlinePromptParams(
             chat_id=chat_id,
@@ -72,28 +72,28 @@ class ChatCalls(Caller):
         return result
 
     def chat_prompt_stop(self, chat_id: str) -> None:
-        """End the chat's running turn."""
+        """Stop the chat's running turn."""
         self._notify("chat/promptStop", m.ChatPromptStopParams(chat_id=chat_id))
 
     def chat_prompt_steer(self, chat_id: str, message: str) -> None:
-        """Say a word to the running turn; its next request to the model takes it in."""
+        """Send a message to the running turn, for its next request to the model."""
         self._notify("chat/promptSteer", m.ChatPromptSteerParams(chat_id=chat_id, message=message))
 
     def chat_prompt_steer_remove(self, chat_id: str) -> None:
-        """Take that word back, unless it was taken in."""
+        """Withdraw the message of `chat_prompt_steer`, unless the model has received it."""
         self._notify("chat/promptSteerRemove", m.ChatPromptSteerRemoveParams(chat_id=chat_id))
 
     def chat_tool_call_approve(
         self, chat_id: str, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None
     ) -> None:
-        """Let a waiting tool call run; `save="session"` asks no more for that tool."""
+        """Approve a waiting tool call; `save="session"` approves later calls of the tool, too."""
         self._notify(
             "chat/toolCallApprove",
             m.ChatToolCallApproveParams(chat_id=chat_id, tool_call_id=tool_call_id, save=save),
         )
 
     def chat_tool_call_reject(self, chat_id: str, tool_call_id: str) -> None:
-        """Do not let a waiting tool call run."""
+        """Reject a waiting tool call."""
         self._notify(
             "chat/toolCallReject",
             m.ChatToolCallRejectParams(chat_id=chat_id, tool_call_id=tool_call_id),
@@ -106,7 +106,7 @@ class ChatCalls(Caller):
         chat_id: str | None = None,
         contexts: Sequence[m.ChatContext] = (),
     ) -> tuple[m.ChatContext, ...]:
-        """The contexts that could be added to a prompt; a blank query asks for all."""
+        """Return the contexts that match a query; a blank query matches all."""
         params = m.ChatQueryContextParams(chat_id=chat_id, query=query, contexts=tuple(contexts))
         result: m.ChatQueryContextResponse = await self._request("chat/queryContext", params)
         return result.contexts
@@ -114,7 +114,7 @@ class ChatCalls(Caller):
     async def chat_query_files(
         self, query: str = "", *, chat_id: str | None = None
     ) -> tuple[m.ChatContext, ...]:
-        """Files and folders whose path has `query` in it."""
+        """Return the files and directories whose path contains `query`."""
         params = m.ChatQueryFilesParams(chat_id=chat_id, query=query)
         result: m.ChatQueryFilesResponse = await self._request("chat/queryFiles", params)
         return result.files
@@ -122,23 +122,23 @@ class ChatCalls(Caller):
     async def chat_query_commands(
         self, query: str = "", *, chat_id: str | None = None
     ) -> tuple[m.ChatCommand, ...]:
-        """The slash commands there are; a blank query asks for all."""
+        """Return the slash commands that match a query; a blank query matches all."""
         params = m.ChatQueryCommandsParams(chat_id=chat_id, query=query)
         result: m.ChatQueryCommandsResponse = await self._request("chat/queryCommands", params)
         return result.commands
 
     async def chat_delete(self, chat_id: str | None = None) -> None:
-        """Forget a chat with its messages, tokens and costs."""
+        """Delete a chat with its messages, tokens and costs."""
         await self._request("chat/delete", m.ChatDeleteParams(chat_id=chat_id))
 
     def chat_selected_behavior_changed(self, behavior: m.ChatBehavior) -> None:
-        """Select the behaviour of the prompts that name none."""
+        """Select the default behaviour of prompts."""
         self._notify(
             "chat/selectedBehaviorChanged", m.ChatSelectedBehaviorChanged(behavior=behavior)
         )
 
     def chat_selected_agent_changed(self, agent: str, *, chat_id: str | None = None) -> None:
-        """What newer editions call `chat_selected_behavior_changed`; not written in older ones."""
+        """Select the default agent, as newer editions call it; not sent to older servers."""
         self._notify(
             "chat/selectedAgentChanged", m.ChatSelectedAgentChanged(agent=agent, chat_id=chat_id)
         )
@@ -146,7 +146,7 @@ class ChatCalls(Caller):
     def chat_selected_model_changed(
         self, model: str, *, variant: str | None = None, chat_id: str | None = None
     ) -> None:
-        """Select the model of the prompts that name none, of all chats or of one."""
+        """Select the default model of prompts, for one chat or for all."""
         self._notify(
             "chat/selectedModelChanged",
             m.ChatSelectedModelChanged(model=model, variant=variant, chat_id=chat_id),

@@ -1,4 +1,4 @@
-"""The client's connection: keep what the server says, route it, leave it well."""
+"""The client's connection: the server's state, the routing of its messages, the shutdown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import anyio
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.client.answers import Answers
 from eca_protocol.client.calls import Calls
 from eca_protocol.client.chat import Chat
+from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.draft import codec_for
 from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer, PendingCall
-from eca_protocol.process import Child, Ladder
+from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.streams import Transport
 
@@ -44,21 +44,21 @@ Event: TypeAlias = (
 )
 
 ANNOUNCED: Final = Revision.CURRENT
-"""In which edition we introduce ourselves: what an older server does not know, it passes over."""
+"""The edition of our `initialize`; an older server ignores unknown members."""
 
 ASSUMED: Final = detect_server(None)
-"""Which edition is spoken until the server's first `config/updated` tells which it is (W-16)."""
+"""The edition until the server's first `config/updated` shows the real one (W-16)."""
 
 CONFIGURED = 10.0
-"""Seconds that the server's first `config/updated` is waited for."""
+"""The limit of the wait for the server's first `config/updated`, in seconds."""
 
 INBOX = 2**20
-"""Bytes of contents that nobody has taken, above which reading waits."""
+"""The limit of unread contents, in bytes; above it reading waits."""
 
-EVENTS_KEPT = 4096
-"""Events that nobody has taken; beyond it the oldest is dropped for the newest."""
+MAX_EVENTS = 4096
+"""The limit of unread events; a new event then replaces the oldest."""
 
-_LEAVING = Ladder(after_stdin=2.0, after_term=1.0, after_kill=1.0)
+_GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)
 
 
 class Client(Calls):
@@ -66,11 +66,11 @@ class Client(Calls):
 
     Attributes:
         initialize_response: the server's answer to `initialize`.
-        config: what the server's `config/updated` have said so far, together.
-        tool_servers: the newest `tool/serverUpdated` of each server, by name.
-        idle_deadline: seconds a turn may be silent; None: no limit.
-        revision: the edition that is spoken with the server.
-        handled: the methods of the server's that this client handles.
+        config: the server's configuration, merged from its `config/updated` notifications.
+        tool_servers: the latest `tool/serverUpdated` of each server, by name.
+        idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
+        revision: the edition of the connection.
+        handled_methods: the server's methods that this client handles.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Client(Calls):
         *,
         child: Child | None = None,
         revision: Revision | None = None,
-        answers: Answers | None = None,
+        request_handlers: RequestHandlers | None = None,
         deadline: float | None = 30.0,
         idle_deadline: float | None = 600.0,
     ) -> None:
@@ -97,16 +97,16 @@ class Client(Calls):
             "rewrite/contentReceived": self._add_event,
             "$/showMessage": self._add_event,
             "$/progress": self._add_event,
-            **(answers or Answers()).handlers(),
+            **(request_handlers or RequestHandlers()).handlers(),
         }
-        self.handled = frozenset(handlers)
+        self.handled_methods = frozenset(handlers)
         peer = Peer(
             transport,
             side="client",
             table=ECA,
             codec=codec_for(revision or ANNOUNCED),
             handlers=handlers,
-            before_reading=self._room,
+            before_reading=self._wait_for_space,
         )
         super().__init__(peer, deadline=deadline)
         self.initialize_response = m.InitializeResponse()
@@ -117,11 +117,13 @@ class Client(Calls):
         self._revision_is_known = revision is not None
         self._child = child
         self._chats: dict[str, Chat] = {}
-        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._event_came = anyio.Event()
-        self._room_made = anyio.Event()
-        self._reading_on = 0
-        self._held: list[tuple[str, Any]] = []  # notifications until the edition is known
+        self._space_freed = anyio.Event()
+        self._forced_reads = 0
+        self._held_notifications: list[
+            tuple[str, Any]
+        ] = []  # notifications until the edition is known
         self._configured = anyio.Event()
 
     def chat(
@@ -131,7 +133,7 @@ class Client(Calls):
         model: str | None = None,
         behavior: m.ChatBehavior | None = None,
     ) -> Chat:
-        """The chat of that id, or a new one."""
+        """Return the chat with this id, or a new one."""
         if chat_id is not None and chat_id in self._chats:
             return self._chats[chat_id]
         chat = Chat(self, chat_id, model=model, behavior=behavior)
@@ -140,108 +142,115 @@ class Client(Calls):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models the server offers; empty until `configured()`."""
+        """The models that the server offers; empty until `wait_for_config()` returns."""
         return self.config.models or ()
 
     @property
     def selected_model(self) -> str | None:
-        """The model the server last told its clients to select."""
+        """The model that the server has selected last."""
         return self.config.select_model
 
     @property
     def closed(self) -> bool:
-        """Whether the server is gone."""
+        """True if the connection has ended."""
         return self._peer.closed or self._peer.end is not None
 
     @property
     def process_id(self) -> int | None:
-        """The process of the server that `connect` started."""
+        """The process id of the server that `connect` started."""
         return None if self._child is None else self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the server that `connect` started, once it has ended."""
+        """The exit code of the server that `connect` started; None while it runs."""
         return None if self._child is None else self._child.returncode
 
-    async def configured(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
-        """Wait until the server has told its models and behaviours; not where it never will.
+    async def wait_for_config(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
+        """Wait until the server has announced its models and behaviours, and return them.
+
+        In an edition without `config/updated` it returns at once.
 
         Raises:
-            TimeoutError: it did not within `deadline` seconds.
-            ConnectionClosed: it is gone.
+            TimeoutError: the server announced none within `deadline` seconds.
+            ConnectionClosed: the connection has ended.
         """
         if not ECA["config/updated"].window.written_in(self.revision):
             return self.config
         with anyio.fail_after(deadline):
             await self._configured.wait()
         if self.config == m.ChatConfig() and self.closed:
-            raise ConnectionClosed("the server is gone")
+            raise ConnectionClosed("the connection to the server has ended")
         return self.config
 
     async def events(self) -> AsyncIterator[Event]:
-        """What the server says outside of our turns, in order; ends with the connection.
+        """Yield the server's notifications outside of our turns, until the connection ends.
 
-        Each event is given once: of two iterations, each gets some of them.
+        Each event is yielded once: two concurrent iterations share them.
         """
         while True:
             while self._events:
                 yield self._events.popleft()
             if self.closed:
                 return
-            if self._event_came.is_set():  # else somebody waits for this one already
+            if self._event_came.is_set():  # otherwise another task waits for this event
                 self._event_came = anyio.Event()
             await self._event_came.wait()
 
-    def remember(self, chat: Chat) -> None:
-        """Route to a chat that is used again after it was deleted.
+    def register(self, chat: Chat) -> None:
+        """Route contents to a chat, also after it was deleted.
 
         Raises:
-            LocalProtocolError: `chat()` has given another one of that id since.
+            LocalProtocolError: `chat()` has since returned a new chat with this id.
         """
         if self._chats.setdefault(chat.id, chat) is not chat:
-            raise LocalProtocolError("the chat was deleted, and has been made anew: use that one")
+            raise LocalProtocolError(
+                "the chat was deleted and replaced: use the new one that chat() returns"
+            )
 
-    def forget(self, chat: Chat) -> None:
-        """Route nothing to a deleted chat any more."""
+    def unregister(self, chat: Chat) -> None:
+        """Stop routing contents to a deleted chat."""
         self._chats.pop(chat.id, None)
 
-    def wake(self) -> None:
-        """Room was made in an inbox, or a call needs its answer: reading goes on."""
-        self._room_made.set()
+    def resume_reading(self) -> None:
+        """Let reading continue: an inbox has space, or a call needs its answer."""
+        self._space_freed.set()
 
     def start_request(self, method: str, params: Any) -> PendingCall:
-        """See `Calls.start_request`; its answer must be read however full the inboxes are."""
+        """Send a request, and read on for its answer even if the inboxes are full."""
         call = super().start_request(method, params)
-        self.wake()
+        self.resume_reading()
         return call
 
     @contextlib.contextmanager
-    def reading_on(self) -> Iterator[None]:
-        """Meanwhile reading goes on, however full the inboxes are."""
-        self._reading_on += 1
-        self.wake()
+    def keep_reading(self) -> Iterator[None]:
+        """Read on within the block even if the inboxes are full."""
+        self._forced_reads += 1
+        self.resume_reading()
         try:
             yield
         finally:
-            self._reading_on -= 1
+            self._forced_reads -= 1
 
-    async def await_edition(self, method: str, params: Any) -> None:
+    async def wait_for_revision(self, method: str, params: Any) -> None:
         """Wait until the server's edition is known, if a request depends on it (W-16).
 
-        It does if it is of CURRENT's alone, or a prompt behind a notification that is.
+        A request depends on it if it exists only in CURRENT, or if it is a prompt behind such a
+        notification.
         """
         depends = not ECA[method].window.written_in(self.revision) or (
             isinstance(params, m.ChatPromptParams)
-            and bool(params.variant is not None or params.trust is not None or self._held)
+            and bool(
+                params.variant is not None or params.trust is not None or self._held_notifications
+            )
         )
         if depends and not self._revision_is_known:
-            with anyio.move_on_after(CONFIGURED) as scope, self.reading_on():
+            with anyio.move_on_after(CONFIGURED) as scope, self.keep_reading():
                 await self._configured.wait()
             if scope.cancelled_caught:
-                self._held.clear()  # an older server has nothing like it
+                self._held_notifications.clear()  # an older server does not know them
 
     async def _request(self, method: str, params: Any, deadline: float | None = None) -> Any:
-        await self.await_edition(method, params)
+        await self.wait_for_revision(method, params)
         return await super()._request(method, params, deadline)
 
     def _notify(self, method: str, params: Any = None) -> None:
@@ -250,24 +259,24 @@ class Client(Calls):
             super()._notify(method, params)
         else:
             self._gate.check_sending(method, "notification")
-            self._held.append((method, params))
+            self._held_notifications.append((method, params))
 
-    async def _room(self) -> None:
+    async def _wait_for_space(self) -> None:
         while sum(chat.unread for chat in self._chats.values()) > INBOX:
-            if self._peer.pending_calls or self._reading_on:
+            if self._peer.pending_calls or self._forced_reads:
                 return
-            self._room_made = anyio.Event()
-            await self._room_made.wait()
+            self._space_freed = anyio.Event()
+            await self._space_freed.wait()
 
     def _on_content(self, received: m.ChatContentReceivedParams) -> None:
         chat = self._chats.get(received.chat_id)
-        if chat is None or not chat.take(received):
+        if chat is None or not chat.receive(received):
             self._add_event(received)
 
     async def initialize(
         self, params: m.InitializeParams, *, deadline: float | None = None
     ) -> m.InitializeResponse:
-        """See `Calls.initialize`."""
+        """Initialize the connection; until the server's edition is known, use the assumed one."""
         result = await super().initialize(params, deadline=deadline)
         if not self._revision_is_known:
             self._peer.codec = codec_for(self.revision)
@@ -278,17 +287,17 @@ class Client(Calls):
             self._revision_is_known = True
             self.revision = detect_server(None if params.chat is None else params.chat.variants)
             self._peer.codec = codec_for(self.revision)
-            held, self._held = self._held, []
-            with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # we are leaving
+            held, self._held_notifications = self._held_notifications, []
+            with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # shutting down
                 for method, value in held:
                     self._notify(method, value)
         if params.chat is not None and params.chat_id is None:
-            said = {
+            changes = {
                 field.name: value
                 for field in attrs.fields(m.ChatConfig)
                 if (value := getattr(params.chat, field.name)) is not None
             }
-            self.config = attrs.evolve(self.config, **said)
+            self.config = attrs.evolve(self.config, **changes)
         self._configured.set()
         self._add_event(params)
 
@@ -304,7 +313,7 @@ class Client(Calls):
     def _on_chat_deleted(self, params: m.ChatDeletedParams) -> None:
         chat = self._chats.get(params.chat_id)
         if chat is not None:
-            chat.deleted()
+            chat.on_deleted()
         self._add_event(params)
 
     def _add_event(self, event: Event) -> None:
@@ -314,7 +323,7 @@ class Client(Calls):
     async def _serve(self) -> None:
         end = await self._peer.serve()
         for chat in self._chats.values():
-            chat.lose(end.reason)
+            chat.fail(end.reason)
         self._configured.set()
         self._event_came.set()
 
@@ -331,23 +340,23 @@ class Client(Calls):
     ) -> None:
         try:
             with anyio.CancelScope(shield=True):
-                await self._take_leave()
+                await self._shut_down()
         finally:
             try:
                 await self._peer.__aexit__(None, None, None)
             finally:
                 if self._child is not None:
-                    await self._child.end(_LEAVING)
+                    await self._child.end(_GRACE_PERIODS)
 
-    async def _take_leave(self) -> None:
+    async def _shut_down(self) -> None:
         if self.closed:
             return
         try:
             await self.shutdown(deadline=5.0)
         except LocalProtocolError:
-            pass  # it was shut down, or never initialized
+            pass  # the server was shut down already, or never initialized
         except ECAError:
             return
         if not self.closed:
             self.exit()
-        self._peer.close("we left")
+        self._peer.close("the client has left")

@@ -1,4 +1,4 @@
-"""How a client comes to its server: start or join it, say hello, and leave when the block ends."""
+"""The connection of a client to a server that it starts, or to a running one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from types import TracebackType
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.client.answers import (
-    Answers,
+from eca_protocol.client.client import Client
+from eca_protocol.client.request_handlers import (
     AskQuestionHandler,
     DefinitionHandler,
     DiagnosticsHandler,
     ReferencesHandler,
+    RequestHandlers,
 )
-from eca_protocol.client.client import Client
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
 from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
@@ -43,36 +43,36 @@ def connect(
     start_deadline: float = 60.0,
     deadline: float | None = 30.0,
     idle_deadline: float | None = 600.0,
-) -> _Connecting:
-    """Connect to a server, for as long as an `async with` block lasts.
+) -> _ConnectionContext:
+    """Connect to a server for the duration of an `async with` block.
 
     Args:
-        command: starts the server; it is shut down and ended when the block is left.
-        transport: in place of `command`, a byte stream to a server that runs.
+        command: starts the server, which is ended when the block is left.
+        transport: a byte stream to a running server, in place of `command`.
         workspace_folders: the project's roots, as folders or paths.
-        client_info: who we are.
+        client_info: the client's name and version.
         initialization_options: passed to the server.
-        revision: forces the protocol's edition, for the server too; None: the first
-            `config/updated` tells it, and what is of CURRENT's alone waits for that.
-        diagnostics: answers the server's `editor/getDiagnostics`; of this and the next three the
-            server is told which there are.
-        definition: answers its `editor/getDefinition`.
-        references: answers its `editor/getReferences`.
-        ask_question: answers its `chat/askQuestion`.
+        revision: forces the protocol's edition, for the server, too; None: the first
+            `config/updated` shows it, and messages that exist only in CURRENT wait for it.
+        diagnostics: answers `editor/getDiagnostics`; the client announces the capabilities of the
+            handlers it gets.
+        definition: answers `editor/getDefinition`.
+        references: answers `editor/getReferences`.
+        ask_question: answers `chat/askQuestion`.
         cwd: the server's working directory.
         env: the server's environment, in place of ours.
-        start_deadline: seconds until `initialize` is answered.
-        deadline: seconds until any other request is answered; None: no limit.
-        idle_deadline: seconds a turn may be silent; None: no limit.
+        start_deadline: the limit for the answer to `initialize`, in seconds.
+        deadline: the limit for the answer to any other request, in seconds; None: no limit.
+        idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
 
     Raises:
-        StartFailed: on entering: the command cannot be started or ended before it answered.
-        DeadlineExceeded: on entering: it did not answer in time.
-        RequestFailed: on entering: it refused `initialize`.
+        StartFailed: on entering: the command cannot be started, or ended before its answer.
+        DeadlineExceeded: on entering: the server did not answer in time.
+        RequestFailed: on entering: the server refused `initialize`.
     """
     if (command is None) == (transport is None):
-        raise LocalProtocolError("connect takes a command or a transport, and not both")
-    answers = Answers(
+        raise LocalProtocolError("connect: pass either a command or a transport")
+    request_handlers = RequestHandlers(
         diagnostics=diagnostics,
         definition=definition,
         references=references,
@@ -86,7 +86,7 @@ def connect(
         process_id=os.getpid(),
         client_info=client_info or m.ClientInfo(name="eca-protocol"),
         initialization_options=initialization_options,
-        capabilities=answers.capabilities(),
+        capabilities=request_handlers.capabilities(),
         workspace_folders=tuple(_folder(folder) for folder in workspace_folders),
     )
 
@@ -98,16 +98,16 @@ def connect(
             stream,
             child=child,
             revision=revision,
-            answers=answers,
+            request_handlers=request_handlers,
             deadline=deadline,
             idle_deadline=idle_deadline,
         )
 
-    return _Connecting(open_client, hello, start_deadline)
+    return _ConnectionContext(open_client, hello, start_deadline)
 
 
-class _Connecting:
-    """What `connect` gives: the client, once it is entered."""
+class _ConnectionContext:
+    """The context manager of `connect`: entering it returns the client."""
 
     def __init__(
         self, open_client: Callable[[], Client], hello: m.InitializeParams, deadline: float
@@ -128,8 +128,9 @@ class _Connecting:
         except ConnectionClosed as closed:
             await client.__aexit__(None, None, None)
             code = client.exit_code
-            how = "" if code is None else f" (exit code {code})"
-            raise StartFailed(f"the server ended before it answered initialize{how}") from closed
+            exit_code = "" if code is None else f" (exit code {code})"
+            message = f"the server ended before it answered initialize{exit_code}"
+            raise StartFailed(message) from closed
         except BaseException:
             await client.__aexit__(None, None, None)
             raise

@@ -1,8 +1,8 @@
-"""Beside chats: one typed method for each message, named as in the table.
+"""Typed methods for all but chats, named as in the method table.
 
 MCP servers, providers, jobs, completion, rewriting, workspace folders. All but start and stop of
-an MCP server are CURRENT's: to an older server requests are a LocalProtocolError, and
-notifications are not written.
+an MCP server exist only in CURRENT: with an older server requests raise LocalProtocolError, and
+notifications are not sent.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["ServerCalls"]
 
 
 class ServerCalls(Caller):
-    """What a client asks of a server outside of chats; see `Caller` for what is raised."""
+    """A client's messages outside of chats; see `Caller` for their exceptions."""
 
     def workspace_did_change_workspace_folders(
         self, *, added: Sequence[m.WorkspaceFolder] = (), removed: Sequence[m.WorkspaceFolder] = ()
     ) -> None:
-        """Tell that the project has other roots now."""
+        """Announce a change of the project's roots."""
         event = m.WorkspaceFoldersChangeEvent(added=tuple(added), removed=tuple(removed))
         self._notify(
             "workspace/didChangeWorkspaceFolders",
@@ -29,7 +29,7 @@ class ServerCalls(Caller):
         )
 
     def mcp_start_server(self, name: str) -> None:
-        """Start an MCP server that is stopped."""
+        """Start a stopped MCP server."""
         self._notify("mcp/startServer", m.MCPStartServerParams(name=name))
 
     def mcp_stop_server(self, name: str) -> None:
@@ -41,19 +41,19 @@ class ServerCalls(Caller):
         self._notify("mcp/connectServer", m.MCPConnectServerParams(name=name))
 
     def mcp_logout_server(self, name: str) -> None:
-        """Forget the login to an MCP server."""
+        """Delete the login to an MCP server."""
         self._notify("mcp/logoutServer", m.MCPLogoutServerParams(name=name))
 
     def mcp_enable_server(self, name: str) -> None:
-        """Let an MCP server run again."""
+        """Enable an MCP server."""
         self._notify("mcp/enableServer", m.MCPEnableServerParams(name=name))
 
     def mcp_disable_server(self, name: str) -> None:
-        """Stop an MCP server and keep it from starting."""
+        """Stop and disable an MCP server."""
         self._notify("mcp/disableServer", m.MCPDisableServerParams(name=name))
 
     async def mcp_add_server(self, params: m.MCPAddServerParams) -> m.MCPAddServerResult:
-        """Add an MCP server; what becomes of it comes as events."""
+        """Add an MCP server; its status comes as events."""
         result: m.MCPAddServerResult = await self._request("mcp/addServer", params)
         return result
 
@@ -67,7 +67,7 @@ class ServerCalls(Caller):
         env: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Change how an MCP server is reached; what is None stays as it is."""
+        """Change the command or URL of an MCP server; None changes nothing."""
         params = m.MCPUpdateServerParams(
             name=name,
             command=command,
@@ -79,13 +79,13 @@ class ServerCalls(Caller):
         await self._request("mcp/updateServer", params)
 
     async def mcp_remove_server(self, name: str) -> m.MCPRemoveServerResult:
-        """Stop an MCP server and forget it."""
+        """Stop and remove an MCP server."""
         params = m.MCPRemoveServerParams(name=name)
         result: m.MCPRemoveServerResult = await self._request("mcp/removeServer", params)
         return result
 
     async def providers_list(self) -> tuple[m.ProviderStatus, ...]:
-        """The providers of models, with their logins and models."""
+        """Return the providers of models, with their logins and models."""
         result: m.ProvidersListResult = await self._request(
             "providers/list", m.ProvidersListParams()
         )
@@ -94,7 +94,7 @@ class ServerCalls(Caller):
     async def providers_login(
         self, provider: str, *, method: str | None = None
     ) -> m.ProvidersLoginResult:
-        """Begin to log in; the answer says what to do next."""
+        """Begin a login; the answer contains the next step."""
         params = m.ProvidersLoginParams(provider=provider, method=method)
         result: m.ProvidersLoginResult = await self._request("providers/login", params)
         return result
@@ -102,27 +102,27 @@ class ServerCalls(Caller):
     async def providers_login_input(
         self, provider: str, data: Mapping[str, str]
     ) -> m.ProvidersLoginResult:
-        """Give what the user typed in, by the keys of the fields that were asked for."""
+        """Send the user's input, by the keys of the login's fields."""
         params = m.ProvidersLoginInputParams(provider=provider, data=data)
         result: m.ProvidersLoginResult = await self._request("providers/loginInput", params)
         return result
 
     async def providers_logout(self, provider: str) -> None:
-        """Forget the login to a provider."""
+        """Delete the login to a provider."""
         await self._request("providers/logout", m.ProvidersLogoutParams(provider=provider))
 
     async def jobs_list(self) -> tuple[m.JobSummary, ...]:
-        """What runs in the background of the chats."""
+        """Return the background jobs."""
         result: m.JobsListResult = await self._request("jobs/list", m.JobsListParams())
         return result.jobs
 
     async def jobs_kill(self, job_id: str) -> bool:
-        """End a job; False if there was nothing to end."""
+        """End a job; return False if it was not running."""
         result: m.JobsKillResult = await self._request("jobs/kill", m.JobsKillParams(job_id=job_id))
         return result.killed
 
     async def jobs_read_output(self, job_id: str) -> m.JobsReadOutputResult:
-        """What a job has written so far."""
+        """Return a job's output so far."""
         params = m.JobsReadOutputParams(job_id=job_id)
         result: m.JobsReadOutputResult = await self._request("jobs/readOutput", params)
         return result
@@ -130,7 +130,7 @@ class ServerCalls(Caller):
     async def completion_inline(
         self, doc_text: str, position: m.Position, *, doc_version: int = 0
     ) -> tuple[m.CompletionInlineItem, ...]:
-        """What could stand at `position` (counted from 1) of a document."""
+        """Return completions at `position` (counted from 1) of a document."""
         params = m.CompletionInlineParams(
             doc_text=doc_text, doc_version=doc_version, position=position
         )
@@ -138,6 +138,6 @@ class ServerCalls(Caller):
         return result.items
 
     async def rewrite_prompt(self, params: m.RewritePromptParams) -> m.RewritePromptResponse:
-        """Have a piece of a file rewritten; the new text comes as events with `params.id`."""
+        """Rewrite a part of a file; the new text comes as events with `params.id`."""
         result: m.RewritePromptResponse = await self._request("rewrite/prompt", params)
         return result

@@ -1,8 +1,8 @@
-"""Typed messages to JSON values and back, and what a raw message does against the letter.
+"""Typed messages to JSON values and back, and the departures of raw messages from an edition.
 
-`Codec` is a value of a connection and can be exchanged after `initialize`. Reading is lenient
-about what is unknown and strict about types; writing is exactly the revision plus the rulings.
-`explain` is the reader's slow twin: it lists every departure, refused or allowed.
+A connection has a `Codec`, which can be replaced after `initialize`. Reading accepts unknown names
+and is strict about types; writing follows the revision and the rulings. `explain` lists every
+departure of a message from the specification, refused or allowed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The codec of a connection: a method table and a revision, made into functions.
+"""The codec of a connection, for a method table and a revision.
 
-Its face lets one notification become none or several on its way in or out (an older edition may
-say in two messages what a newer one says in one); requests and results stay one to one.
+Its interface lets one notification become none or several in either direction, since an older
+edition may need two messages for one of a newer edition. Requests and results stay one to one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from eca_protocol.codec.converter import converter
 from eca_protocol.codec.explain import explain_failure
 from eca_protocol.codec.read import Mismatch, Read
-from eca_protocol.codec.write import NotWritten, Write
+from eca_protocol.codec.write import NotInRevision, Write
 from eca_protocol.endpoint import Method, Table
 from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed
 from eca_protocol.jsonrpc import error_response
@@ -23,41 +23,41 @@ __all__ = ["Codec", "MessageCodec"]
 
 
 class MessageCodec(Protocol):
-    """What a peer asks of a codec; `Codec` is the one for every revision but the draft."""
+    """The codec interface of a peer; `Codec` implements every revision but the draft."""
 
     def decode_params(self, method: str, raw: Any) -> Any:
-        """The typed params of a request; see `Codec.decode_params`."""
+        """Return the typed params of a request; see `Codec.decode_params`."""
 
     def encode_params(self, method: str, params: Any) -> Any:
-        """The raw params of a request; see `Codec.encode_params`."""
+        """Return the raw params of a request; see `Codec.encode_params`."""
 
     def decode_result(self, method: str, raw: Any) -> Any:
-        """The typed result of a request; see `Codec.decode_result`."""
+        """Return the typed result of a request; see `Codec.decode_result`."""
 
     def encode_result(self, method: str, result: Any) -> Any:
-        """The raw result of a request; see `Codec.encode_result`."""
+        """Return the raw result of a request; see `Codec.encode_result`."""
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
-        """One raw notification as typed ones; see `Codec.incoming`."""
+        """Return a raw notification as typed ones; see `Codec.incoming`."""
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
-        """One typed notification as raw ones; see `Codec.outgoing`."""
+        """Return a typed notification as raw ones; see `Codec.outgoing`."""
 
 
 class _ByMethod(dict[str, Any]):
-    """One function for each method, made when it is first needed."""
+    """One function per method, made at its first use."""
 
     def __init__(self, make: Callable[[str], Any]) -> None:
         super().__init__()
         self._make = make
 
     def __missing__(self, method: str) -> Any:
-        self[method] = made = self._make(method)
-        return made
+        self[method] = function = self._make(method)
+        return function
 
 
 class Codec:
-    """Models to JSON values and back, for the methods of one table in one revision."""
+    """The conversion of models to JSON values and back, for one table and one revision."""
 
     __slots__ = (
         "_read_params",
@@ -80,12 +80,12 @@ class Codec:
         return f"Codec({self.revision})"
 
     def decode_params(self, method: str, raw: Any) -> Any:
-        """The typed params of `method`; None for a method without params.
+        """Return the typed params of `method`; None for a method without params.
 
         Absent (None), null, `{}` and `[]` mean the same (W-3).
 
         Raises:
-            DecodeError: they do not fit the method's type.
+            DecodeError: the params do not fit the method's type.
             LocalProtocolError: the table has no such method.
         """
         try:
@@ -94,11 +94,11 @@ class Codec:
             raise self._failure("params", method, raw) from None
 
     def decode_result(self, method: str, raw: Any) -> Any:
-        """The typed result of `method`; None where the result says nothing.
+        """Return the typed result of `method`; None for a method without a result.
 
         Raises:
-            RequestFailed: an error stands where the result should be (W-60).
-            DecodeError: it does not fit the method's type.
+            RequestFailed: the result contains an error (W-60).
+            DecodeError: the result does not fit the method's type.
             LocalProtocolError: the table has no such method.
         """
         try:
@@ -109,50 +109,49 @@ class Codec:
             raise self._failure("result", method, raw) from None
 
     def encode_params(self, method: str, params: Any) -> Any:
-        """The raw params of `method`; None for a method without params.
+        """Return the raw params of `method`; None for a method without params.
 
         Raises:
-            LocalProtocolError: the table has no such method, the revision does not know it or
-                what is in it, or `params` is not of the method's type.
+            LocalProtocolError: the table has no such method, the revision does not know it or its
+                content, or `params` is not of the method's type.
         """
         try:
             return self._write_params[method](params)
-        except (NotWritten, AttributeError, TypeError) as error:
+        except (NotInRevision, AttributeError, TypeError) as error:
             raise LocalProtocolError(f"{method}: {error}") from error
 
     def encode_result(self, method: str, result: Any) -> Any:
-        """The raw result of `method`.
-
-        A method that the revision does not know is answered all the same: the client asked.
+        """Return the raw result of `method`, even if the revision does not know the method.
 
         Raises:
-            LocalProtocolError: as for `encode_params`.
+            LocalProtocolError: the table has no such method, the revision does not know the
+                result's content, or `result` is not of the method's type.
         """
         try:
             return self._write_result[method](result)
-        except (NotWritten, AttributeError, TypeError) as error:
+        except (NotInRevision, AttributeError, TypeError) as error:
             raise LocalProtocolError(f"{method}: {error}") from error
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
-        """A raw notification as typed ones: pairs of method and params.
+        """Return a raw notification as typed ones: pairs of method and params.
 
         Raises:
-            DecodeError: it does not fit the method's type.
+            DecodeError: the params do not fit the method's type.
             LocalProtocolError: the table has no such method.
         """
         return ((method, self.decode_params(method, raw)),)
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
-        """A typed notification as raw ones: pairs of method and params.
+        """Return a typed notification as raw ones: pairs of method and params.
 
-        None at all where the revision does not know the method or what is in it.
+        The result is empty if the revision does not know the method or its content.
 
         Raises:
             LocalProtocolError: the table has no such method, or `params` is not of its type.
         """
         try:
             return ((method, self._write_params[method](params)),)
-        except NotWritten:
+        except NotInRevision:
             return ()
         except (AttributeError, TypeError) as error:
             raise LocalProtocolError(f"{method}: {error}") from error
@@ -177,17 +176,17 @@ class Codec:
         )
 
     def _failure(self, part: Literal["params", "result"], method: str, raw: Any) -> DecodeError:
-        found = explain_failure(self._method(method), raw, self.revision, part)
-        return found or DecodeError(path=part, expected="JSON values", got="something else")
+        error = explain_failure(self._method(method), raw, self.revision, part)
+        return error or DecodeError(path=part, expected="JSON values", got="something else")
 
 
 def _empty(raw: Any) -> Any:
-    """Of what is falsy: `{}` for what means "nothing is said"; the rest is a wrong type."""
+    """Return `{}` for null and `[]`, which mean the same (W-3); leave other values as they are."""
     return {} if raw is None or raw == [] else raw
 
 
 def _raise_error_in(raw: dict[str, Any], method: str) -> None:
-    """Some servers' errors are results: `{error: {code, message}}` or `{type, message}`."""
+    """Raise the error in a result: `{error: {code, message}}` or `{type, message}` (W-60)."""
     error = raw.get("error")
     if error is None and raw.keys() <= {"type", "message"}:
         error = raw if raw.get("type") in {"error", "warning", "info"} else None
@@ -206,4 +205,4 @@ def _write_nothing(value: Any) -> None:
 
 
 def _refuse_method(revision: Revision, _: Any) -> Any:
-    raise NotWritten(f"revision {revision.value} has no such method")
+    raise NotInRevision(f"revision {revision.value} has no such method")

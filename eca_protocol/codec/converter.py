@@ -1,7 +1,7 @@
-"""The cattrs converter of a revision: `read` and `write` as its hooks.
+"""The cattrs converter of a revision, with `read` and `write` as its hooks.
 
-It is strict for every type, str and int included, and it is made once. Programs that keep
-messages inside attrs classes of their own can use it for those, too.
+It is strict for every type, including str and int. Programs can use it for their own attrs
+classes that contain messages, too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ __all__ = ["converter"]
 
 @functools.cache
 def converter(revision: Revision) -> cattrs.Converter:
-    """The converter of `revision`; reading is the same in each.
+    """Return the converter of `revision`; reading is the same in all.
 
-    Its `structure` raises `Mismatch` or KeyError without words: see `explain`.
+    Its `structure` raises `Mismatch` or KeyError without a message; see `explain`.
     """
-    made = cattrs.Converter(detailed_validation=False)
-    made.register_structure_hook_factory(_is_ours, lambda hint: reader(shape_of(hint)))
-    made.register_unstructure_hook_factory(_is_ours, lambda hint: writer(shape_of(hint), revision))
-    return made
+    result = cattrs.Converter(detailed_validation=False)
+    result.register_structure_hook_factory(_is_ours, lambda hint: reader(shape_of(hint)))
+    result.register_unstructure_hook_factory(
+        _is_ours, lambda hint: writer(shape_of(hint), revision)
+    )
+    return result
 
 
 def _is_ours(hint: Any) -> bool:

@@ -1,7 +1,7 @@
-"""What a raw message does against the letter of the specification, in words with a path.
+"""The departures of a raw message from the specification's text, each with its path.
 
-The slow twin of `read`: it refuses exactly what reading refuses (a property test holds the two
-together) and beyond that lists what is read all the same, with the ruling that allows it.
+It refuses exactly the messages that `read` refuses; a property test compares both. In addition it
+lists the departures that are read, with the ruling that allows them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 from eca_protocol.endpoint import Method, Table
 from eca_protocol.errors import DecodeError, LocalProtocolError
-from eca_protocol.messages.marks import Reading
+from eca_protocol.messages.marks import WireRules
 from eca_protocol.messages.shapes import (
     Anything,
     Array,
@@ -51,17 +51,17 @@ DepartureKind: TypeAlias = Literal[
 
 @attrs.frozen(kw_only=True)
 class Departure:
-    """One thing in a message that the specification's letter does not have so."""
+    """One place where a message differs from the specification's text."""
 
     path: str
-    """Where, as in `params.contexts[2].linesRange.start`."""
+    """The place, as in `params.contexts[2].linesRange.start`."""
     kind: DepartureKind
     expected: str
     got: str
     ruling: str | None = None
     """The ruling that allows it, if any."""
     refused: bool = False
-    """Whether reading the message fails on it."""
+    """Reading the message fails because of it."""
 
     def __str__(self) -> str:
         allowed = f" (allowed by {self.ruling})" if self.ruling else ""
@@ -76,7 +76,7 @@ def explain(
     part: Literal["params", "result"] = "params",
     table: Table = ECA,
 ) -> tuple[Departure, ...]:
-    """Every departure of the raw params or result of `method` from the letter of `revision`.
+    """Return the departures of raw params or a raw result from the text of `revision`.
 
     Raises:
         LocalProtocolError: the table has no such method.
@@ -90,7 +90,7 @@ def explain(
 def explain_failure(
     method: Method, raw: Any, revision: Revision, part: Literal["params", "result"]
 ) -> DecodeError | None:
-    """The first thing for which reading refuses the message, as the error to raise."""
+    """Return the first departure that reading refuses, as the error to raise."""
     foreign: list[str] = []
     for departure in _message(method, raw, revision, part):
         if departure.kind == "other revision":
@@ -127,43 +127,47 @@ def _message(
     if hint is None:
         if raw not in (None, {}, []):
             yield Departure(
-                path=part, kind="wrong type", expected="null", got=_words(raw), ruling=walk.lenience
+                path=part,
+                kind="wrong type",
+                expected="null",
+                got=_describe(raw),
+                ruling=walk.lenience,
             )
         return
     if raw is None or raw == []:
         yield Departure(
-            path=part, kind="null", expected="an object", got=_words(raw), ruling=walk.lenience
+            path=part, kind="null", expected="an object", got=_describe(raw), ruling=walk.lenience
         )
         raw = {}
-    yield from walk.value(shape_of(hint), raw, part, Reading())
+    yield from walk.value(shape_of(hint), raw, part, WireRules())
 
 
 @attrs.frozen
 class _Walk:
     revision: Revision
     lenience: str
-    """The ruling under which this side's nulls and unknown keys are read."""
+    """The ruling by which this side's nulls and unknown keys are read."""
 
-    def value(self, shape: Shape, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def value(self, shape: Shape, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         match shape:
             case Scalar(names):
                 if not any(_is(name, raw) for name in names):
                     refused = _refused(path, _expected(shape), raw)
-                    is_read = reading.object_as_true and isinstance(raw, dict)
-                    yield _read_by(reading.ruling, refused) if is_read else refused
+                    is_read = rules.object_as_true and isinstance(raw, dict)
+                    yield _read_by(rules.ruling, refused) if is_read else refused
             case JSONObject():
-                yield from self._object(raw, path, reading)
+                yield from self._object(raw, path, rules)
             case Choice():
-                yield from self._choice(shape, raw, path, reading)
+                yield from self._choice(shape, raw, path, rules)
             case Array(item):
-                yield from self._array(item, raw, path, reading)
+                yield from self._array(item, raw, path, rules)
             case Nullable(inner):
                 if raw is not None:
-                    yield from self.value(inner, raw, path, reading)
+                    yield from self.value(inner, raw, path, rules)
             case Model(cls):
                 yield from self._model(cls, raw, path)
             case Tagged():
-                yield from self._tagged(shape, raw, path, reading)
+                yield from self._tagged(shape, raw, path, rules)
 
     def _model(self, cls: ModelClass, raw: Any, path: str) -> Iterator[Departure]:
         if not isinstance(raw, dict):
@@ -173,29 +177,29 @@ class _Walk:
         if not isinstance(tag, str):
             yield from self._fields(cls, raw, path, set())
             return
-        if raw.get("type") != tag:  # a member of a union that stands alone
+        if raw.get("type") != tag:  # a member of a union, used outside of the union
             yield Departure(
                 path=f"{path}.type",
                 kind="unknown value" if "type" in raw else "missing",
-                expected=_words(tag),
-                got=_words(raw["type"]) if "type" in raw else "nothing",
+                expected=_describe(tag),
+                got=_describe(raw["type"]) if "type" in raw else "nothing",
                 ruling=self.lenience,
             )
         yield from self._fields(cls, raw, path, {"type"})
 
-    def _object(self, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
-        if isinstance(raw, list) and reading.list_as_empty:
+    def _object(self, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
+        if isinstance(raw, list) and rules.list_as_empty:
             yield Departure(
                 path=path,
                 kind="wrong type",
                 expected="an object",
-                got=_words(raw),
-                ruling=reading.ruling,
+                got=_describe(raw),
+                ruling=rules.ruling,
             )
         elif not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
 
-    def _choice(self, shape: Choice, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def _choice(self, shape: Choice, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if not isinstance(raw, str):
             yield _refused(path, "a string", raw)
             return
@@ -210,29 +214,29 @@ class _Walk:
         yield Departure(
             path=path,
             kind="unknown value" if within is None else "other revision",
-            expected=" or ".join(_words(value) for value in known),
-            got=_words(raw),
-            ruling=reading.ruling,
+            expected=" or ".join(_describe(value) for value in known),
+            got=_describe(raw),
+            ruling=rules.ruling,
         )
 
-    def _array(self, item: Shape, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def _array(self, item: Shape, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if not isinstance(raw, list):
             yield _refused(path, "an array", raw)
             return
         for index, entry in enumerate(raw):
             place = f"{path}[{index}]"
-            if entry is None and reading.null_items:
+            if entry is None and rules.null_items:
                 yield Departure(
                     path=place,
                     kind="null",
                     expected=_expected(item),
                     got="null",
-                    ruling=reading.ruling,
+                    ruling=rules.ruling,
                 )
             else:
-                yield from self.value(item, entry, place, reading)
+                yield from self.value(item, entry, place, rules)
 
-    def _tagged(self, shape: Tagged, raw: Any, path: str, reading: Reading) -> Iterator[Departure]:
+    def _tagged(self, shape: Tagged, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
             return
@@ -246,16 +250,16 @@ class _Walk:
             yield Departure(
                 path=place,
                 kind="unknown type",
-                expected=" or ".join(_words(member) for member in shape.members),
-                got="nothing" if "type" not in raw else _words(tag),
-                ruling=reading.ruling,
+                expected=" or ".join(_describe(member) for member in shape.members),
+                got="nothing" if "type" not in raw else _describe(tag),
+                ruling=rules.ruling,
             )
             return
         if not window_of_class(cls).holds(self.revision):
-            yield self._other_revision(place, _words(tag), window_of_class(cls), reading)
+            yield self._other_revision(place, _describe(tag), window_of_class(cls), rules)
         departures = self._fields(cls, raw, path, {"type"})
-        if reading.incomplete_items and lacks(Model(cls), raw):
-            departures = (_skipped(each, reading.incomplete_items) for each in departures)
+        if rules.incomplete_items and lacks(Model(cls), raw):
+            departures = (_skipped(each, rules.incomplete_items) for each in departures)
         yield from departures
 
     def _fields(
@@ -263,72 +267,72 @@ class _Walk:
     ) -> Iterator[Departure]:
         fields = fields_of(cls)
         for field in fields:
-            if not field.reading.rest:
+            if not field.rules.rest:
                 yield from self._field(field, raw, f"{path}.{field.wire}")
-        if any(field.reading.rest for field in fields):
+        if any(field.rules.rest for field in fields):
             return
         claimed = claimed | {field.wire for field in fields}
-        claimed |= {field.reading.other_key for field in fields if field.reading.other_key}
+        claimed |= {field.rules.alias for field in fields if field.rules.alias}
         for key, entry in raw.items():
             if key not in claimed:
                 yield Departure(
-                    path=f"{path}.{key}" if key.isidentifier() else f"{path}[{_words(key)}]",
+                    path=f"{path}.{key}" if key.isidentifier() else f"{path}[{_describe(key)}]",
                     kind="unknown key",
                     expected="no such key",
-                    got=_words(entry),
+                    got=_describe(entry),
                     ruling=self.lenience if self.lenience == "W-3" else None,
                 )
 
     def _field(self, field: Field, raw: dict[str, Any], path: str) -> Iterator[Departure]:
-        reading = field.reading
-        known = field.window.holds(self.revision) and reading.written
+        rules = field.rules
+        known = field.window.holds(self.revision) and rules.written
         key = field.wire
-        if key not in raw and reading.other_key in raw:
-            key = reading.other_key
+        if key not in raw and rules.alias in raw:
+            key = rules.alias
             yield Departure(
                 path=path,
                 kind="missing",
                 expected=_expected(field.shape),
                 got=f"the key {key}",
-                ruling=reading.ruling,
+                ruling=rules.ruling,
             )
         if key not in raw:
-            if reading.required_in(self.revision) and (known or not field.has_default):
+            if rules.required_in(self.revision) and (known or not field.has_default):
                 yield Departure(
                     path=path,
                     kind="missing",
                     expected=_expected(field.shape),
                     got="nothing",
-                    ruling=reading.ruling if field.has_default else None,
+                    ruling=rules.ruling if field.has_default else None,
                     refused=not field.has_default,
                 )
             return
         entry = raw[key]
         if not known:
-            yield self._other_revision(path, _words(entry), field.window, reading)
+            yield self._other_revision(path, _describe(entry), field.window, rules)
         if entry is None and field.has_default and not isinstance(field.shape, Anything):
-            if not reading.nullable:
+            if not rules.nullable:
                 yield Departure(
                     path=path,
                     kind="null",
-                    expected=_expected(field.shape) + ("" if reading.required else ", or nothing"),
+                    expected=_expected(field.shape) + ("" if rules.required else ", or nothing"),
                     got="null",
-                    ruling=reading.ruling or self.lenience,
+                    ruling=rules.ruling or self.lenience,
                 )
             return
-        yield from self.value(field.shape, entry, path, reading)
+        yield from self.value(field.shape, entry, path, rules)
 
-    def _other_revision(self, path: str, got: str, window: Window, reading: Reading) -> Departure:
+    def _other_revision(self, path: str, got: str, window: Window, rules: WireRules) -> Departure:
         return Departure(
             path=path,
             kind="other revision",
             expected=f"nothing in revision {self.revision.value}",
             got=got,
-            ruling=window.ruling or reading.ruling,
+            ruling=window.ruling or rules.ruling,
         )
 
 
-_WORDS: dict[ScalarName, str] = {
+_TYPE_NAMES: dict[ScalarName, str] = {
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
@@ -353,7 +357,7 @@ def _is(name: ScalarName, raw: Any) -> bool:
 def _expected(shape: Shape) -> str:
     match shape:
         case Scalar(names):
-            return " or ".join(_WORDS[name] for name in names)
+            return " or ".join(_TYPE_NAMES[name] for name in names)
         case Choice():
             return "a string"
         case Array():
@@ -367,11 +371,13 @@ def _expected(shape: Shape) -> str:
 
 
 def _refused(path: str, expected: str, raw: Any) -> Departure:
-    return Departure(path=path, kind="wrong type", expected=expected, got=_words(raw), refused=True)
+    return Departure(
+        path=path, kind="wrong type", expected=expected, got=_describe(raw), refused=True
+    )
 
 
 def _skipped(departure: Departure, ruling: str) -> Departure:
-    """A departure in an item that is read as of an unknown type, for what it lacks."""
+    """Return a departure of an item that is read as of an unknown type (see `lacks`)."""
     if not departure.refused:
         return departure
     is_lack = departure.kind == "missing" or departure.got == "null"
@@ -382,19 +388,19 @@ def _read_by(ruling: str | None, departure: Departure) -> Departure:
     return attrs.evolve(departure, refused=False, ruling=ruling)
 
 
-_LONGEST = 60
+_MAX_TEXT = 60
 
 
-def _words(raw: Any) -> str:
-    """A value in an error: as JSON if it is short, else shortened or only its kind."""
+def _describe(raw: Any) -> str:
+    """Describe a value for an error: as JSON if it is short, otherwise shortened or its kind."""
     if isinstance(raw, str):
-        text = json.dumps(raw[:_LONGEST], ensure_ascii=False)
-        return text if len(raw) <= _LONGEST else f"{text}... ({len(raw)} characters)"
+        text = json.dumps(raw[:_MAX_TEXT], ensure_ascii=False)
+        return text if len(raw) <= _MAX_TEXT else f"{text}... ({len(raw)} characters)"
     if isinstance(raw, dict):
         return "{}" if not raw else f"an object with {len(raw)} keys"
     if isinstance(raw, list):
         return "[]" if not raw else f"an array of {len(raw)}"
-    if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > 3 * _LONGEST:
+    if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > 3 * _MAX_TEXT:
         return "a very long integer"
     if raw is None or isinstance(raw, bool | int | float):
         return json.dumps(raw)

@@ -1,10 +1,10 @@
-"""JSON values to models: the strict hooks of the cattrs converter.
+"""The conversion of JSON values to models: the strict hooks of the cattrs converter.
 
-Nothing is converted: a string is never read as a number, nor null as text. Unknown keys are
-passed over, unknown strings and types kept. Hooks are made when a type is first met; the models
-have no validators, so that filling their slots is all there is to making one. On a value
-that does not fit they raise `Mismatch` (or KeyError for an absent key) and say no more: the words
-are found by `explain`, which must refuse exactly what is refused here.
+No value changes its type: a string is never read as a number, nor null as text. Unknown keys are
+ignored; unknown strings and types are retained. A hook is made at the first use of its type. The
+models have no validators, so a hook only fills their slots. For a value that does not fit it raises
+`Mismatch` (or KeyError for an absent key) without a message; `explain`, which refuses the same
+values, describes the error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from eca_protocol.codec.source import function
+from eca_protocol.codec.unrolled import compile_function
 from eca_protocol.messages.marks import UnknownValue
 from eca_protocol.messages.shapes import (
     Anything,
@@ -35,15 +35,15 @@ from eca_protocol.messages.shapes import (
 __all__ = ["Mismatch", "Read", "reader"]
 
 Read: TypeAlias = Callable[[Any, Any], Any]
-"""A cattrs structure hook: the JSON value and its type, which ours do not need."""
+"""A cattrs structure hook; it takes the JSON value and its type, which our hooks ignore."""
 
 
 class Mismatch(ValueError):
-    """A value does not fit its type."""
+    """A value that does not fit its type."""
 
 
 def reader(shape: Shape) -> Read:
-    """The function that reads values of `shape`."""
+    """Return the function that reads values of `shape`."""
     match shape:
         case Scalar(names):
             read = _read_one_of([_SCALARS[name] for name in names])
@@ -151,7 +151,7 @@ def _read_nullable(inner: Read) -> Read:
 
 
 class _Members(dict[Any, Read]):
-    """The readers of a union by tag, made when a tag is first met."""
+    """The readers of a union by tag, each made at its first use."""
 
     def __init__(self, shape: Tagged, *, incomplete: bool) -> None:
         super().__init__()
@@ -201,34 +201,34 @@ def _read_tagged(shape: Tagged, *, incomplete: bool = False) -> Read:
 
 @functools.cache
 def _read_model(cls: ModelClass) -> Read:
-    """The reader of a model, unrolled; it fills the slots itself, as unpickling does."""
+    """Return the unrolled reader of a model; like unpickling it fills the slots directly."""
     names = {"cls": cls, "new": object.__new__, "Mismatch": Mismatch}
     body = ["if not isinstance(value, dict): raise Mismatch", "self = new(cls)"]
     fields = fields_of(cls)
     for field in fields:
         names[f"set_{field.name}"] = getattr(cls, field.name).__set__
-        if field.reading.rest:
-            claimed = {other.wire for other in fields if not other.reading.rest}
+        if field.rules.rest:
+            claimed = {other.wire for other in fields if not other.rules.rest}
             names[f"read_{field.name}"] = functools.partial(_read_rest, claimed)
             body.append(f"set_{field.name}(self, read_{field.name}(value))")
         else:
             body += _field_source(field, names)
-    return function("read(value, _)", [*body, "return self"], names)
+    return compile_function("read(value, _)", [*body, "return self"], names)
 
 
 def _field_source(field: Field, names: dict[str, Any]) -> list[str]:
-    """Lines that read one field; an absent or null one is its default, if there is any."""
-    key, other = field.wire, field.reading.other_key
-    chosen = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
+    """Return source lines that read one field; absent and null values give its default."""
+    key, other = field.wire, field.rules.alias
+    key_source = f"{key!r}" if other is None else f"{key!r} if {key!r} in value else {other!r}"
     if field.has_default:
         names[f"default_{field.name}"] = field.default_factory or field.default
         default = f"default_{field.name}" + ("()" if field.default_factory else "")
-        if field.reading.null_as_empty:
+        if field.rules.null_as_empty:
             default = f"'' if {key!r} in value else {default}"
-        lines = [f"entry = value.get({chosen})", f"if entry is None: entry = {default}"]
+        lines = [f"entry = value.get({key_source})", f"if entry is None: entry = {default}"]
         otherwise = "elif"
     else:
-        lines = [f"entry = value[{chosen}]"]
+        lines = [f"entry = value[{key_source}]"]
         otherwise = "if"
     names[f"read_{field.name}"] = _read_field(field)
     test = "entry.__class__ is not str" if _plain(field.shape) == _STRING else "True"
@@ -245,15 +245,15 @@ def _plain(shape: Shape) -> Shape:
 
 def _read_field(field: Field) -> Read:
     shape = _plain(field.shape) if field.has_default else field.shape
-    if isinstance(shape, Array) and field.reading.null_items:
+    if isinstance(shape, Array) and field.rules.null_items:
         return _read_array(reader(shape.item), null_items=True)
-    if field.reading.incomplete_items:
+    if field.rules.incomplete_items:
         assert isinstance(shape, Array)
         assert isinstance(shape.item, Tagged)
         return _read_array(_read_tagged(shape.item, incomplete=True))
-    if field.reading.object_as_true:
+    if field.rules.object_as_true:
         return _read_object_as_true(reader(shape))
-    if field.reading.list_as_empty:
+    if field.rules.list_as_empty:
         return _read_list_as_empty(reader(shape))
     return reader(shape)
 

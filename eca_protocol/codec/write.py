@@ -1,9 +1,9 @@
-"""Models to JSON values, for one revision.
+"""The conversion of models to JSON values, for one revision.
 
-Written is what the revision knows, and what a ruling adds: a field outside is left out (or told
-under another key), a value outside gives way to its stand-in. A member of a union outside is left
-out of lists and options; where one is needed it raises `NotWritten`. Optional fields are left out
-while they have their default; user data passes untouched.
+The output contains only names that the revision or a ruling has. Any other field is omitted (or
+written under its fallback key), any other value is replaced by its fallback. A union's member that
+the revision lacks is omitted from lists and optional fields; in a required field it raises
+`NotInRevision`. Optional fields with their default are omitted. User data is not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from cattrs.fns import identity
 
-from eca_protocol.codec.source import function
+from eca_protocol.codec.unrolled import compile_function
 from eca_protocol.messages.shapes import (
     Array,
     Choice,
@@ -30,25 +30,25 @@ from eca_protocol.messages.shapes import (
 )
 from eca_protocol.revisions import Revision
 
-__all__ = ["NotWritten", "Write", "writer"]
+__all__ = ["NotInRevision", "Write", "writer"]
 
 Write: TypeAlias = Callable[[Any], Any]
 
 
-class NotWritten(Exception):
-    """The revision does not know this kind of object at all."""
+class NotInRevision(Exception):
+    """An object of a kind that the revision does not have."""
 
 
 def writer(shape: Shape, revision: Revision) -> Write:
-    """The function that writes values of `shape` for `revision`."""
+    """Return the function that writes values of `shape` for `revision`."""
     match shape:
         case Choice(values):
-            stand_ins = {
-                value: within.fallback
-                for value, within in values.items()
-                if within is not None and not within.holds(revision)
+            fallbacks = {
+                value: window.fallback
+                for value, window in values.items()
+                if window is not None and not window.holds(revision)
             }
-            write: Write = functools.partial(_write_choice, stand_ins) if stand_ins else identity
+            write: Write = functools.partial(_write_choice, fallbacks) if fallbacks else identity
         case Array(Tagged() as item):
             write = _write_array_of_tagged(writer(item, revision))
         case Array(item):
@@ -64,8 +64,8 @@ def writer(shape: Shape, revision: Revision) -> Write:
     return write
 
 
-def _write_choice(stand_ins: dict[str, str], value: str) -> str:
-    return stand_ins.get(value, value)
+def _write_choice(fallbacks: dict[str, str], value: str) -> str:
+    return fallbacks.get(value, value)
 
 
 def _write_array(write_item: Write) -> Write:
@@ -82,7 +82,7 @@ def _write_array_of_tagged(write_item: Write) -> Write:
     def write(items: Any) -> list[Any]:
         raw = []
         for item in items:
-            with contextlib.suppress(NotWritten):
+            with contextlib.suppress(NotInRevision):
                 raw.append(write_item(item))
         return raw
 
@@ -100,7 +100,7 @@ def _write_nullable(write_inner: Write) -> Write:
 
 
 class _Members(dict[ModelClass, Write]):
-    """The writers of a union by class, made when a class is first met."""
+    """The writers of a union by class, each made at its first use."""
 
     def __init__(self, shape: Tagged, revision: Revision) -> None:
         super().__init__()
@@ -135,28 +135,28 @@ def _write_raw(value: Any) -> Any:
 
 
 def _refuse(cls: ModelClass, revision: Revision, _: Any) -> Any:
-    raise NotWritten(f"{cls.__name__} does not exist in revision {revision.value}")
+    raise NotInRevision(f"{cls.__name__} does not exist in revision {revision.value}")
 
 
 @functools.cache
 def _write_model(cls: ModelClass, revision: Revision) -> Write:
-    tag = getattr(cls, "type", None)  # a member of a union has one, and writes it first
+    tag = getattr(cls, "type", None)  # only members of a union have one
     names: dict[str, Any] = {"cls": cls, "reject": _reject}
     head = ["if value.__class__ is not cls: reject(value, cls)"]
     entries = [f"'type': {tag!r}"] if isinstance(tag, str) else []
     tail: list[str] = []
     for field in fields_of(cls):
-        if field.reading.rest:
+        if field.rules.rest:
             entries.append(f"**value.{field.name}")
         elif not field.window.written_in(revision):
-            if field.reading.told_as:
-                tail += _optional_source(field, field.reading.told_as, revision, names)
-        elif field.reading.written:
-            if field.reading.always_written_in(revision):
+            if field.rules.fallback_key:
+                tail += _optional_source(field, field.rules.fallback_key, revision, names)
+        elif field.rules.written:
+            if field.rules.always_written_in(revision):
                 entries.append(f"{field.wire!r}: {_entry_source(field, revision, names)}")
             else:
                 tail += _optional_source(field, field.wire, revision, names)
-    return function(
+    return compile_function(
         "write(value)", [*head, f"raw = {{{', '.join(entries)}}}", *tail, "return raw"], names
     )
 
@@ -168,15 +168,15 @@ def _reject(value: Any, cls: ModelClass) -> None:
 def _optional_source(
     field: Field, key: str, revision: Revision, names: dict[str, Any]
 ) -> list[str]:
-    """Lines that write a field unless it has its default, or the revision lacks what is in it."""
+    """Return source lines that write a field unless it has its default or `NotInRevision`."""
     names[f"default_{field.name}"] = field.default
     comparison = "is not" if field.default is None else "!="
     test = f"if value.{field.name} {comparison} default_{field.name}:"
     line = f"    raw[{key!r}] = {_entry_source(field, revision, names)}"
     if not isinstance(_plain(field.shape), Tagged):
         return [test, line]
-    names["NotWritten"] = NotWritten
-    return [test, "    try:", f"    {line}", "    except NotWritten: pass"]
+    names["NotInRevision"] = NotInRevision
+    return [test, "    try:", f"    {line}", "    except NotInRevision: pass"]
 
 
 def _plain(shape: Shape) -> Shape:
@@ -184,10 +184,10 @@ def _plain(shape: Shape) -> Shape:
 
 
 def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> str:
-    if field.reading.null_as_empty:
+    if field.rules.null_as_empty:
         return f"value.{field.name} or None"
-    always = field.reading.always_written_in(revision)
-    shape = field.shape if always else _plain(field.shape)  # None was left out
+    always = field.rules.always_written_in(revision)
+    shape = field.shape if always else _plain(field.shape)  # None was omitted
     if isinstance(shape, Tagged):
         names[f"write_{field.name}"] = _Members(shape, revision)
         return f"write_{field.name}[value.{field.name}.__class__](value.{field.name})"

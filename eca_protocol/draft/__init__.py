@@ -1,11 +1,10 @@
-"""The draft of June 2025: its messages, and a codec that speaks it below the canonical types.
+"""The draft of June 2025: its messages, and a codec between them and the canonical types.
 
-The draft is older than every other edition and shaped otherwise, so it is no window on their
-models: `DraftCodec` converts. `codec_for` gives the codec of any revision. `DRAFT` is the draft's
-method table; `explain` and the strategies take it like any other. What one edition has and the
-other lacks is listed in `counterparts`.
+The draft's messages differ too much from the other editions' to share their models: `DraftCodec`
+converts. `codec_for` returns the codec of any revision. `DRAFT` is the draft's method table, for
+`explain` and the strategies, too. `counterparts` lists the differences from the other editions.
 
-Few connections speak the draft: nothing of it is imported before one does.
+Few connections use the draft, so its modules are imported at the first use.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DRAFT", "DraftCodec", "codec_for"]
 
-_ROOM_OF = {"DraftCodec": "codec", "DRAFT": "methods"}
+_MODULE_OF = {"DraftCodec": "codec", "DRAFT": "methods"}
 
 
 def codec_for(revision: Revision, table: Table = ECA) -> MessageCodec:
-    """A connection's codec for a revision; not to be shared, since it may have memory."""
+    """Make a connection's codec for a revision; do not share it, since it may have state."""
     if revision is Revision.DRAFT:
         from eca_protocol.draft.codec import DraftCodec  # noqa: PLC0415 - see above
 
@@ -37,7 +36,7 @@ def codec_for(revision: Revision, table: Table = ECA) -> MessageCodec:
 
 
 def __getattr__(name: str) -> Any:
-    room = _ROOM_OF.get(name)
-    if room is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

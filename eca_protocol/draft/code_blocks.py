@@ -1,4 +1,4 @@
-"""The fenced blocks of code in a text that comes in pieces (`codeBlocks`; ruling W-50)."""
+"""The fenced code blocks in a streamed text (`codeBlocks`; ruling W-50)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import re
 
 from eca_protocol.draft.models import CodeBlock
 
-__all__ = ["LONGEST", "CodeBlocks"]
+__all__ = ["MAX_BLOCK", "CodeBlocks"]
 
-LONGEST = 65_536
-"""Characters of a block; a longer one is left to the text, so that frames and memory stay small."""
+MAX_BLOCK = 65_536
+"""The limit of a block, in characters; a longer one is omitted, to limit frames and memory."""
 
 _FENCE = re.compile(r"[ \t]*(?:(`{3,})([^`]*)|(~{3,})(.*))")
 
 
 class CodeBlocks:
-    """Finds blocks; each is given once, with the piece that holds the last of it."""
+    """A finder of code blocks; each is returned once, with the piece that ends it."""
 
     def __init__(self) -> None:
         self._line: list[str] = []
-        self._line_is_plain = True
+        self._is_plain_line = True
         self._block: _Block | None = None
 
     @property
     def is_at_line_start(self) -> bool:
-        """Whether nothing of a line has come, as at the beginning."""
+        """True at the beginning of the text or of a line."""
         return not any(self._line)
 
-    def passes(self, piece: str) -> bool:
-        """Whether a piece begins and ends no block, which is nearly all of them: it is taken."""
-        if not self._line_is_plain or "`" in piece or "~" in piece:
+    def take_plain(self, piece: str) -> bool:
+        """Take a piece if it can begin or end no block; return False if it was not taken."""
+        if not self._is_plain_line or "`" in piece or "~" in piece:
             return False
         if "\n" in piece:
             whole, _, piece = piece.rpartition("\n")
@@ -40,29 +40,29 @@ class CodeBlocks:
         return True
 
     def feed(self, piece: str) -> tuple[CodeBlock, ...]:
-        """The blocks that end in this piece."""
-        if self.passes(piece):
+        """Take a piece of the text; return the blocks that end in it."""
+        if self.take_plain(piece):
             return ()
         *lines, rest = piece.split("\n")
-        found = []
+        blocks = []
         for line in lines:
             self._line.append(line)
-            found += self._take("".join(self._line))
+            blocks += self._take("".join(self._line))
             self._line.clear()
         self._line.append(rest)
-        self._line_is_plain = (self._line_is_plain or bool(lines)) and not (
+        self._is_plain_line = (self._is_plain_line or bool(lines)) and not (
             "`" in rest or "~" in rest
         )
-        return tuple(found)
+        return tuple(blocks)
 
     def close(self) -> tuple[CodeBlock, ...]:
-        """The block that the end of the text ends, if there is one; then another text begins."""
+        """Take the end of the text; return the block that it ends, if any. Reset the state."""
         line = "".join(self._line)
-        found = self._take(line) if line else []
+        blocks = self._take(line) if line else []
         if self._block is not None:
-            found += self._block.whole()
-        self._line, self._line_is_plain, self._block = [], True, None
-        return tuple(found)
+            blocks += self._block.whole()
+        self._line, self._is_plain_line, self._block = [], True, None
+        return tuple(blocks)
 
     def _take(self, line: str) -> list[CodeBlock]:
         fence = _FENCE.fullmatch(line.removesuffix("\r"))
@@ -71,8 +71,8 @@ class CodeBlocks:
                 self._block = _Block(fence)
             return []
         if fence and self._block.is_ended_by(fence):
-            found, self._block = self._block.whole(), None
-            return found
+            blocks, self._block = self._block.whole(), None
+            return blocks
         self._block.add(line)
         return []
 
@@ -91,21 +91,21 @@ class _Block:
 
     def add(self, lines: str) -> None:
         self._size += len(lines) + 1
-        if self._size <= LONGEST:
+        if self._size <= MAX_BLOCK:
             self._texts.append(lines)
 
     def whole(self) -> list[CodeBlock]:
-        if self._size > LONGEST:
+        if self._size > MAX_BLOCK:
             return []
         lines = (line.removesuffix("\r") for text in self._texts for line in text.split("\n"))
         code = "\n".join(line[self._indented(line) :] for line in lines)
         return [CodeBlock(code=code, language=self._language)]
 
     def _indented(self, line: str) -> int:
-        """How far the line is indented, at most as far as the block."""
+        """Return the line's indentation, at most the block's."""
         return min(self._indent, len(line) - len(line.lstrip()))
 
 
 def _parts(fence: re.Match[str]) -> tuple[str, str]:
-    """The fence's marks, and what stands behind them."""
+    """Return the fence's marks and the text behind them."""
     return (fence[1], fence[2]) if fence[1] else (fence[3], fence[4])

@@ -1,8 +1,8 @@
-"""The codec of a draft connection: the canonical types above, the draft's messages on the wire.
+"""The codec of a draft connection: canonical types in the program, draft messages on the wire.
 
-It has memory: what a turn's contents come to depends on those before (`telling`, `hearing`), and
-which model a client means on those it could choose from. One codec serves one connection, on
-either side of it. The pieces of the model's text, which most of a turn is made of, go a short way.
+It has state: the conversion of a content depends on the turn's previous contents (`TurnWriter`,
+`ChatReader`), and that of a model on the offered models. One codec serves one connection, on
+either side. Text deltas, the most frequent contents, are converted on a fast path.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from eca_protocol import messages as m
 from eca_protocol.codec import Codec, converter
 from eca_protocol.codec.read import Mismatch
 from eca_protocol.draft import models as d
+from eca_protocol.draft.chat_reader import ChatReader
 from eca_protocol.draft.code_blocks import CodeBlocks
 from eca_protocol.draft.handshake import read_initialize, write_initialize
-from eca_protocol.draft.hearing import Hearing
 from eca_protocol.draft.methods import DRAFT
 from eca_protocol.draft.prompts import (
     read_prompt,
@@ -24,7 +24,7 @@ from eca_protocol.draft.prompts import (
     write_prompt,
     write_response,
 )
-from eca_protocol.draft.telling import Telling
+from eca_protocol.draft.turn_writer import TurnWriter
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.messages import ChatContentReceivedParams, ChatTextContent
 from eca_protocol.methods import ECA
@@ -34,8 +34,8 @@ __all__ = ["DraftCodec"]
 
 CONTENT = "chat/contentReceived"
 DECISIONS = ("chat/toolCallApprove", "chat/toolCallReject")
-OCTOBERS = ("chat/promptStop", *DECISIONS)
-"""Notifications that the draft lacks and we write all the same: stop, approve, reject (W-52)."""
+OCTOBER_METHODS = ("chat/promptStop", *DECISIONS)
+"""The notifications that are sent although the draft lacks them: stop, approve, reject (W-52)."""
 
 _READ_RESULTS: Mapping[str, Callable[[Any], Any]] = {
     "initialize": lambda _: m.InitializeResponse(),
@@ -52,80 +52,80 @@ _WRITE_RESULTS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _written(writes: Mapping[str, Callable[[Any], Any]], method: str, value: Any) -> Any:
+def _convert(writes: Mapping[str, Callable[[Any], Any]], method: str, value: Any) -> Any:
     try:
-        return writes.get(method, _same)(value)
+        return writes.get(method, _unchanged)(value)
     except AttributeError as error:
         raise LocalProtocolError(f"{method}: {error}") from error
 
 
 class DraftCodec:
-    """Canonical messages to the draft's and back; see `Codec` for what its methods raise.
+    """The conversion of canonical messages to the draft's and back, with the errors of `Codec`.
 
-    Requests and notifications of October's that a draft client sends are read and answered as in
-    October: it asked for them.
+    October's requests and notifications that a draft client sends are read and answered as in
+    October.
     """
 
     def __init__(self) -> None:
         self._draft = Codec(DRAFT, Revision.DRAFT)
         self._october = Codec(ECA, Revision.R2025_10)
         self._models: tuple[str, ...] = ()
-        self._told: dict[str, Telling] = {}
-        self._flowing: dict[str, CodeBlocks] = {}
-        self._heard: dict[str, Hearing] = {}
+        self._writers: dict[str, TurnWriter] = {}
+        self._open_texts: dict[str, CodeBlocks] = {}
+        self._readers: dict[str, ChatReader] = {}
         self._running: set[str] = set()
         october = converter(Revision.R2025_10)
-        self._read_delta = october.get_structure_hook(ChatContentReceivedParams)
+        self._structure_content = october.get_structure_hook(ChatContentReceivedParams)
 
     def __repr__(self) -> str:
         return f"DraftCodec({self._draft.revision})"
 
     def decode_params(self, method: str, raw: Any) -> Any:
-        """The typed params of `method`."""
+        """Return the typed params of `method`."""
         if method == "chat/prompt":
             return read_prompt(self._draft.decode_params(method, raw), self._models)
         if method == "initialize":
             return read_initialize(self._draft.decode_params(method, raw))
         params = self._october.decode_params(method, raw)
         if isinstance(params, m.ChatDeleteParams):
-            self._told.pop(params.chat_id or "", None)
-            self._flowing.pop(params.chat_id or "", None)
+            self._writers.pop(params.chat_id or "", None)
+            self._open_texts.pop(params.chat_id or "", None)
         return params
 
     def decode_result(self, method: str, raw: Any) -> Any:
-        """The typed result of `method`.
+        """Return the typed result of `method`.
 
         Raises:
-            RequestFailed: the server says that the prompt's turn cannot start.
+            RequestFailed: the server cannot start the prompt's turn.
         """
-        return _READ_RESULTS.get(method, _same)(self._draft.decode_result(method, raw))
+        return _READ_RESULTS.get(method, _unchanged)(self._draft.decode_result(method, raw))
 
     def encode_params(self, method: str, params: Any) -> Any:
-        """The raw params of `method`."""
+        """Return the raw params of `method`."""
         if method not in DRAFT:
             raise LocalProtocolError(f"{method} does not exist in revision {Revision.DRAFT.value}")
-        return self._draft.encode_params(method, _written(_WRITE_PARAMS, method, params))
+        return self._draft.encode_params(method, _convert(_WRITE_PARAMS, method, params))
 
     def encode_result(self, method: str, result: Any) -> Any:
-        """The raw result of `method`."""
+        """Return the raw result of `method`."""
         if method not in _WRITE_RESULTS:
             return self._october.encode_result(method, result)
-        return self._draft.encode_result(method, _written(_WRITE_RESULTS, method, result))
+        return self._draft.encode_result(method, _convert(_WRITE_RESULTS, method, result))
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
-        """A raw notification as typed ones: a content of the draft's may be several."""
+        """Return a raw notification as typed ones: a draft content may become several."""
         if method == CONTENT:
-            return self._hear_delta(raw) or self._hear(raw)
+            return self._read_text_delta(raw) or self._read_content(raw)
         if method in DECISIONS:
-            raw = self._of_the_only_call(raw)
+            raw = self._with_call_id(raw)
         return ((method, self.decode_params(method, raw)),)
 
-    def _hear_delta(self, raw: Any) -> Sequence[tuple[str, Any]]:
-        """A piece of text in a turn that runs and nothing beside it; of anything else nothing."""
+    def _read_text_delta(self, raw: Any) -> Sequence[tuple[str, Any]]:
+        """Read a mere text delta of a running turn; return nothing for other contents."""
         try:
             chat_id, content = raw["chatId"], raw["content"]
             if (
@@ -136,64 +136,64 @@ class DraftCodec:
                 and len(raw) == 3
             ):
                 delta = {"chatId": chat_id, "role": "assistant", "content": content}
-                return ((CONTENT, self._read_delta(delta, None)),)
+                return ((CONTENT, self._structure_content(delta, None)),)
         except (KeyError, TypeError, Mismatch):
             pass
         return ()
 
-    def _hear(self, raw: Any) -> Sequence[tuple[str, Any]]:
+    def _read_content(self, raw: Any) -> Sequence[tuple[str, Any]]:
         received = self._draft.decode_params(CONTENT, raw)
         chat_id = received.chat_id
-        hearing = self._heard.setdefault(chat_id, Hearing())
-        heard = list(hearing.hear(received, raw))
-        (self._running.add if hearing.runs else self._running.discard)(chat_id)
+        reader = self._readers.setdefault(chat_id, ChatReader())
+        contents = list(reader.read(received, raw))
+        (self._running.add if reader.is_running else self._running.discard)(chat_id)
         return [
             (CONTENT, ChatContentReceivedParams(chat_id=chat_id, role=role, content=content))
-            for role, content in heard
+            for role, content in contents
         ]
 
-    def _of_the_only_call(self, raw: Any) -> Any:
-        """A decision means the chat's only call that waits, for the draft tells no ids (W-52)."""
+    def _with_call_id(self, raw: Any) -> Any:
+        """Add the id of the chat's only waiting call, since the draft has no call ids (W-52)."""
         chat_id = raw.get("chatId") if isinstance(raw, dict) else None
-        told = self._told.get(chat_id) if isinstance(chat_id, str) else None
-        if told is None or len(told.asked) != 1:
+        writer = self._writers.get(chat_id) if isinstance(chat_id, str) else None
+        if writer is None or len(writer.pending_approvals) != 1:
             return raw
-        return {**raw, "toolCallId": next(iter(told.asked))}
+        return {**raw, "toolCallId": next(iter(writer.pending_approvals))}
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
-        """A typed notification as raw ones; none at all where the draft has nothing like it."""
+        """Return a typed notification as raw ones; none if the draft has no counterpart."""
         if params.__class__ is ChatContentReceivedParams:
-            content, blocks = params.content, self._flowing.get(params.chat_id)
+            content, blocks = params.content, self._open_texts.get(params.chat_id)
             if (
                 blocks is not None
                 and content.__class__ is ChatTextContent
                 and params.role == "assistant"
-                and blocks.passes(content.text)
+                and blocks.take_plain(content.text)
             ):
                 text = {"type": "text", "text": content.text}
                 return (
                     (CONTENT, {"chatId": params.chat_id, "content": text, "isComplete": False}),
                 )
-            return self._tell(params)
+            return self._write_content(params)
         match params:
             case m.ConfigUpdatedParams(chat=m.ChatConfig(models=models)):
                 self._models = models or self._models
-            case m.ChatToolCallApproveParams(chat_id=chat_id) if chat_id in self._heard:
-                self._heard[chat_id].approve(params.tool_call_id)
+            case m.ChatToolCallApproveParams(chat_id=chat_id) if chat_id in self._readers:
+                self._readers[chat_id].approve(params.tool_call_id)
         if method in DRAFT:
             return ((method, self.encode_params(method, params)),)
-        written = self._october.outgoing(method, params)
-        return written if method in OCTOBERS else ()
+        notifications = self._october.outgoing(method, params)
+        return notifications if method in OCTOBER_METHODS else ()
 
-    def _tell(self, params: ChatContentReceivedParams) -> Sequence[tuple[str, Any]]:
+    def _write_content(self, params: ChatContentReceivedParams) -> Sequence[tuple[str, Any]]:
         if params.parent_chat_id is not None:
             return ()
         chat_id = params.chat_id
-        telling = self._told.setdefault(chat_id, Telling(chat_id))
-        told = list(telling.tell(params.role, params.content))
-        self._flowing.pop(chat_id, None)
-        if told and told[-1].is_complete:
-            del self._told[chat_id]
-        elif telling.flows:
-            self._flowing[chat_id] = telling.blocks
-        return [(CONTENT, self._draft.encode_params(CONTENT, each)) for each in told]
+        writer = self._writers.setdefault(chat_id, TurnWriter(chat_id))
+        contents = list(writer.write(params.role, params.content))
+        self._open_texts.pop(chat_id, None)
+        if contents and contents[-1].is_complete:
+            del self._writers[chat_id]
+        elif writer.continues_text:
+            self._open_texts[chat_id] = writer.blocks
+        return [(CONTENT, self._draft.encode_params(CONTENT, each)) for each in contents]

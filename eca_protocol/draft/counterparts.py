@@ -1,9 +1,8 @@
-"""What the draft has for what the other editions have, and what it has nothing for.
+"""The draft's counterparts of the other editions' methods, contents and contexts.
 
-Data for people and for a test that reads it both ways: each method, content and context of the
-method table stands here, and nothing else does. What is told by a row with `draft` is what the
-codec writes; what has none is never written on a draft connection, and a client that asks for it
-all the same is answered as in October.
+The tables are documentation and test data: they contain each method, content and context of the
+method table, and no others. The codec writes the `draft` of a row. A row without `draft` is never
+written on a draft connection; a client's request for it is answered as in October.
 """
 
 from __future__ import annotations
@@ -19,53 +18,54 @@ __all__ = ["CONTENTS", "CONTEXTS", "DRAFT_ONLY", "METHODS", "Counterpart"]
 
 @attrs.frozen
 class Counterpart:
-    """A row: how the draft says it, or None; and what becomes of what it cannot say."""
+    """A row: the draft's name, or None; and the differences or the reason of the absence."""
 
     draft: str | None
-    why: str
+    note: str
 
 
-def _absent(why: str, *names: str) -> Iterator[tuple[str, Counterpart]]:
-    return ((name, Counterpart(None, why)) for name in names)
+def _absent(note: str, *names: str) -> Iterator[tuple[str, Counterpart]]:
+    return ((name, Counterpart(None, note)) for name in names)
 
 
 METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
     {
         "initialize": Counterpart(
             "initialize",
-            "Options are of any type; the answer is empty, so the welcome message is not told.",
+            "Options are of any type; the answer is empty, so there is no welcome message.",
         ),
-        "initialized": Counterpart("initialized", "The same; nothing unasked follows it."),
+        "initialized": Counterpart("initialized", "The same; no unsolicited message follows it."),
         "shutdown": Counterpart("shutdown", "The same."),
         "exit": Counterpart("exit", "The same."),
         "chat/prompt": Counterpart(
             "chat/prompt",
-            "Behaviour, agent, variant and trust are the server's; an error of the answer is "
-            "connection-error, everything else success.",
+            "Behaviour, agent, variant and trust are the server's defaults; an answer with an "
+            "error is connection-error, any other success.",
         ),
         "chat/contentReceived": Counterpart(
-            "chat/contentReceived", "By content, see there; a subagent's are not told."
+            "chat/contentReceived", "See the contents; those of subagents are omitted."
         ),
         "chat/promptStop": Counterpart(
-            "chat/promptStop", "October's, for the draft cannot stop a turn (W-50)."
+            "chat/promptStop", "October's, since the draft cannot stop a turn (W-50)."
         ),
         "chat/toolCallApprove": Counterpart(
             "chat/toolCallApprove",
-            "October's (W-52); with any id it means the chat's only call that waits.",
+            "October's (W-52); any id means the chat's only waiting call.",
         ),
         "chat/toolCallReject": Counterpart(
-            "chat/toolCallReject", "As for the approval; unasked it happens after a while (W-52)."
+            "chat/toolCallReject",
+            "Like the approval; without a decision the call is rejected after a while (W-52).",
         ),
         **dict(
             _absent(
-                "Models are those of the draft's literals, behaviours it has none; what is offered "
-                "is kept to find the model that a literal means (W-51).",
+                "The draft has literals for models and no behaviours; the offered models are "
+                "stored to resolve the literals (W-51).",
                 "config/updated",
             )
         ),
         **dict(
             _absent(
-                "A draft client has nowhere to show it.",
+                "A draft client has no place to show it.",
                 "$/showMessage",
                 "$/progress",
             )
@@ -90,7 +90,7 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
         **dict(
             _absent(
-                "The draft has no requests of the server's: capabilities for them are not read.",
+                "The draft's server sends no requests: the capabilities for them are not read.",
                 "chat/askQuestion",
                 "editor/getDefinition",
                 "editor/getDiagnostics",
@@ -99,7 +99,7 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
         **dict(
             _absent(
-                "Came later: answered as in October. Our client sends no draft server any of it.",
+                "Newer than the draft: answered as in October; never sent by our client.",
                 "chat/addFlag",
                 "chat/clear",
                 "chat/delete",
@@ -141,11 +141,13 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
         **dict(
             _absent(
-                "The draft has a heading for completion and says nothing under it.",
+                "The draft has a heading for completion without any text.",
                 "completion/inline",
             )
         ),
-        **dict(_absent("Answers a request that came later.", "rewrite/contentReceived")),
+        **dict(
+            _absent("Belongs to a request that is newer than the draft.", "rewrite/contentReceived")
+        ),
     }
 )
 """By the method's name."""
@@ -154,32 +156,32 @@ CONTENTS: Final[Mapping[str, Counterpart]] = MappingProxyType(
     {
         "text": Counterpart(
             "text",
-            "A piece of the model's or the server's text, with the blocks of code that end in it. "
-            "The user's own words are not said again.",
+            "A piece of the model's or the server's text, with the code blocks that end in it. "
+            "The user's message is not echoed.",
         ),
         "progress": Counterpart(
-            "text", "The end of a turn is its closing text; that it runs is not told."
+            "text", "The end of a turn is its closing text; the start is omitted."
         ),
         "usage": Counterpart(
-            "text", "`metadata.tokensUsed` of the closing text; costs and limits are not told."
+            "text", "`metadata.tokensUsed` of the closing text; costs and limits are omitted."
         ),
         "toolCallRun": Counterpart(
-            "fileChange", "Of a call that waits for the user, whatever it does."
+            "fileChange", "Only for a call that waits for approval, of any tool."
         ),
         "toolCalled": Counterpart(
             "fileChange",
-            "Of a call that has changed a file and was not shown before; that one which was shown "
-            "failed is a text. Outputs are not told.",
+            "For a call that has changed a file and was not announced; the failure of an announced "
+            "call is a text. Outputs are omitted.",
         ),
-        "toolCallRejected": Counterpart("text", "Of a call that was shown before."),
+        "toolCallRejected": Counterpart("text", "Only for an announced call."),
         **dict(
             _absent(
-                "What comes of a call is told when it waits or when it is done.",
+                "A call is announced when it waits for approval or when it is done.",
                 "toolCallPrepare",
                 "toolCallRunning",
             )
         ),
-        **dict(_absent("The link stands in the text, too (W-26).", "url")),
+        **dict(_absent("The link is in the text, too (W-26).", "url")),
         **dict(
             _absent(
                 "The draft does not show what the model thinks.",
@@ -190,7 +192,7 @@ CONTENTS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
         **dict(
             _absent(
-                "The draft has nothing like it.",
+                "The draft has no counterpart.",
                 "metadata",
                 "image",
                 "flag",
@@ -200,14 +202,14 @@ CONTENTS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
     }
 )
-"""By the content's type, as a server tells it."""
+"""By the content's type, from the server to the client."""
 
 CONTEXTS: Final[Mapping[str, Counterpart]] = MappingProxyType(
     {
         "file": Counterpart("file", "`linesRange` is its `selection`."),
         "web": Counterpart("web", "The same."),
         "cursor": Counterpart(
-            "file", "The `cursor` of that file's context; what is selected there is lost."
+            "file", "The `cursor` of that file's context; the selection is lost."
         ),
         "text": Counterpart("code", "`label` is its `description`."),
         **dict(
@@ -221,25 +223,25 @@ CONTEXTS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
     }
 )
-"""By the context's type, as a client sends it."""
+"""By the context's type, from the client to the server."""
 
 DRAFT_ONLY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "capabilities.codeAssistant.doc, edit, fix": (
-            "Never defined: they tell a draft client (W-12), and lead to nothing else."
+            "Never defined: they identify a draft client (W-12) and have no other effect."
         ),
         "ChatModel": (
-            "`auto`, or a literal for which there is no model of that name, is the default (W-51)."
+            "`auto` and literals without a model of that name mean the default model (W-51)."
         ),
-        "TerminalContext": "Named and never defined: left out with a note (W-51).",
+        "TerminalContext": "Named and never defined: skipped with a note (W-51).",
         "ChatPromptResponse.resultMessage": (
-            "For people. Our client gives it with the error of a prompt that cannot start."
+            "For people. Our client adds it to the error of a prompt that cannot start."
         ),
-        "TextContent.codeBlocks": "Stand in the text already: our client reads them there.",
+        "TextContent.codeBlocks": "Part of the text, where our client reads them.",
         "FileChangeContent": (
-            "A tool call `file_change` to our client, with file and changes as its arguments."
+            "For our client a tool call `file_change` with file and changes as its arguments."
         ),
         "Completion, Documentation": "Headings without a method.",
     }
 )
-"""What no other edition has, and what becomes of it."""
+"""The names that only the draft has, and their treatment."""

@@ -1,7 +1,7 @@
-"""Unified hunks as the draft's changes (`fileChange.changes`).
+"""The conversion of unified diffs to the draft's changes (`fileChange.changes`).
 
-Each hunk is one change: lines of the file as it is before, and what stands there afterwards. A
-diff that is not whole gives none, since what is told must be all of it.
+Each hunk is one change: a range of lines of the old file and their new content. An incomplete diff
+has no changes, since a client must get all of them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import attrs
 
 from eca_protocol.draft.models import Change, LineRange
 
-__all__ = ["changes_of"]
+__all__ = ["parse_changes"]
 
 _HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@.*")
 
 
 @attrs.define
 class _Hunk:
-    """Lines with their mark; `old_left` and `new_left` are still to come of either file."""
+    """The lines of a hunk with their marks; `old_left` and `new_left` lines are missing."""
 
     start: int
     old_left: int
@@ -27,7 +27,7 @@ class _Hunk:
     lines: list[tuple[str, str]] = attrs.field(factory=list)
 
     def take(self, line: str) -> bool:
-        """Whether the line is one of this hunk."""
+        """Take the next line; return False if it does not belong to this hunk."""
         if line.startswith("\\") and self.lines:
             mark, text = self.lines[-1]
             self.lines[-1] = mark, text.removesuffix("\n")
@@ -43,8 +43,8 @@ class _Hunk:
         return self.old_left == self.new_left == 0
 
 
-def changes_of(diff: str) -> tuple[Change, ...] | None:
-    """The changes that a diff's hunks are; None if it was cut or is no unified diff."""
+def parse_changes(diff: str) -> tuple[Change, ...] | None:
+    """Return the changes of a unified diff; None if it is incomplete or invalid."""
     hunks: list[_Hunk] = []
     for line in diff.split("\n"):
         header = _HEADER.fullmatch(line)
@@ -66,7 +66,7 @@ def _size(digits: str | None) -> int:
 
 
 def _change(hunk: _Hunk) -> Change | None:
-    """A hunk without the context around it, but for the one line that an insertion hangs on."""
+    """Return a hunk's change without context lines; an insertion keeps one as its place."""
     changed = [index for index, (mark, _) in enumerate(hunk.lines) if mark != " "]
     if not changed:
         return None
@@ -88,7 +88,7 @@ def _change(hunk: _Hunk) -> Change | None:
 
 
 def _creation(hunk: _Hunk) -> Change | None:
-    """Lines that hang on none: a new file's, or an empty one's."""
+    """Return the change of a hunk without old lines: a new or empty file's."""
     if hunk.start > 0:
         return None
     return Change(kind="create", content="".join(text for _, text in hunk.lines))

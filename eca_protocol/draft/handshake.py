@@ -1,7 +1,6 @@
-"""`initialize` between the draft's types and the canonical ones (rulings W-50, W-51).
+"""The conversion of `initialize` between the draft and the canonical types (W-50, W-51).
 
-Reading drops what leads nowhere in the draft: no request of the server's exists there, so what an
-editor could answer is nothing that the server may know.
+Reading drops the capabilities to answer the server's requests, since the draft has none.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from eca_protocol.revisions import Revision
 __all__ = ["read_initialize", "write_initialize"]
 
 
-def read_initialize(given: d.InitializeParams) -> m.InitializeParams:
-    """What a draft client says of itself."""
-    info, assistant = given.client_info, given.capabilities.code_assistant
+def read_initialize(params: d.InitializeParams) -> m.InitializeParams:
+    """Convert a draft client's params."""
+    info, assistant = params.client_info, params.capabilities.code_assistant
     return m.InitializeParams(
-        process_id=given.process_id,
+        process_id=params.process_id,
         client_info=None if info is None else m.ClientInfo(name=info.name, version=info.version),
-        initialization_options=_read_options(given.initialization_options),
+        initialization_options=_read_options(params.initialization_options),
         capabilities=m.ClientCapabilities(
             code_assistant=None
             if assistant is None
@@ -31,13 +30,13 @@ def read_initialize(given: d.InitializeParams) -> m.InitializeParams:
         ),
         workspace_folders=tuple(
             m.WorkspaceFolder(uri=folder.uri, name=folder.name)
-            for folder in given.workspace_folders
+            for folder in params.workspace_folders
         ),
     )
 
 
 def _read_options(raw: Any) -> m.InitializationOptions | None:
-    """Options of any type; an object is what it is in every edition, if it fits there."""
+    """Read options of any type; an object is read as in the other editions, if it fits."""
     if not isinstance(raw, dict):
         return None
     try:
@@ -46,15 +45,16 @@ def _read_options(raw: Any) -> m.InitializationOptions | None:
         return m.InitializationOptions(extras=raw)
 
 
-def write_initialize(given: m.InitializeParams) -> d.InitializeParams:
-    """What we say of ourselves: that we chat, and by the names of the rest that we mean the draft.
+def write_initialize(params: m.InitializeParams) -> d.InitializeParams:
+    """Convert our params for a draft server.
 
-    Servers know a draft client by `doc`, `edit` and `fix` (W-12).
+    The only true capability is `chat`; servers recognize a draft client by the presence of `doc`,
+    `edit` and `fix` (W-12).
     """
-    info, assistant = given.client_info, given.capabilities.code_assistant
-    options = given.initialization_options
+    info, assistant = params.client_info, params.capabilities.code_assistant
+    options = params.initialization_options
     return d.InitializeParams(
-        process_id=given.process_id,
+        process_id=params.process_id,
         client_info=None if info is None else d.ClientInfo(name=info.name, version=info.version),
         initialization_options=None
         if options is None
@@ -66,6 +66,6 @@ def write_initialize(given: m.InitializeParams) -> d.InitializeParams:
         ),
         workspace_folders=tuple(
             d.WorkspaceFolder(uri=folder.uri, name=folder.name)
-            for folder in given.workspace_folders
+            for folder in params.workspace_folders
         ),
     )

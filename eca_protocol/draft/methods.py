@@ -1,4 +1,4 @@
-"""The draft's method table: the few messages of June 2025 with the draft's own types."""
+"""The draft's method table: the messages of June 2025 with the draft's types."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The draft's own messages, as its text has them; each class has the name of its interface there.
+"""The draft's messages; each class has the name of its interface in the draft's text.
 
-They exist in the draft alone: nothing of them is written in any other edition, and nothing of the
-other editions' in the draft.
+They exist only in the draft, and the draft has no other messages.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages import UnknownContent, UnknownContext, UnknownValue
-from eca_protocol.messages.marks import forgiven, object_as_true
+from eca_protocol.messages.marks import lenient, object_as_true
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
@@ -45,7 +44,7 @@ IN_DRAFT = Window(since=Revision.DRAFT, until=Revision.DRAFT)
 
 
 def _in_draft(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """A field transformer: the fields exist in the draft and in no other edition."""
+    """Mark all fields as existing only in the draft (a field transformer)."""
     marked = mark(since=IN_DRAFT.since, until=IN_DRAFT.until)
     return [field.evolve(metadata={**field.metadata, **marked}) for field in fields]
 
@@ -59,15 +58,15 @@ ChangeKind: TypeAlias = Literal["create", "change", "delete"] | UnknownValue
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class ClientInfo:
-    """Which editor or program the client is."""
+    """The name and version of the client."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
     version: str | None = None
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class CodeAssistantCapabilities:
-    """Which of the draft's features the client has; only `chat` was ever defined."""
+    """The client's features; the draft defines only `chat`."""
 
     chat: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
     doc: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
@@ -84,35 +83,35 @@ class ClientCapabilities:
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class WorkspaceFolder:
-    """A root of the user's project; the draft names it and leaves its members to LSP's."""
+    """A root of the user's project, with the members of LSP's `WorkspaceFolder`."""
 
-    uri: str = attrs.field(default="", metadata=forgiven("W-3"))
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    uri: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class InitializeParams:
-    """`initialize`; its options are of any type."""
+    """`initialize`; the options may be of any type."""
 
-    process_id: int | None = attrs.field(default=None, metadata=forgiven("W-3", nullable=True))
+    process_id: int | None = attrs.field(default=None, metadata=lenient("W-3", nullable=True))
     client_info: ClientInfo | None = None
     initialization_options: Any = None
     capabilities: ClientCapabilities = attrs.field(
-        factory=ClientCapabilities, metadata=forgiven("W-3")
+        factory=ClientCapabilities, metadata=lenient("W-3")
     )
     workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
-        default=(), metadata=forgiven("W-3")
+        default=(), metadata=lenient("W-3")
     )
 
 
 @attrs.frozen(kw_only=True)
 class InitializedResult:
-    """The answer to `initialize`; it says nothing."""
+    """The answer to `initialize`, without members."""
 
 
 @attrs.frozen(kw_only=True)
 class InitializedParams:
-    """`initialized`: the client is ready; it says nothing more."""
+    """`initialized`: the client is ready; without members."""
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
@@ -125,7 +124,7 @@ class LineRange:
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class Cursor:
-    """Where the cursor is in a file."""
+    """The position of the cursor in a file."""
 
     line: int
     character: int
@@ -133,7 +132,7 @@ class Cursor:
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class FileContext:
-    """A file, or the lines of it that are selected."""
+    """A file, or its selected lines."""
 
     type: ClassVar[Literal["file"]] = "file"
     window: ClassVar[Window] = IN_DRAFT
@@ -153,17 +152,17 @@ class WebContext:
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class CodeContext:
-    """A piece of code that is in no file, or need not be."""
+    """A piece of code, independent of a file."""
 
     type: ClassVar[Literal["code"]] = "code"
     window: ClassVar[Window] = IN_DRAFT
     content: str
-    language: str = attrs.field(default="", metadata=forgiven("W-3"))
+    language: str = attrs.field(default="", metadata=lenient("W-3"))
     description: str | None = None
 
 
 ChatContext: TypeAlias = FileContext | WebContext | CodeContext | UnknownContext
-"""The draft's union also names a terminal's context, which it defines nowhere."""
+"""The draft's union also names a `TerminalContext`, which the draft does not define."""
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
@@ -182,7 +181,7 @@ class ChatPromptResponse:
 
     chat_id: str
     status: ChatPromptStatus
-    result_message: str = attrs.field(default="", metadata=forgiven("W-60"))
+    result_message: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
@@ -205,7 +204,7 @@ class TextContent:
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class Change:
-    """What becomes of some lines of a file; `range` counts them as they are before."""
+    """The change of a range of lines of the old file."""
 
     kind: ChangeKind
     content: str | None = None
@@ -214,7 +213,7 @@ class Change:
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class FileChangeContent:
-    """A change to a file, made or waiting for the user's approval."""
+    """A change of a file, made or waiting for the user's approval."""
 
     type: ClassVar[Literal["fileChange"]] = "fileChange"
     window: ClassVar[Window] = IN_DRAFT
@@ -229,7 +228,7 @@ ChatContent: TypeAlias = TextContent | FileChangeContent | UnknownContent
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class Metadata:
-    """What is known of a generation."""
+    """Facts about a generation."""
 
     tokens_used: int | None = None
 
@@ -240,5 +239,5 @@ class ChatContentReceivedParams:
 
     chat_id: str
     content: ChatContent
-    is_complete: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    is_complete: bool = attrs.field(default=False, metadata=lenient("W-60"))
     metadata: Metadata | None = None

@@ -1,4 +1,4 @@
-"""`chat/prompt` between the draft's types and the canonical ones (rulings W-50, W-51)."""
+"""The conversion of `chat/prompt` between the draft and the canonical types (W-50, W-51)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ __all__ = [
 ]
 
 LITERALS: tuple[str, ...] = get_args(get_args(d.ChatModel)[0])
-"""The models the draft knows; `auto` leaves the choice to the server."""
+"""The draft's models; `auto` leaves the choice to the server."""
 
 PLAIN = "text"
-"""The language of what is in none."""
+"""The language of a context without a language."""
 
 
-def read_prompt(given: d.ChatPromptParams, offered: Collection[str]) -> m.ChatPromptParams:
-    """A draft client's prompt; `offered` are the models there are."""
+def read_prompt(params: d.ChatPromptParams, offered: Collection[str]) -> m.ChatPromptParams:
+    """Convert a draft client's prompt; `offered` are the server's models."""
     return m.ChatPromptParams(
-        chat_id=given.chat_id,
-        message=given.message,
-        model=_read_model(given.model, offered),
-        contexts=tuple(each for context in given.context for each in _read_context(context))
-        if given.context
+        chat_id=params.chat_id,
+        message=params.message,
+        model=_read_model(params.model, offered),
+        contexts=tuple(each for context in params.context for each in _read_context(context))
+        if params.context
         else (),
     )
 
 
 def _read_model(name: str | None, offered: Collection[str]) -> str | None:
-    """The model that is meant, by its whole name or by that behind the provider's (W-51)."""
+    """Return the offered model with this name, with or without the provider's name (W-51)."""
     if name is None or name in offered:
         return name
-    named = (known for known in offered if known.partition("/")[2] == name)
-    return next(named, None if name in LITERALS else name)
+    matches = (known for known in offered if known.partition("/")[2] == name)
+    return next(matches, None if name in LITERALS else name)
 
 
 def _read_context(context: d.ChatContext) -> Iterator[m.ChatContext]:
@@ -70,17 +70,17 @@ def _label(description: str | None, language: str) -> str:
     return label if language in ("", PLAIN) else f"{label} ({language})"
 
 
-def write_prompt(given: m.ChatPromptParams) -> d.ChatPromptParams:
-    """Our prompt to a draft server.
+def write_prompt(params: m.ChatPromptParams) -> d.ChatPromptParams:
+    """Convert our prompt for a draft server.
 
     Raises:
-        LocalProtocolError: the draft has no name for the model, or no such context.
+        LocalProtocolError: the draft has no such model or context.
     """
     return d.ChatPromptParams(
-        chat_id=given.chat_id,
-        message=given.message,
-        model=_write_model(given.model),
-        context=_write_contexts(given.contexts),
+        chat_id=params.chat_id,
+        message=params.message,
+        model=_write_model(params.model),
+        context=_write_contexts(params.contexts),
     )
 
 
@@ -95,7 +95,7 @@ def _write_model(name: str | None) -> d.ChatModel | None:
 
 
 def _write_contexts(contexts: Sequence[m.ChatContext]) -> tuple[d.ChatContext, ...]:
-    """In the draft a cursor is a file's: it joins the context of that file, if there is one."""
+    """Convert the contexts; a cursor becomes a member of its file's context."""
     if not contexts:
         return ()
     cursors = {each.path: each for each in contexts if isinstance(each, m.CursorContext)}
@@ -131,29 +131,29 @@ def _write_cursor(context: m.CursorContext | None) -> d.Cursor | None:
     return d.Cursor(line=start.line, character=start.character)
 
 
-def write_response(given: m.ChatPromptResponse) -> d.ChatPromptResponse:
-    """The answer to a draft client; its message names the model, for which there is no key."""
-    model = given.model or "the model"
-    if given.status == "error":
+def write_response(params: m.ChatPromptResponse) -> d.ChatPromptResponse:
+    """Convert the answer to a draft client; the message names the model, which has no member."""
+    model = params.model or "the model"
+    if params.status == "error":
         return d.ChatPromptResponse(
-            chat_id=given.chat_id,
+            chat_id=params.chat_id,
             status="connection-error",
             result_message=f"The prompt could not be sent to {model}.",
         )
     message = (
-        "A key is awaited: send it as the next message."
-        if given.status == "login"
+        "The provider needs a key: send it as the next message."
+        if params.status == "login"
         else f"The prompt was sent to {model}."
     )
-    return d.ChatPromptResponse(chat_id=given.chat_id, status="success", result_message=message)
+    return d.ChatPromptResponse(chat_id=params.chat_id, status="success", result_message=message)
 
 
-def read_response(given: d.ChatPromptResponse) -> m.ChatPromptResponse:
-    """A draft server's answer.
+def read_response(params: d.ChatPromptResponse) -> m.ChatPromptResponse:
+    """Convert a draft server's answer.
 
     Raises:
-        RequestFailed: the turn cannot start; then no content need follow that ends it.
+        RequestFailed: the turn cannot start; no closing content has to follow.
     """
-    if given.status == "connection-error":
-        raise RequestFailed(INTERNAL_ERROR, given.result_message, method="chat/prompt")
-    return m.ChatPromptResponse(chat_id=given.chat_id, status="prompting")
+    if params.status == "connection-error":
+        raise RequestFailed(INTERNAL_ERROR, params.result_message, method="chat/prompt")
+    return m.ChatPromptResponse(chat_id=params.chat_id, status="prompting")

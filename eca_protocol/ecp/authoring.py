@@ -1,20 +1,20 @@
-"""What can be evaluated: an agent, made of a function, a class or an object.
+"""Agents that can be evaluated, made of a function, a class or an object.
 
     @agent(name="desk")
     class Desk:
         def __init__(self) -> None:
-            self.seen = 0
+            self.count = 0
 
         @on_step
         async def answer(self, text: str) -> Result:
-            self.seen += 1
-            return Result(public_output=f"{self.seen}: {text}")
+            self.count += 1
+            return Result(public_output=f"{self.count}: {text}")
 
     serve_stdio(Desk)
 
-A class gives each conversation an instance of its own. A function has no state; an object keeps
-its own, which `on_reset` is to clear. Functions that are not async run in a thread, so that a
-conversation can end while one of them computes.
+Each conversation gets its own instance of a class. A function has no state. An object keeps its
+state until its `on_reset` hook clears it. Synchronous functions run in a thread, so that a
+conversation can end while one of them runs.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _HookT = TypeVar("_HookT", bound=Callable[..., Any])
 
 Hook = Callable[..., Any]
 
-computing: Final[set[threading.Thread]] = set()
-"""The threads in which hooks run at the moment."""
+active_threads: Final[set[threading.Thread]] = set()
+"""The threads in which hooks are running."""
 
 
 @attrs.frozen(kw_only=True)
 class Hooks:
-    """What one conversation calls. Each may be async or not."""
+    """The hooks of one conversation, each synchronous or async."""
 
     step: Hook
     initialize: Hook | None = None
@@ -55,29 +55,30 @@ class Hooks:
 
 @attrs.frozen(kw_only=True)
 class Agent:
-    """An agent as it is served.
+    """An agent ready to be served.
 
     Attributes:
-        name: what it is called in reports.
-        begin: the hooks of a new conversation; called at the first `agent/initialize`.
-        capabilities: what it declares, each with its options.
-        renews: whether `begin` gives a conversation that knows nothing of those before it, so
-            that it is called again for each `agent/initialize` and needs no reset hook.
+        name: the agent's name in reports.
+        make_hooks: returns the hooks of a new conversation; called at the first
+            `agent/initialize`.
+        capabilities: the declared capabilities with their options.
+        isolated: True if conversations share no state. Then each `agent/initialize` and each
+            `agent/reset` calls `make_hooks` again, and no reset hook is needed.
     """
 
     name: str
-    begin: Callable[[], Hooks]
+    make_hooks: Callable[[], Hooks]
     capabilities: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
-    renews: bool = True
+    isolated: bool = True
 
 
 def agent(
     name: str | None = None, capabilities: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Callable[[_ClassT], _ClassT]:
-    """Name a class as an agent, and declare its capabilities beyond those its hooks show.
+    """Name a class as an agent, and declare capabilities that its hooks do not imply.
 
     Raises:
-        TypeError: a capability's options are no mapping.
+        TypeError: a capability's options are not a mapping.
     """
     declared = dict(capabilities or {})
     for key, options in declared.items():
@@ -91,94 +92,100 @@ def agent(
     return decorate
 
 
-def _hook(which: str) -> Callable[[_HookT], _HookT]:
+def _hook(kind: str) -> Callable[[_HookT], _HookT]:
     def decorate(function: _HookT) -> _HookT:
-        setattr(function, _MARK, which)
+        setattr(function, _MARK, kind)
         return function
 
     return decorate
 
 
 on_step = _hook("step")
-"""Decorates the method that answers one input: `(self, text) -> Result | str | mapping`."""
+"""Decorator of the method that answers one input: `(self, text) -> Result | str | mapping`."""
 
 on_reset = _hook("reset")
-"""Decorates the method that forgets the conversation: `(self)`."""
+"""Decorator of the method that clears the conversation's state: `(self)`."""
 
 on_initialize = _hook("initialize")
-"""Decorates the method that hears the evaluator's `config`: `(self, config)`."""
+"""Decorator of the method that receives the evaluator's `config`: `(self, config)`."""
 
 
 def as_agent(target: Any, *, name: str | None = None) -> Agent:
-    """An `Agent` of a function, of a class with a step hook (or a method `step`), or of an object.
+    """Make an `Agent` of a function, or of a class or object with a step hook or method `step`.
 
     Raises:
-        TypeError: it has nothing that could answer a step.
+        TypeError: `target` has no step hook.
     """
     if isinstance(target, Agent):
         return target if name is None else attrs.evolve(target, name=name)
-    if not inspect.isclass(target) and not _found(target) and callable(target):
-        called = name or str(getattr(target, "__name__", type(target).__name__))
-        return Agent(name=called, begin=lambda: Hooks(step=target))
+    if not inspect.isclass(target) and not _hook_names(target) and callable(target):
+        function_name = str(getattr(target, "__name__", type(target).__name__))
+        return Agent(name=name or function_name, make_hooks=lambda: Hooks(step=target))
     cls = target if inspect.isclass(target) else type(target)
-    described, declared = getattr(cls, _DESCRIPTION, (cls.__name__, {}))
-    hooks = _found(target)
+    declared_name, declared = getattr(cls, _DESCRIPTION, (cls.__name__, {}))
+    hooks = _hook_names(target)
     if "step" not in hooks:
         raise TypeError(f"{cls.__name__}: expected a method marked @on_step, or one called step")
     capabilities = dict(declared)
     if "reset" in hooks or inspect.isclass(target):
         capabilities.setdefault("reset", {})
     return Agent(
-        name=name or described,
-        begin=functools.partial(_begin, target),
+        name=name or declared_name,
+        make_hooks=functools.partial(_make_hooks, target),
         capabilities=capabilities,
-        renews=inspect.isclass(target),
+        isolated=inspect.isclass(target),
     )
 
 
-def _begin(target: Any) -> Hooks:
+def _make_hooks(target: Any) -> Hooks:
     instance = target() if inspect.isclass(target) else target
-    return Hooks(**{which: getattr(instance, name) for which, name in _found(instance).items()})
+    return Hooks(**{kind: getattr(instance, name) for kind, name in _hook_names(instance).items()})
 
 
-def _found(target: Any) -> dict[str, str]:
-    """The hooks of a class or an object: the marked methods, else a method called `step`."""
+def _hook_names(target: Any) -> dict[str, str]:
+    """Map each kind of hook to its method's name.
+
+    Without a marked step, methods called `step` and `reset` count.
+    """
     cls = target if inspect.isclass(target) else type(target)
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in dir(cls):
-        which = getattr(getattr(cls, name, None), _MARK, None)
-        if which is not None:
-            found[which] = name
-    if "step" not in found and callable(getattr(cls, "step", None)):
-        found["step"] = "step"
+        kind = getattr(getattr(cls, name, None), _MARK, None)
+        if kind is not None:
+            names[kind] = name
+    if "step" not in names and callable(getattr(cls, "step", None)):
+        names["step"] = "step"
         if callable(getattr(cls, "reset", None)):
-            found.setdefault("reset", "reset")
-    return found
+            names.setdefault("reset", "reset")
+    return names
 
 
 async def run_hook(hook: Hook, *arguments: Any) -> Any:
-    """Call a hook: async ones here, others in a thread that a cancellation leaves behind."""
+    """Call a hook; a synchronous one runs in a thread, which a cancellation abandons."""
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
         getattr(hook, "__call__", None)  # noqa: B004 - an object's own async __call__
     ):
         return await hook(*arguments)
-    outcome = await anyio.to_thread.run_sync(_compute, hook, arguments, abandon_on_cancel=True)
+    outcome = await anyio.to_thread.run_sync(
+        _run_in_thread, hook, arguments, abandon_on_cancel=True
+    )
     return await outcome if inspect.isawaitable(outcome) else outcome
 
 
-def _compute(hook: Hook, arguments: tuple[Any, ...]) -> Any:
-    computing.add(threading.current_thread())
+def _run_in_thread(hook: Hook, arguments: tuple[Any, ...]) -> Any:
+    active_threads.add(threading.current_thread())
     try:
         return hook(*arguments)
     finally:
-        computing.discard(threading.current_thread())
+        active_threads.discard(threading.current_thread())
 
 
 def as_result(outcome: Any) -> Result:
-    """What a step hook gave, as a `Result`: a text is the public output.
+    """Convert a step hook's return value to a `Result`; a text is the public output.
 
     Raises:
-        TypeError: it is none of Result, str and mapping; or a field is of the wrong type.
+        TypeError: the value is neither a Result nor a str nor a mapping, or a field has a wrong
+            type.
     """
     if isinstance(outcome, Result):
         return outcome
@@ -187,5 +194,5 @@ def as_result(outcome: Any) -> Result:
     if isinstance(outcome, Mapping):
         return Result(**outcome)
     raise TypeError(
-        f"the step gave {type(outcome).__name__}: expected a Result, a string or a mapping"
+        f"expected the step to return a Result, a string or a mapping, got {type(outcome).__name__}"
     )

@@ -1,9 +1,8 @@
-"""An ECA chat as an agent that can be evaluated: one prompt is one step.
+"""An ECA chat as an agent that can be evaluated; each step is one prompt.
 
-Each conversation is a chat of its own. What the assistant wrote is the public output, what it
-thought and which tools it used the evaluation context; calls that were refused and the server's
-own words are its logs. Nobody is there to be asked: a call that waits for approval is rejected,
-unless the agent was made with `approve=True`.
+Each conversation is a new chat. The assistant's text becomes the public output; its reasoning and
+tool calls become the evaluation context; rejected calls and the server's messages become the logs.
+A call that needs approval is rejected, unless the agent was made with `approve=True`.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ def chat_agent(
     behavior: m.ChatBehavior | None = None,
     approve: bool = False,
 ) -> Agent:
-    """An agent that prompts chats of `client`.
+    """Make an agent that prompts chats of `client`.
 
     Args:
-        client: a connected client; it stays the caller's.
+        client: a connected client; the caller closes it.
         name: the agent's name in reports.
         model: for every prompt; the server's selection by default.
-        behavior: likewise.
-        approve: whether calls that wait for an approval get it.
+        behavior: for every prompt; the server's selection by default.
+        approve: approve calls that need approval, instead of rejecting them.
     """
 
-    def begin() -> Hooks:
+    def make_hooks() -> Hooks:
         chat = client.chat(model=model, behavior=behavior)
         return Hooks(step=_Steps(client, chat, approve=approve))
 
     return Agent(
         name=name,
-        begin=begin,
+        make_hooks=make_hooks,
         capabilities={key: {} for key in ("tool_calls", "evaluation_context", "usage", "reset")},
     )
 
@@ -59,7 +58,7 @@ class _Steps:
     async def __call__(self, text: str) -> Result:
         report = _Report()
         async with self._chat.prompt(text) as turn:
-            async for received in turn.received():
+            async for received in turn.contents_with_roles():
                 if received.role == "user":
                     continue
                 content = received.content
@@ -68,11 +67,11 @@ class _Steps:
                 if isinstance(content, m.ChatUsageContent):
                     report.tokens += self._tokens_in(content)
                     report.usage = Usage(total_tokens=report.tokens)
-                report.take(received.role, content)
+                report.add(received.role, content)
         return report.result()
 
     def _tokens_in(self, usage: m.ChatUsageContent) -> int:
-        """Return the tokens of the requests since the usage before."""
+        """Return the tokens spent since the previous usage content."""
         if not usage.sums.holds(self._client.revision):
             return usage.session_tokens  # of one request
         before, self._tokens = self._tokens, usage.session_tokens
@@ -87,19 +86,19 @@ class _Steps:
 
 @attrs.define
 class _Report:
-    """What one turn said, sorted by who may see it."""
+    """The contents of one turn, sorted into the fields of a `Result`."""
 
-    said: list[str] = attrs.field(factory=list)
+    output: list[str] = attrs.field(factory=list)
     context: list[str] = attrs.field(factory=list)
     logs: list[str] = attrs.field(factory=list)
     calls: list[ToolCall] = attrs.field(factory=list)
     usage: Usage | None = None
     tokens: int = 0
 
-    def take(self, role: str, content: m.ChatContent) -> None:
-        """Take in one content."""
+    def add(self, role: str, content: m.ChatContent) -> None:
+        """Add one content."""
         if isinstance(content, m.ChatTextContent):
-            (self.said if role == "assistant" else self.logs).append(content.text)
+            (self.output if role == "assistant" else self.logs).append(content.text)
         elif isinstance(content, m.ChatReasonTextContent):
             self.context.append(content.text)
         elif isinstance(content, m.ChatReasonFinishedContent):
@@ -112,9 +111,9 @@ class _Report:
             self.logs.append(f"the call of {content.name} was rejected ({content.reason})\n")
 
     def result(self) -> Result:
-        """What the step gives."""
+        """Return the step's result."""
         return Result(
-            public_output="".join(self.said).lstrip("\n"),
+            public_output="".join(self.output).lstrip("\n"),
             evaluation_context="".join(self.context).strip() or None,
             tool_calls=tuple(self.calls),
             logs="".join(self.logs).strip() or None,

@@ -1,8 +1,8 @@
-"""One conversation of an agent with an evaluator: what the three methods do, in their order.
+"""An agent's conversation with an evaluator: the handlers of ECP's three methods.
 
-The rules it keeps: one step at a time, in the order they came; each initialize begins afresh; what
-the agent's code raises becomes a short error without a traceback (which goes to the log); nothing
-is stepped before it was initialized.
+Requests run one at a time, in the order of their arrival. Each initialize starts a new
+conversation; so does a first step without initialize. An exception of the agent's code becomes a
+short error; its traceback goes to the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eca_protocol.ecp.messages import (
     StepParams,
     write_step_result,
 )
-from eca_protocol.ecp.methods import AGENT_FAILED, agree
+from eca_protocol.ecp.methods import AGENT_FAILED, negotiate_version
 from eca_protocol.errors import RPCError
 from eca_protocol.peer import Handler
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("eca_protocol.ecp")
 
 _T = TypeVar("_T")
 
-_LONGEST_REASON = 500  # characters of what an agent's exception says
+_LONGEST_REASON = 500  # characters of an exception's message
 
 
 class Conversation:
@@ -44,16 +44,16 @@ class Conversation:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._hooks: Hooks | None = None
-        self._turns = _Turns()
+        self._queue = _Queue()
 
     @property
-    def has_begun(self) -> bool:
-        """Whether it has been initialized, or stepped without that."""
+    def has_started(self) -> bool:
+        """True once the conversation was initialized or stepped."""
         return self._hooks is not None
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """By method, for a peer."""
+        """The handlers by method, for a peer."""
         return {
             "agent/initialize": self.initialize,
             "agent/step": self.step,
@@ -61,32 +61,32 @@ class Conversation:
         }
 
     def initialize(self, params: InitializeParams) -> Coroutine[Any, Any, InitializeResult]:
-        """Begin afresh.
+        """Start a new conversation.
 
         Raises:
-            RPCError: -32001 for another major version; -32000 if the agent's code failed.
+            RPCError: -32001 for a different major version; -32000 if the agent's code failed.
         """
-        version = agree(params.protocol_version)
-        return self._turns.take(functools.partial(self._initialize, params, version))
+        version = negotiate_version(params.protocol_version)
+        return self._queue.put(functools.partial(self._initialize, params, version))
 
     def step(self, params: StepParams) -> Coroutine[Any, Any, Result]:
-        """One input, one result.
+        """Answer one input.
 
         Raises:
-            RPCError: -32000 if the agent's code failed, or gave what is no result.
+            RPCError: -32000 if the agent's code failed or returned an invalid result.
         """
-        return self._turns.take(functools.partial(self._step, params))
+        return self._queue.put(functools.partial(self._step, params))
 
     def reset(self, _: None) -> Coroutine[Any, Any, bool]:
-        """Forget what was said.
+        """Clear the conversation's state.
 
         Raises:
             RPCError: -32000 if the agent's code failed.
         """
-        return self._turns.take(self._reset)
+        return self._queue.put(self._reset)
 
     async def _initialize(self, params: InitializeParams, version: str) -> InitializeResult:
-        await self._begin()
+        await self._start()
         if self._hooks is not None and self._hooks.initialize is not None:
             await self._run(self._hooks.initialize, params.config)
         return InitializeResult(
@@ -97,7 +97,7 @@ class Conversation:
 
     async def _step(self, params: StepParams) -> Result:
         if self._hooks is None:
-            await self._begin()
+            await self._start()
         assert self._hooks is not None
         outcome = await self._run(self._hooks.step, params.input)
         try:
@@ -108,13 +108,13 @@ class Conversation:
         return result
 
     async def _reset(self) -> bool:
-        await self._begin()
+        await self._start()
         return True
 
-    async def _begin(self) -> None:
-        if self._hooks is None or self._agent.renews:
+    async def _start(self) -> None:
+        if self._hooks is None or self._agent.isolated:
             try:
-                self._hooks = self._agent.begin()
+                self._hooks = self._agent.make_hooks()
             except Exception as error:
                 raise _failed(error) from error
         elif self._hooks.reset is not None:
@@ -128,40 +128,40 @@ class Conversation:
         except anyio.get_cancelled_exc_class() as error:
             if anyio.current_effective_deadline() == -math.inf:
                 raise
-            # Nobody has cancelled it: it awaited a task of its own that was.
+            # The hook was not cancelled: a task that it awaited was.
             raise _failed(error) from error
         except Exception as error:
             raise _failed(error) from error
 
 
-class _Turns:
-    """One after the other, in the order in which turns were taken: tasks begin in any order."""
+class _Queue:
+    """A queue of work, run one by one in the order of `put`; tasks would start in any order."""
 
     def __init__(self) -> None:
-        self._taken: deque[anyio.Event] = deque()
+        self._waiting: deque[anyio.Event] = deque()
 
-    def take(self, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any, _T]:
-        """Take the next turn now; the work is done in it, by whoever awaits."""
+    def put(self, work: Callable[[], Awaitable[_T]]) -> Coroutine[Any, Any, _T]:
+        """Enqueue now; the returned coroutine waits for its turn and runs the work."""
         turn = anyio.Event()
-        self._taken.append(turn)
-        self._call()
-        return self._work_in(turn, work)
+        self._waiting.append(turn)
+        self._start_next()
+        return self._run_in_turn(turn, work)
 
-    async def _work_in(self, turn: anyio.Event, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def _run_in_turn(self, turn: anyio.Event, work: Callable[[], Awaitable[_T]]) -> _T:
         try:
             await turn.wait()
             return await work()
         finally:
-            self._taken.remove(turn)
-            self._call()
+            self._waiting.remove(turn)
+            self._start_next()
 
-    def _call(self) -> None:
-        if self._taken:
-            self._taken[0].set()
+    def _start_next(self) -> None:
+        if self._waiting:
+            self._waiting[0].set()
 
 
 def _failed(error: BaseException) -> RPCError:
-    """The answer to a request whose agent failed; the whole story stays in our own log."""
+    """Log the agent's exception, and return the answer to its request."""
     _log.error("the agent failed", exc_info=error)
     text = f"{type(error).__name__}: {error}"
     return RPCError(AGENT_FAILED, text[:_LONGEST_REASON])

@@ -1,7 +1,7 @@
-"""An agent behind a URL: each request is one POST, answered by JSON or by events.
+"""A connection to an agent behind a URL: each request is one POST, answered by JSON or by events.
 
-No redirect is followed and no proxy used for loopback. An answer is complete when its event is,
-whether or not the stream goes on. Each request has one deadline for all of it.
+Redirects are not followed, and loopback uses no proxy. An answer is complete when its event is,
+even if the stream continues. One deadline holds for a whole request.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import anyio
+from typing_extensions import override
 
 from eca_protocol import json
-from eca_protocol.ecp.evaluating import AgentConnection, AgentLimits
-from eca_protocol.ecp.faults import AgentFault
+from eca_protocol.ecp.connection import AgentConnection, AgentLimits
+from eca_protocol.ecp.errors import AgentError
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeResult
 from eca_protocol.ecp.methods import ECP_CODEC, RAW_CODEC
-from eca_protocol.errors import HTTPFault, InvalidJSON, RemoteProtocolError
+from eca_protocol.errors import HTTPError, InvalidJSON, RemoteProtocolError
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_protocol.sse import SSEDecoder
 
-if TYPE_CHECKING:  # a protocol class: the models of ECA are not needed here
+if TYPE_CHECKING:  # saves importing the models of ECA
     from eca_protocol.codec import MessageCodec
 
 __all__ = ["connect_http"]
@@ -37,14 +38,14 @@ _HEADERS: Final = {
 
 @asynccontextmanager
 async def connect_http(url: str, *, limits: AgentLimits) -> AsyncIterator[HTTPAgent]:
-    """Talk to an agent behind `url`; see `connect_agent`."""
+    """Connect to an agent behind `url`; see `connect_agent`."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
-        raise AgentFault(
-            "transport_error", "a URL with a user or a password in it is not asked: leave them out"
+        raise AgentError(
+            "transport_error", "the URL contains a user or a password, which is not supported"
         )
     if parts.scheme.lower() not in {"http", "https"} or not parts.hostname:
-        raise AgentFault("transport_error", f"expected an http or https URL, got {url!r:.200}")
+        raise AgentError("transport_error", f"expected an http or https URL, got {url!r:.200}")
     async with HTTPClient() as client:
         yield HTTPAgent(client, url, limits)
 
@@ -60,42 +61,43 @@ class HTTPAgent(AgentConnection):
         self._session: str | None = None
         self._last_id = 0
 
+    @override
     async def initialize(
         self, config: Mapping[str, Any] | None = None, *, deadline: float
     ) -> InitializeResult:
-        """See `AgentConnection.initialize`."""
         self._session = None
         return await super().initialize(config, deadline=deadline)
 
-    async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
-        """See `AgentConnection.ask`."""
+    @override
+    async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
         return await self._call(method, params, deadline, codec=RAW_CODEC)
 
+    @override
     def log(self) -> str:
-        """Nothing: what such an agent logs stays with it."""
+        """Return an empty text: the agent's log is out of reach."""
         return ""
 
     async def _call(
         self, method: str, params: Any, deadline: float, *, codec: MessageCodec = ECP_CODEC
     ) -> Any:
         self._last_id += 1
-        asked = self._last_id
+        request_id = self._last_id
         request = {
             "jsonrpc": "2.0",
-            "id": asked,
+            "id": request_id,
             "method": method,
             "params": codec.encode_params(method, params),
         }
         body = json.dumps(request)
         value: dict[str, Any] | None = None
         with anyio.move_on_after(deadline) as scope:
-            value = await self._post(method, asked, body, deadline)
+            value = await self._post(method, request_id, body, deadline)
         if value is None:
             assert scope.cancelled_caught
-            raise AgentFault("timeout", f"{method}: no whole answer in {deadline:g} s")
+            raise AgentError("timeout", f"{method}: no complete answer in {deadline:g} s")
         if "error" in value:
             error = value["error"]
-            raise AgentFault(
+            raise AgentError(
                 "agent_error",
                 f"{method}: {error['message']} ({error['code']})",
                 code=error["code"],
@@ -104,9 +106,11 @@ class HTTPAgent(AgentConnection):
         try:
             return codec.decode_result(method, value["result"])
         except RemoteProtocolError as fault:
-            raise AgentFault("protocol_error", f"{method}: {fault}") from fault
+            raise AgentError("protocol_error", f"{method}: {fault}") from fault
 
-    async def _post(self, method: str, asked: int, body: bytes, deadline: float) -> dict[str, Any]:
+    async def _post(
+        self, method: str, request_id: int, body: bytes, deadline: float
+    ) -> dict[str, Any]:
         headers = dict(_HEADERS)
         if self._session is not None:
             headers[_SESSION] = self._session
@@ -120,38 +124,42 @@ class HTTPAgent(AgentConnection):
             async with self._client.stream(
                 "POST", self._url, headers=headers, content=body, deadlines=waits
             ) as response:
-                return await self._answer(method, asked, response)
-        except HTTPFault as fault:
+                return await self._read_answer(method, request_id, response)
+        except HTTPError as fault:
             kind = "timeout" if fault.kind == "timeout" else "transport_error"
-            raise AgentFault(kind, f"{method}: {fault}") from fault  # type: ignore[arg-type]  # both are kinds
+            raise AgentError(kind, f"{method}: {fault}") from fault  # type: ignore[arg-type]  # both are kinds
 
-    async def _answer(self, method: str, asked: int, response: HTTPResponse) -> dict[str, Any]:
+    async def _read_answer(
+        self, method: str, request_id: int, response: HTTPResponse
+    ) -> dict[str, Any]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status == 404 and self._session is not None:
-            raise AgentFault("transport_error", f"{method}: the agent has lost the session")
+            raise AgentError("transport_error", f"{method}: the agent has lost the session")
         if 300 <= response.status < 400:
             where = response.headers.get("location", "nowhere")
-            raise AgentFault(
+            raise AgentError(
                 "transport_error",
                 f"{method}: status {response.status} to {where:.200}; redirects are not followed",
             )
         if not 200 <= response.status < 300:
-            await self._refused(method, asked, kind, response)
+            await self._raise_for_status(method, request_id, kind, response)
         self._session = response.headers.get(_SESSION, self._session)
         if kind == "text/event-stream":
-            return await self._from_events(method, asked, response)
-        body = await self._whole(method, response)
+            return await self._read_events(method, request_id, response)
+        body = await self._read_body(method, response)
         if not body:
-            raise AgentFault(
+            raise AgentError(
                 "protocol_error", f"{method}: status {response.status} without an answer"
             )
         if kind != "application/json":
-            came = f"{kind or 'no content type'}: {body[:80]!r}"
-            raise AgentFault("protocol_error", f"{method}: expected JSON or events, got {came}")
-        return self._checked(method, asked, body)
+            got = f"{kind or 'no content type'}: {body[:80]!r}"
+            raise AgentError("protocol_error", f"{method}: expected JSON or events, got {got}")
+        return self._parse_answer(method, request_id, body)
 
-    async def _refused(self, method: str, asked: int, kind: str, response: HTTPResponse) -> None:
-        """A status that is no success: an error of the agent's, if it says so in JSON-RPC."""
+    async def _raise_for_status(
+        self, method: str, request_id: int, kind: str, response: HTTPResponse
+    ) -> None:
+        """Raise the error of an unsuccessful status: the agent's JSON-RPC error, if it sent one."""
         body = await response.read(8192)
         if kind == "application/json":
             try:
@@ -160,22 +168,22 @@ class HTTPAgent(AgentConnection):
                 value = None
             if (
                 isinstance(value, dict)
-                and value.get("id") == asked
+                and value.get("id") == request_id
                 and "error" in value
                 and envelope_fault(value) is None
             ):
                 error = value["error"]
-                raise AgentFault(
+                raise AgentError(
                     "agent_error",
                     f"{method}: {error['message']} ({error['code']})",
                     code=error["code"],
                     data=error.get("data"),
                 )
-        said = body[:200].decode("utf-8", "replace").strip()
-        text = f"{method}: status {response.status}{f': {said}' if said else ''}"
-        raise AgentFault("transport_error", text)
+        excerpt = body[:200].decode("utf-8", "replace").strip()
+        text = f"{method}: status {response.status}{f': {excerpt}' if excerpt else ''}"
+        raise AgentError("transport_error", text)
 
-    async def _whole(self, method: str, response: HTTPResponse) -> bytes:
+    async def _read_body(self, method: str, response: HTTPResponse) -> bytes:
         body = bytearray()
         async for chunk in response.chunks():
             body += chunk
@@ -183,7 +191,9 @@ class HTTPAgent(AgentConnection):
                 raise self._too_long(method)
         return bytes(body)
 
-    async def _from_events(self, method: str, asked: int, response: HTTPResponse) -> dict[str, Any]:
+    async def _read_events(
+        self, method: str, request_id: int, response: HTTPResponse
+    ) -> dict[str, Any]:
         decoder = SSEDecoder(max_event=self._limits.max_message)
         async for chunk in response.chunks():
             try:
@@ -192,36 +202,38 @@ class HTTPAgent(AgentConnection):
                 raise self._too_long(method) from fault
             for event in events:
                 if event.data:
-                    value = self._checked(method, asked, event.data.encode(), is_event=True)
+                    value = self._parse_answer(
+                        method, request_id, event.data.encode(), is_event=True
+                    )
                     if value:
                         return value
-        raise AgentFault("protocol_error", f"{method}: the events ended before the answer")
+        raise AgentError("protocol_error", f"{method}: the events ended before the answer")
 
-    def _checked(
-        self, method: str, asked: int, body: bytes, *, is_event: bool = False
+    def _parse_answer(
+        self, method: str, request_id: int, body: bytes, *, is_event: bool = False
     ) -> dict[str, Any]:
-        """The answer; an empty mapping for an event that is none and may pass."""
+        """Parse an answer; return an empty mapping for an event that is not an answer."""
         try:
             value = json.loads(body, duplicate_keys="refuse")
         except InvalidJSON as fault:
-            raise AgentFault(
+            raise AgentError(
                 "protocol_error", f"{method}: the answer is not strict JSON: {fault}"
             ) from fault
         if not isinstance(value, dict):
-            raise AgentFault("protocol_error", f"{method}: expected one answer, got {body[:80]!r}")
+            raise AgentError("protocol_error", f"{method}: expected one answer, got {body[:80]!r}")
         if is_event and "method" in value:
             return {}
-        if type(value.get("id")) is not int or value["id"] != asked:
-            raise AgentFault(
+        if type(value.get("id")) is not int or value["id"] != request_id:
+            raise AgentError(
                 "protocol_error",
-                f"{method}: an answer with the id {value.get('id')!r:.60}, expected {asked}",
+                f"{method}: an answer with the id {value.get('id')!r:.60}, expected {request_id}",
             )
         fault_text = envelope_fault(value)
         if fault_text is not None:
-            raise AgentFault("protocol_error", f"{method}: {fault_text}")
+            raise AgentError("protocol_error", f"{method}: {fault_text}")
         return value
 
-    def _too_long(self, method: str) -> AgentFault:
-        return AgentFault(
+    def _too_long(self, method: str) -> AgentError:
+        return AgentError(
             "protocol_error", f"{method}: an answer of more than {self._limits.max_message} bytes"
         )

@@ -1,8 +1,8 @@
-"""The one HTTP endpoint of a served agent: its checks, its conversations, one answer to each POST.
+"""The HTTP endpoint of a served agent: request checks, sessions, and one answer to each POST.
 
-A step that takes its time is answered by events, with a comment now and then so that nothing in
-between hangs up, if the caller takes them. A caller who keeps the session header has a conversation
-of its own; whoever ignores it shares the one that was begun last.
+A long step is answered by an event stream if the caller accepts one; comments keep the connection
+alive. A caller that returns the session header has its own conversation. All callers without it
+share the conversation that was initialized last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVENTS: Final = frozenset({"text/event-stream", "text/*", "*/*"})
 
 @attrs.define
 class AgentEndpoint:
-    """Serves one agent at one path; `port` is known once the server listens."""
+    """One agent served at one path; `port` is known once the server listens."""
 
     agent: Agent
     path: str = attrs.field(kw_only=True)
@@ -59,7 +59,7 @@ class AgentEndpoint:
             return
         session = request.headers.get(SESSION_HEADER)
         if session is not None and session not in self._sessions:
-            await responder.respond(404, b"this session is not known\n")
+            await responder.respond(404, b"unknown session: send agent/initialize without it\n")
             return
         await self._answer(value, session, request, responder)
 
@@ -73,8 +73,8 @@ class AgentEndpoint:
             return 405, {"allow": "POST"}
         if _media_types(request.headers.get("accept", "*/*")).isdisjoint(_JSON | _EVENTS):
             return 406, {}
-        sent = _media_types(request.headers.get("content-type", "application/json"))
-        return (0, {}) if "application/json" in sent else (415, {})
+        content_types = _media_types(request.headers.get("content-type", "application/json"))
+        return (0, {}) if "application/json" in content_types else (415, {})
 
     def _own_origins(self) -> Collection[str]:
         if self.origins is not None:
@@ -89,42 +89,42 @@ class AgentEndpoint:
             await responder.respond(413, b"too many messages at once\n")
             return
         headers: dict[str, str] = {}
-        if session is None and _begins(messages):
-            session = self._open()
+        if session is None and _has_initialize(messages):
+            session = self._open_session()
             headers[SESSION_HEADER] = session
         conversation = self._conversation(session)
         exchange = _Exchange(conversation)
         accepted = _media_types(request.headers.get("accept", "*/*"))
-        patience = None if accepted.isdisjoint(_EVENTS) else self.keep_alive
+        delay = None if accepted.isdisjoint(_EVENTS) else self.keep_alive
         done = anyio.Event()
 
         async def work() -> None:
             await exchange.run(messages)
-            if headers and conversation.has_begun:
+            if headers and conversation.has_started:
                 self._default = conversation
             done.set()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
             if not accepted.isdisjoint(_JSON):
-                with anyio.move_on_after(patience):
+                with anyio.move_on_after(delay):
                     await done.wait()
                 if done.is_set():
-                    await _respond(responder, exchange, headers, whole=isinstance(value, list))
+                    await _respond(responder, exchange, headers, as_array=isinstance(value, list))
                     return
             await _stream(responder, exchange, done, headers, self.keep_alive)
 
-    def _open(self) -> str:
-        """A new session; the oldest is forgotten above a bound."""
+    def _open_session(self) -> str:
+        """Open a session; forget the least recently used one above the limit."""
         session = secrets.token_urlsafe(18)
-        renewed = Conversation(self.agent) if self.agent.renews else self._conversation(None)
-        self._sessions[session] = renewed
+        conversation = Conversation(self.agent) if self.agent.isolated else self._conversation(None)
+        self._sessions[session] = conversation
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return session
 
     def _conversation(self, session: str | None) -> Conversation:
-        """The session's; without one, that of whoever initialized last."""
+        """Return the session's conversation; without a session, the one initialized last."""
         if session is not None:
             self._sessions.move_to_end(session)
             return self._sessions[session]
@@ -134,7 +134,7 @@ class AgentEndpoint:
 
 
 class _Exchange:
-    """The messages of one POST, and the answers they get, in their order."""
+    """The messages of one POST, and their answers in the same order."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._handlers = conversation.handlers
@@ -142,7 +142,7 @@ class _Exchange:
         self.answers: list[dict[str, Any]] = []
 
     async def run(self, messages: list[Any]) -> None:
-        """Run what was sent, one after the other."""
+        """Handle the messages one by one."""
         for value in messages:
             event = self._endpoint.receive(value)
             if isinstance(event, Reply):
@@ -166,7 +166,7 @@ class _Exchange:
                 self.answers.append(self._endpoint.respond(event.id, raw).to_json())
 
 
-def _begins(messages: list[Any]) -> bool:
+def _has_initialize(messages: list[Any]) -> bool:
     return any(
         isinstance(value, dict) and value.get("method") == "agent/initialize" for value in messages
     )
@@ -192,12 +192,14 @@ async def _respond_json(
 
 
 async def _respond(
-    responder: Responder, exchange: _Exchange, headers: dict[str, str], *, whole: bool
+    responder: Responder, exchange: _Exchange, headers: dict[str, str], *, as_array: bool
 ) -> None:
     if not exchange.answers:
         await responder.respond(202, headers=headers)
         return
-    await _respond_json(responder, 200, exchange.answers if whole else exchange.answers[0], headers)
+    await _respond_json(
+        responder, 200, exchange.answers if as_array else exchange.answers[0], headers
+    )
 
 
 async def _stream(
@@ -207,7 +209,7 @@ async def _stream(
     headers: dict[str, str],
     keep_alive: float,
 ) -> None:
-    """Answer by events, with a comment now and then so that nothing in between hangs up."""
+    """Answer by events; send comments meanwhile, which keep the connection alive."""
     kind = {"content-type": "text/event-stream", "cache-control": "no-store"}
     await responder.start(200, kind | headers)
     while not done.is_set():

@@ -1,9 +1,9 @@
-"""What an agent and its evaluator say to each other: the models of ECP, checked as they are made.
+"""The message models of ECP, validated on creation.
 
-Authors make them by hand and get a TypeError or ValueError that names the field; what comes over
-the wire is read into the same models, and the same words become a `DecodeError`. Nothing is
-converted. `private_thought`, the deprecated name of `evaluation_context`, is known here and nowhere
-else: either is read, both are written.
+An author who makes one gets a TypeError or ValueError that names the field; JSON from the wire is
+read into the same models, and the same error becomes a `DecodeError`. No type is converted.
+`private_thought`, the deprecated name of `evaluation_context`, is handled in this module only:
+either is read, both are written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ModelT = TypeVar("_ModelT")
 
 
 def is_version(text: str) -> bool:
-    """Whether `text` is a protocol version: two canonical integers joined by a dot."""
+    """Return True if `text` is a protocol version: two canonical integers joined by a dot."""
     return _VERSION.fullmatch(text) is not None
 
 
@@ -105,9 +105,9 @@ def _status(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 @attrs.frozen(kw_only=True)
 class ToolCall:
-    """A tool that the agent used, and with which arguments.
+    """A tool call of the agent, with its arguments.
 
-    `extra` holds whatever else the agent said of the call; it is kept and written untouched.
+    `extra` holds the call's unknown members, which are written unchanged.
     """
 
     name: str = attrs.field(validator=_non_empty)
@@ -117,7 +117,7 @@ class ToolCall:
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens a step took. What the agent cannot count is None, which is not zero."""
+    """Tokens spent by a step. An unknown count is None, which is not zero."""
 
     input_tokens: int | None = attrs.field(default=None, validator=_count)
     output_tokens: int | None = attrs.field(default=None, validator=_count)
@@ -126,7 +126,7 @@ class Usage:
 
 
 def _parts(value: Any, path: str, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A mapping's known fields, and the rest of it."""
+    """Split a mapping into its known fields and the others."""
     if not isinstance(value, Mapping):
         raise _wrong(path, "an object", value)
     known = {name: value[name] for name in names if name in value}
@@ -134,7 +134,7 @@ def _parts(value: Any, path: str, names: tuple[str, ...]) -> tuple[dict[str, Any
 
 
 def _under(path: str, make: Callable[[], _ModelT]) -> _ModelT:
-    """Make a model that stands at `path`; its fault says so."""
+    """Make a model; prefix the path in its error with `path`."""
     try:
         return make()
     except (TypeError, ValueError) as error:
@@ -167,21 +167,22 @@ def _usage(value: Any) -> Usage | None:
 
 @attrs.frozen(kw_only=True)
 class Result:
-    """What a step of an agent gives (`agent/step`).
+    """The result of an agent's step (`agent/step`).
 
     Attributes:
-        status: `paused` has no meaning of its own in the protocol; it is graded like `done`.
-        public_output: what a user would see.
-        evaluation_context: what an evaluator may see beside it: reasons, decisions, never secrets.
-        tool_calls: the tools used, in order; mappings become `ToolCall`s. None says nothing of
-            them, an empty list that there were none.
-        logs: what happened, for whoever reads the report.
-        usage: the tokens taken; a mapping becomes a `Usage`.
-        private_thought: the deprecated name of `evaluation_context`: where that says nothing this
-            counts, and both hold the same afterwards.
+        status: `done` or `paused`; the protocol gives `paused` no meaning, and both are graded
+            alike.
+        public_output: the text for a user.
+        evaluation_context: further text for the evaluator: reasons and decisions, never secrets.
+        tool_calls: the tool calls, in order; mappings become `ToolCall`s. None means unknown, an
+            empty list means no calls.
+        logs: log messages for readers of the report.
+        usage: the tokens spent; a mapping becomes a `Usage`.
+        private_thought: the deprecated name of `evaluation_context`; counts if that is None. Both
+            are equal afterwards.
 
     Raises:
-        TypeError, ValueError: a field is of the wrong type; the text names it.
+        TypeError, ValueError: a field has a wrong type or value; the message names it.
     """
 
     status: StepStatus = attrs.field(default="done", validator=_status)
@@ -195,7 +196,7 @@ class Result:
     )
 
     def __attrs_post_init__(self) -> None:
-        """Let either name of the context say the same."""
+        """Set both names of the context to the same value."""
         context = self.evaluation_context
         if context is None:
             context = self.private_thought
@@ -205,7 +206,7 @@ class Result:
 
 @attrs.frozen(kw_only=True)
 class InitializeParams:
-    """How an evaluator begins a conversation (`agent/initialize`)."""
+    """The params of `agent/initialize`, which starts a conversation."""
 
     protocol_version: str | None = attrs.field(default=None, validator=_version)
     config: Mapping[str, Any] = attrs.field(factory=dict, validator=_object)
@@ -213,7 +214,7 @@ class InitializeParams:
 
 @attrs.frozen(kw_only=True)
 class InitializeResult:
-    """What an agent says of itself. No version means a protocol older than versions."""
+    """The result of `agent/initialize`. No version means a protocol older than versions."""
 
     name: str = attrs.field(validator=_non_empty)
     capabilities: Mapping[str, Any] = attrs.field(validator=_object)
@@ -222,13 +223,13 @@ class InitializeResult:
 
 @attrs.frozen(kw_only=True)
 class StepParams:
-    """What the evaluator says to the agent."""
+    """The params of `agent/step`."""
 
     input: str = attrs.field(validator=_text)
 
 
 def _read(path: str, make: Callable[[], _ModelT]) -> _ModelT:
-    """A model made of what came; its fault is the other side's."""
+    """Make a model of received JSON; its errors become a `DecodeError`."""
     try:
         return make()
     except (TypeError, ValueError) as error:
@@ -250,13 +251,13 @@ def _required(path: str, raw: Mapping[str, Any], key: str, expected: str) -> Any
 
 
 def read_initialize_params(raw: Any) -> InitializeParams:
-    """The params of `agent/initialize`; absent and null say nothing.
+    """Read the params of `agent/initialize`; null and an absent member mean the default.
 
     Raises:
         DecodeError: a member is of the wrong type.
     """
-    given = _mapping("params", {} if raw is None else raw)
-    version, config = given.get("protocol_version"), given.get("config")
+    raw_object = _mapping("params", {} if raw is None else raw)
+    version, config = raw_object.get("protocol_version"), raw_object.get("config")
     return _read(
         "params",
         lambda: InitializeParams(protocol_version=version, config={} if config is None else config),
@@ -264,19 +265,19 @@ def read_initialize_params(raw: Any) -> InitializeParams:
 
 
 def read_initialize_result(raw: Any) -> InitializeResult:
-    """The result of `agent/initialize`.
+    """Read the result of `agent/initialize`.
 
     Raises:
         DecodeError: a member is absent or of the wrong type.
     """
-    given = _mapping("result", raw)
-    name = _required("result", given, "name", "a string that is not empty")
-    capabilities = _required("result", given, "capabilities", "an object")
-    if "protocol_version" in given and given["protocol_version"] is None:
+    raw_object = _mapping("result", raw)
+    name = _required("result", raw_object, "name", "a string that is not empty")
+    capabilities = _required("result", raw_object, "capabilities", "an object")
+    if "protocol_version" in raw_object and raw_object["protocol_version"] is None:
         raise DecodeError(
             path="result.protocol_version", expected='a version like "1.0"', got="null"
         )
-    version = given.get("protocol_version")
+    version = raw_object.get("protocol_version")
     return _read(
         "result",
         lambda: InitializeResult(name=name, capabilities=capabilities, protocol_version=version),
@@ -284,60 +285,60 @@ def read_initialize_result(raw: Any) -> InitializeResult:
 
 
 def read_step_params(raw: Any) -> StepParams:
-    """The params of `agent/step`.
+    """Read the params of `agent/step`.
 
     Raises:
-        DecodeError: the input is absent or no string.
+        DecodeError: the input is absent or not a string.
     """
-    given = _mapping("params", {} if raw is None else raw)
-    text = _required("params", given, "input", "a string")
+    raw_object = _mapping("params", {} if raw is None else raw)
+    text = _required("params", raw_object, "input", "a string")
     return _read("params", lambda: StepParams(input=text))
 
 
 def read_step_result(raw: Any) -> Result:
-    """The result of `agent/step`.
+    """Read the result of `agent/step`.
 
     Raises:
         DecodeError: a member is of the wrong type; the path names it.
     """
-    given = _mapping("result", raw)
-    status = _required("result", given, "status", '"done" or "paused"')
-    calls = given.get("tool_calls")
+    raw_object = _mapping("result", raw)
+    status = _required("result", raw_object, "status", '"done" or "paused"')
+    calls = raw_object.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
         raise DecodeError(path="result.tool_calls", expected="an array or null", got=_shown(calls))
     return _read(
         "result",
         lambda: Result(
             status=status,
-            public_output=given.get("public_output"),
-            evaluation_context=given.get("evaluation_context"),
-            private_thought=given.get("private_thought"),
+            public_output=raw_object.get("public_output"),
+            evaluation_context=raw_object.get("evaluation_context"),
+            private_thought=raw_object.get("private_thought"),
             tool_calls=calls,
-            logs=given.get("logs"),
-            usage=given.get("usage"),
+            logs=raw_object.get("logs"),
+            usage=raw_object.get("usage"),
         ),
     )
 
 
 def read_reset_result(raw: Any) -> None:
-    """The result of `agent/reset`, which is `true`.
+    """Read the result of `agent/reset`, which is `true`.
 
     Raises:
-        DecodeError: it is anything else.
+        DecodeError: the result is not `true`.
     """
     if raw is not True:
         raise DecodeError(path="result", expected="true", got=_shown(raw))
 
 
 def write_initialize_params(params: InitializeParams) -> dict[str, Any]:
-    """As JSON; an unknown version is left out."""
+    """Return the params as JSON, without an unknown version."""
     version = params.protocol_version
     written: dict[str, Any] = {} if version is None else {"protocol_version": version}
     return written | {"config": dict(params.config)}
 
 
 def write_initialize_result(result: InitializeResult) -> dict[str, Any]:
-    """As JSON; an unknown version is left out."""
+    """Return the result as JSON, without an unknown version."""
     written: dict[str, Any] = {"name": result.name, "capabilities": dict(result.capabilities)}
     if result.protocol_version is not None:
         written["protocol_version"] = result.protocol_version
@@ -345,12 +346,12 @@ def write_initialize_result(result: InitializeResult) -> dict[str, Any]:
 
 
 def write_step_params(params: StepParams) -> dict[str, Any]:
-    """As JSON."""
+    """Return the params as JSON."""
     return {"input": params.input}
 
 
 def write_step_result(result: Result) -> dict[str, Any]:
-    """As JSON: the four fields that every edition has, the alias, and what else is known."""
+    """Return the result as JSON: the four fields of every version, the alias, and known others."""
     calls = result.tool_calls
     written: dict[str, Any] = {
         "status": result.status,
@@ -370,5 +371,5 @@ def write_step_result(result: Result) -> dict[str, Any]:
 
 
 def write_tool_call(call: ToolCall) -> dict[str, Any]:
-    """As JSON, with whatever else was said of the call."""
+    """Return the call as JSON, with its extra members."""
     return {"name": call.name, "arguments": dict(call.arguments), **call.extra}

@@ -1,4 +1,4 @@
-"""ECP's method table for a `Peer`, its dialect and its codec, and how versions are agreed on."""
+"""ECP's method table for a `Peer`, its dialect and codec, and the negotiation of versions."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ __all__ = [
     "PROTOCOL_VERSION",
     "RAW_CODEC",
     "VERSION_UNSUPPORTED",
-    "agree",
-    "major",
+    "major_version",
+    "negotiate_version",
 ]
 
 PROTOCOL_VERSION: Final = "1.0"
-"""The newest version of the protocol we speak."""
+"""The newest supported version of the protocol."""
 
 LEGACY_VERSION: Final = "0.1"
-"""What an agent speaks that names no version."""
+"""The version of an agent that names none."""
 
 AGENT_FAILED: Final = -32000
-"""The agent's own code failed."""
+"""The error code for a failure of the agent's code."""
 
 VERSION_UNSUPPORTED: Final = -32001
-"""No major version in common."""
+"""The error code for a different major version."""
 
 
-def _asked(name: str, params: Any, result: Any) -> Method:
+def _request(name: str, params: Any, result: Any) -> Method:
     return Method(
         name=name, kind="request", direction="client_to_server", params=params, result=result
     )
@@ -57,36 +57,36 @@ def _asked(name: str, params: Any, result: Any) -> Method:
 
 ECP: Final = Table(
     [
-        _asked("agent/initialize", InitializeParams, InitializeResult),
-        _asked("agent/step", StepParams, Result),
-        _asked("agent/reset", None, bool),
+        _request("agent/initialize", InitializeParams, InitializeResult),
+        _request("agent/step", StepParams, Result),
+        _request("agent/reset", None, bool),
     ]
 )
 
 ECP_DIALECT: Final = Dialect(duplicate_keys="refuse")
-"""Nothing is cancelled by a message, and no key may come twice."""
+"""The dialect of ECP: no cancellation message, and no duplicate keys."""
 
 
-def major(version: str) -> int:
-    """The first number of a version."""
+def major_version(version: str) -> int:
+    """Return the first number of a version."""
     return int(version.partition(".")[0])
 
 
-def agree(asked: str | None) -> str:
-    """The version an agent answers with, when an evaluator offers `asked`.
+def negotiate_version(offered: str | None) -> str:
+    """Return the agent's answer to an evaluator's version.
 
     Raises:
-        RPCError: -32001, the major version is another one.
+        RPCError: -32001, the major version is different.
     """
-    if asked is None:
+    if offered is None:
         return PROTOCOL_VERSION
-    if major(asked) != major(PROTOCOL_VERSION):
+    if major_version(offered) != major_version(PROTOCOL_VERSION):
         raise RPCError(
             VERSION_UNSUPPORTED,
-            f"protocol version {asked} is not supported: this agent speaks {PROTOCOL_VERSION}",
+            f"protocol version {offered} is not supported: this agent speaks {PROTOCOL_VERSION}",
             {"supported": [PROTOCOL_VERSION]},
         )
-    return min(asked, PROTOCOL_VERSION, key=lambda version: int(version.partition(".")[2]))
+    return min(offered, PROTOCOL_VERSION, key=lambda version: int(version.partition(".")[2]))
 
 
 def _read_nothing(raw: Any) -> None:
@@ -109,7 +109,7 @@ _RESULTS: Final[Mapping[str, tuple[_Read, _Read]]] = {
 
 
 class _ECPCodec:
-    """Raw JSON to ECP's models and back; the face of `eca_protocol.codec.MessageCodec`."""
+    """A codec between raw JSON and ECP's models, with the methods of `codec.MessageCodec`."""
 
     def decode_params(self, method: str, raw: Any) -> Any:
         if isinstance(raw, list) and raw:
@@ -135,7 +135,7 @@ class _ECPCodec:
 
 
 class _RawCodec(_ECPCodec):
-    """Asks whatever is wanted, as it is, and gives answers as they came; for checks of agents."""
+    """A codec that converts and checks nothing; for conformance checks."""
 
     def encode_params(self, method: str, params: Any) -> Any:
         return params

@@ -1,12 +1,12 @@
-"""A pytest plugin for tests that talk to an agent; it is loaded only where it is asked for.
+"""A pytest plugin for tests of an agent; load it with `-p`.
 
     pytest -p eca_protocol.ecp.pytest_plugin --ecp-target "python agent.py"
 
     def test_it_greets(ecp_agent):
         assert "Hello" in ecp_agent.step("Hi").public_output
 
-`@pytest.mark.ecp(target=...)` names another agent for one test. Each test has an agent of its own,
-initialized and, behind a URL, reset; a step that gives no result raises `AgentFault`.
+`@pytest.mark.ecp(target=...)` names a different agent for one test. Each test has its own agent,
+initialized and, behind a URL, reset. A step without a result raises `AgentError`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from eca_protocol.ecp.evaluating import AgentConnection, connect_agent
-from eca_protocol.ecp.faults import AgentFault
+from eca_protocol.ecp.connection import AgentConnection, connect_agent
+from eca_protocol.ecp.errors import AgentError
 from eca_protocol.ecp.messages import InitializeResult, Result
 from eca_protocol.errors import METHOD_NOT_FOUND
 
@@ -29,10 +29,10 @@ _DEADLINE: Final = 30.0
 
 
 class Agent:
-    """An initialized agent, for tests that are not async.
+    """An initialized agent, for synchronous tests.
 
     Attributes:
-        initialized: what it said of itself.
+        initialized: the agent's result of `agent/initialize`.
     """
 
     def __init__(
@@ -44,23 +44,23 @@ class Agent:
         self.initialized: InitializeResult
 
     def initialize(self, config: Mapping[str, Any] | None = None) -> InitializeResult:
-        """Begin another conversation."""
+        """Start a new conversation."""
         self.initialized = self._portal.call(
             lambda: self._connection.initialize(config, deadline=self._deadline)
         )
         return self.initialized
 
     def step(self, text: str) -> Result:
-        """Say something; what the agent made of it."""
+        """Send one input, and return the agent's result."""
         return self._portal.call(lambda: self._connection.step(text, deadline=self._deadline))
 
     def reset(self) -> None:
-        """Let the agent forget the conversation."""
+        """Clear the agent's state of the conversation."""
         self._portal.call(lambda: self._connection.reset(deadline=self._deadline))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the options `--ecp-target` and `--ecp-timeout`."""
     group = parser.getgroup("ecp", "agents of the Evaluation Context Protocol")
     group.addoption("--ecp-target", metavar="TARGET", help="a command, or an http or https URL")
     group.addoption(
@@ -68,22 +68,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         default=_DEADLINE,
         metavar="SECONDS",
-        help="for each request (default: %(default)s)",
+        help="the time limit of each request (default: %(default)s)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the marker."""
-    config.addinivalue_line("markers", "ecp(target): the agent that this test talks to")
+    """Register the marker."""
+    config.addinivalue_line("markers", "ecp(target): the agent of this test")
 
 
 @pytest.fixture
 def ecp_agent(request: pytest.FixtureRequest) -> Iterator[Agent]:
-    """The agent of `--ecp-target`, or of the test's own `ecp` marker."""
+    """Connect to the agent of the test's `ecp` marker, or of `--ecp-target`."""
     mark = request.node.get_closest_marker("ecp")
     target = (mark and mark.kwargs.get("target")) or request.config.getoption("--ecp-target")
     if not target:
-        pytest.fail("name an agent: --ecp-target, or @pytest.mark.ecp(target=...)", pytrace=False)
+        text = "no agent: use --ecp-target TARGET or @pytest.mark.ecp(target=...)"
+        pytest.fail(text, pytrace=False)
     is_url = target.partition("://")[0].lower() in {"http", "https"}
     command = target if is_url else shlex.split(target)
     with (
@@ -95,7 +96,7 @@ def ecp_agent(request: pytest.FixtureRequest) -> Iterator[Agent]:
         if is_url:
             try:
                 agent.reset()
-            except AgentFault as fault:
+            except AgentError as fault:
                 if fault.code != METHOD_NOT_FOUND:
                     raise
         yield agent

@@ -1,7 +1,7 @@
 """Serving an agent over standard input and output, or over HTTP.
 
-`serve_stdio` and `serve_http` block, for a script's last line; `run_stdio` and `serving_http` are
-the same for programs that have an event loop already (trio or asyncio).
+`serve_stdio` and `serve_http` block, as the last line of a script. `run_stdio` and `serving_http`
+are for programs that run an event loop already (trio or asyncio).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import anyio
 
 from eca_protocol import http_server
-from eca_protocol.ecp.authoring import as_agent, computing
+from eca_protocol.ecp.authoring import active_threads, as_agent
 from eca_protocol.ecp.conversation import Conversation
 from eca_protocol.ecp.http_endpoint import AgentEndpoint
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT
@@ -29,13 +29,13 @@ from eca_protocol.streams import FdTransport, Transport, owned_stdio
 __all__ = ["run_conversation", "run_stdio", "serve_http", "serve_stdio", "serving_http"]
 
 KEEP_ALIVE: Final = 15.0
-"""Seconds between two comments while a step takes its time."""
+"""Seconds between two comments during a long step."""
 
 Backend = Literal["asyncio", "trio"]
 
 
 async def run_conversation(agent: Any, transport: Transport) -> None:
-    """Serve one conversation over a byte stream of lines, until its end."""
+    """Serve one conversation over a byte stream of lines until the stream ends."""
     conversation = Conversation(as_agent(agent))
     async with Peer(
         transport,
@@ -52,21 +52,21 @@ async def run_conversation(agent: Any, transport: Transport) -> None:
 async def run_stdio(agent: Any) -> None:
     """Serve an agent (see `as_agent`) on the standard streams until standard input ends.
 
-    The streams are owned meanwhile: what is printed goes to standard error.
+    Meanwhile printed text goes to standard error.
 
     Raises:
-        TypeError: it is nothing that could be an agent.
+        TypeError: `agent` cannot be made an agent.
         StartFailed: a standard stream is closed.
     """
-    served = as_agent(agent)
+    served_agent = as_agent(agent)
     with owned_stdio() as (read_fd, write_fd):
-        await run_conversation(served, FdTransport(read_fd, write_fd))
+        await run_conversation(served_agent, FdTransport(read_fd, write_fd))
 
 
 def serve_stdio(agent: Any, *, backend: Backend = "asyncio") -> None:
-    """`run_stdio`, as the last line of a script; returns when standard input ends, or on Ctrl-C.
+    """Block until standard input ends or Ctrl-C; see `run_stdio`.
 
-    A hook that is not async and still computes then cannot be ended: the process is left at once.
+    A synchronous hook that is still running cannot be cancelled: the process exits at once.
     """
     _run(functools.partial(run_stdio, agent), backend)
 
@@ -86,18 +86,18 @@ async def serving_http(
     """Serve an agent (see `as_agent`) over HTTP while the block runs.
 
     Args:
-        agent: what is served.
-        host: the address to listen on; loopback unless told otherwise.
-        port: 0 takes a free one; the server's `url` tells it.
-        path: the one endpoint.
-        allowed_origins: pages of a browser that may call; none but its own by default.
-        allowed_hosts: names accepted in the `Host` header; by default those of loopback and
-            `host` itself.
+        agent: the function, class, object or `Agent` to serve.
+        host: the address to listen on; loopback by default.
+        port: 0 takes a free one; the server's `url` contains it.
+        path: the path of the endpoint.
+        allowed_origins: origins of browser pages that may call; by default only the server's own.
+        allowed_hosts: names accepted in the `Host` header; by default those of loopback, and
+            `host`.
         limits: sizes, times, connections.
-        keep_alive: seconds between two comments while a step takes its time.
+        keep_alive: seconds between two comments during a long step.
 
     Raises:
-        TypeError: it is nothing that could be an agent.
+        TypeError: `agent` cannot be made an agent.
         OSError: the address cannot be listened on.
     """
     hosts = http_server.LOOPBACK_NAMES | {host} if allowed_hosts is None else allowed_hosts
@@ -124,9 +124,9 @@ def serve_http(
     allowed_origins: Collection[str] | None = None,
     backend: Backend = "asyncio",
 ) -> None:
-    """`serving_http`, as the last line of a script; tells the URL on stderr, returns on Ctrl-C.
+    """Block until Ctrl-C, after printing the URL on stderr; see `serving_http`.
 
-    A hook that is not async and still computes then cannot be ended: the process is left at once.
+    A synchronous hook that is still running cannot be cancelled: the process exits at once.
     """
 
     async def run() -> None:
@@ -141,12 +141,13 @@ def serve_http(
 
 
 def _run(serve: Callable[[], Awaitable[None]], backend: Backend) -> None:
-    hears = os.name != "nt" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    is_ours = os.name != "nt" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
-        anyio.run(functools.partial(_until_interrupted, serve) if hears else serve, backend=backend)
+        run = functools.partial(_until_interrupted, serve) if is_ours else serve
+        anyio.run(run, backend=backend)
     except* KeyboardInterrupt:
         pass
-    if computing:
+    if active_threads:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
@@ -154,9 +155,9 @@ def _run(serve: Callable[[], Awaitable[None]], backend: Backend) -> None:
 
 
 async def _until_interrupted(serve: Callable[[], Awaitable[None]]) -> None:
-    """Serve until its end or a Ctrl-C.
+    """Serve until the end or Ctrl-C.
 
-    asyncio alone may sleep through one that comes just before it waits.
+    asyncio's own handler may miss a Ctrl-C that arrives just before it waits.
     """
     fault: Exception | None = None
     with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
@@ -169,7 +170,7 @@ async def _until_interrupted(serve: Callable[[], Awaitable[None]]) -> None:
             tasks.start_soon(end)
             try:
                 await serve()
-            except Exception as raised:  # noqa: BLE001 - it goes on below, as what it is
+            except Exception as raised:  # noqa: BLE001 - raised again below, outside the group
                 fault = raised
             tasks.cancel_scope.cancel()
     if fault is not None:

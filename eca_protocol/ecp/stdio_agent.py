@@ -1,7 +1,7 @@
-"""An agent that we start: one message a line over its standard input and output.
+"""A connection to an agent that we start: one message a line over its standard input and output.
 
-It has a process group of its own, of which nothing is left at the end. Its output and its error
-output are read all the time, whatever it does; writing to it is under the deadline of the request.
+The agent has its own process group, which is killed at the end. Its output and error output are
+read all the time; the request's deadline holds for writing, too.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from os import PathLike
 from typing import Any, Final
 
 import anyio
+from typing_extensions import override
 
-from eca_protocol.ecp.evaluating import AgentConnection, AgentLimits
-from eca_protocol.ecp.faults import AgentFault
-from eca_protocol.ecp.lines import AgentLines
+from eca_protocol.ecp.connection import AgentConnection, AgentLimits
+from eca_protocol.ecp.errors import AgentError
+from eca_protocol.ecp.lines import AgentLineDecoder
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
 from eca_protocol.errors import (
     ConnectionClosed,
@@ -30,13 +31,13 @@ from eca_protocol.errors import (
 )
 from eca_protocol.framing import Framing, encode_line
 from eca_protocol.peer import Peer
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 
 __all__ = ["connect_stdio"]
 
-_LADDER: Final = Ladder(after_stdin=1.0, after_term=1.0, after_kill=1.0)
-_WORDS: Final = 2000  # characters of its error output that a fault tells
-_DRAIN: Final = 0.3  # seconds for what is still in the pipes of an agent that has ended
+_LADDER: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=1.0)
+_LOG_EXCERPT: Final = 2000  # characters of the error output that an error quotes
+_DRAIN: Final = 0.3  # seconds for reading the pipes of an agent that has ended
 
 
 @asynccontextmanager
@@ -47,14 +48,14 @@ async def connect_stdio(
     env: Mapping[str, str] | None = None,
     limits: AgentLimits,
 ) -> AsyncIterator[StdioAgent]:
-    """Start an agent and talk to it; see `connect_agent`."""
+    """Start an agent and connect to it; see `connect_agent`."""
     try:
         child = spawn(command, cwd=cwd, env=env, stderr="pipe")
     except StartFailed as fault:
-        raise AgentFault("transport_error", str(fault)) from fault
+        raise AgentError("transport_error", str(fault)) from fault
     agent = StdioAgent(child, limits)
     async with agent.peer:
-        for task in (agent.serve, agent.read_errors, agent.end_with_process):
+        for task in (agent.serve, agent.read_errors, agent.close_with_process):
             agent.peer.start_soon(task)
         try:
             yield agent
@@ -75,7 +76,7 @@ class StdioAgent(AgentConnection):
         self._errors = child.take_stderr()
         self._errors_read = anyio.Event()
         self._violation: str | None = None
-        self.lines = AgentLines(
+        self.lines = AgentLineDecoder(
             pending=lambda: self._pending,
             on_violation=self._on_violation,
             on_warning=self.warnings.append,
@@ -92,93 +93,99 @@ class StdioAgent(AgentConnection):
             framing=Framing(decoder=lambda: self.lines, encode=encode_line),
         )
 
-    async def ask(self, method: str, params: Any, *, deadline: float) -> Any:
-        """See `AgentConnection.ask`."""
+    @override
+    async def request_raw(self, method: str, params: Any, *, deadline: float) -> Any:
         self.peer.codec = RAW_CODEC
         try:
             return await self._call(method, params, deadline)
         finally:
             self.peer.codec = ECP_CODEC
 
+    @override
     def log(self) -> str:
-        """See `AgentConnection.log`."""
         return self._tail.decode("utf-8", "replace")
 
     async def _call(self, method: str, params: Any, deadline: float) -> Any:
         if self._violation is not None:
-            raise AgentFault("protocol_error", self._violation)
+            raise AgentError("protocol_error", self._violation)
         try:
             call = self.peer.start_call(method, params)
             self._pending = frozenset({call.id})
             return await call.result(deadline=deadline)
         except DeadlineExceeded as fault:
-            noise = self.lines.noise
-            said = f"; {noise} lines were no messages: {self.lines.heard[0]!r}" if noise else ""
-            raise AgentFault("timeout", f"{method}: no answer in {deadline:g} s{said}") from fault
+            raise AgentError(
+                "timeout", f"{method}: no answer in {deadline:g} s{self._noise()}"
+            ) from fault
         except RequestFailed as fault:
-            raise AgentFault(
+            raise AgentError(
                 "agent_error",
                 f"{method}: {fault.message} ({fault.code})",
                 code=fault.code,
                 data=fault.data,
             ) from fault
         except RemoteProtocolError as fault:
-            raise AgentFault("protocol_error", f"{method}: {fault}") from fault
+            raise AgentError("protocol_error", f"{method}: {fault}") from fault
         except LocalProtocolError as fault:
-            raise AgentFault("protocol_error", f"{method} cannot be asked: {fault}") from fault
+            raise AgentError("protocol_error", f"{method} cannot be sent: {fault}") from fault
         except ConnectionClosed as fault:
-            raise await self._ending(method) from fault
+            raise await self._closed_error(method) from fault
         finally:
             self._pending = frozenset()
 
-    def _on_violation(self, what: str) -> None:
-        """Fail what is asked, now or next; an answer that came before counts all the same."""
-        self._violation = what
-        if not self.lines.has_answered(self._pending):
-            self.peer.close(what)
+    def _noise(self) -> str:
+        count = self.lines.noise_count
+        return (
+            f"; {count} lines were no messages: {self.lines.noise_excerpts[0]!r}" if count else ""
+        )
 
-    async def _ending(self, method: str) -> AgentFault:
-        """Why nobody answers any more: a broken rule, or the end of the process."""
+    def _on_violation(self, rule: str) -> None:
+        """Fail the current or next request; an answer received before still counts."""
+        self._violation = rule
+        if not self.lines.has_answered(self._pending):
+            self.peer.close(rule)
+
+    async def _closed_error(self, method: str) -> AgentError:
+        """Return the reason of a closed connection: a broken rule, or the end of the process."""
         if self._violation is not None:
-            return AgentFault("protocol_error", f"{method}: {self._violation}")
+            return AgentError("protocol_error", f"{method}: {self._violation}")
         with anyio.move_on_after(_DRAIN * 2):
             await self._child.wait()
             await self._errors_read.wait()
-        words = _last_words(self.log().strip())
-        said = f"; its last words:\n{words}" if words else ""
-        return AgentFault("transport_error", f"{method}: {_ended(self._child.returncode)}{said}")
+        excerpt = _last_words(self.log().strip())
+        log = f"; the end of its error output:\n{excerpt}" if excerpt else ""
+        return AgentError("transport_error", f"{method}: {_exit_text(self._child.returncode)}{log}")
 
     async def serve(self) -> None:
-        """Read its output until it ends."""
+        """Read the agent's output until it ends."""
         await self.peer.serve()
 
     async def read_errors(self) -> None:
-        """Read its error output until it ends, and keep the end of it."""
+        """Read the agent's error output until it ends, and store the end of it."""
         with contextlib.suppress(OSError):
             while data := await self._errors.receive():
                 self._tail += data
                 del self._tail[: -self._tail_size]
         self._errors_read.set()
 
-    async def end_with_process(self) -> None:
-        """Let the conversation end with the process, whoever else holds its pipes."""
+    async def close_with_process(self) -> None:
+        """Close the connection when the process ends, even if its children hold its pipes open."""
         await self._child.wait()
         await anyio.sleep(_DRAIN)
         self.peer.close("the agent has ended")
 
     async def aclose(self) -> None:
-        """Let go of its error output."""
+        """Close the agent's error output."""
         await self._errors.aclose()
 
 
 def _last_words(text: str) -> str:
-    """The end of a text from a whole word on: of half a key nobody would know that it is one."""
-    if len(text) <= _WORDS:
+    """Return the end of a text from a whole word on: half a key would escape the masking."""
+    if len(text) <= _LOG_EXCERPT:
         return text
-    return re.sub(r"\A\S+\s+(?=\S)", "", text[-_WORDS:])
+    return re.sub(r"\A\S+\s+(?=\S)", "", text[-_LOG_EXCERPT:])
 
 
-def _ended(returncode: int | None) -> str:
+def _exit_text(returncode: int | None) -> str:
     if returncode is None:
         return "the agent closed its output"
     if returncode >= 0:

@@ -1,6 +1,6 @@
-"""A stream of contents -> what a user interface shows. No I/O.
+"""The state of a user interface, folded from a stream of contents, without I/O.
 
-`Fold` takes typed notifications, `Conversation` raw messages of both sides.
+`Fold` takes typed notifications, `Conversation` takes the raw messages of both sides.
 """
 
 from eca_protocol.fold.conversation import Conversation

@@ -1,7 +1,7 @@
-"""One chat, content by content: what it shows, and which rules its stream breaks.
+"""The view of one chat, folded content by content, and the rules that its stream breaks.
 
-A content that breaks a rule is taken all the same, as far as something can be made of it: of a
-call that was never prepared nothing can.
+A content that breaks a rule is still shown if possible. A content of a call that was never
+prepared is not.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from eca_protocol.fold.views import (
     ThoughtView,
 )
 
-__all__ = ["FOLLOWING", "ROLES", "ChatFold", "Tell"]
+__all__ = ["FOLLOWING", "ROLES", "ChatFold", "ReportViolation"]
 
-Tell: TypeAlias = Callable[[Rule, str], None]
-"""Told of each rule that is broken, and of what came."""
+ReportViolation: TypeAlias = Callable[[Rule, str], None]
+"""A function that takes each broken rule and a description of the received content."""
 
 _ToolCall: TypeAlias = (
     m.ChatToolCallPrepareContent
@@ -42,7 +42,7 @@ FOLLOWING: Mapping[CallState, frozenset[CallState]] = {
     "called": frozenset(),
     "rejected": frozenset(),
 }
-"""In which states a tool call may be after each (W-30)."""
+"""The states that may follow each state of a tool call (W-30)."""
 
 ROLES: Mapping[type, frozenset[str]] = {
     m.ChatProgressContent: frozenset({"system"}),
@@ -65,21 +65,21 @@ ROLES: Mapping[type, frozenset[str]] = {
         frozenset({"assistant"}),
     ),
 }
-"""In which roles each type of content may come (W-26); the others belong to none."""
+"""The roles in which each type of content may come (W-26); other types have no role."""
 
 
 class ChatFold:
-    """Folds the contents of one chat into its view."""
+    """The fold of one chat's contents into its view."""
 
-    def __init__(self, chat_id: str, tell: Tell) -> None:
+    def __init__(self, chat_id: str, report: ReportViolation) -> None:
         self.view = ChatView(id=chat_id)
-        self._tell = tell
+        self._report = report
         self._is_abandoned = False
-        self._reports = 0  # texts about forks and rollbacks that may still come
+        self._allowed_reports = 0  # expected texts about forks and rollbacks
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was said; it may come again, outside of any turn."""
+        """Remove all contents; they may come again outside of any turn."""
         self.view.items.clear()
         self._calls: dict[str, CallView] = {}
         self._thoughts: dict[str, ThoughtView] = {}
@@ -88,43 +88,45 @@ class ChatFold:
         self._turn_is_over = False
 
     def replay(self) -> None:
-        """What was said before comes once more, outside of any turn."""
+        """Accept earlier contents again, outside of any turn."""
         self._turn_is_over = False
 
     def allow_report(self) -> None:
-        """Allow one text outside of any turn, about a fork or a rollback, whenever it comes."""
-        self._reports += 1
+        """Accept one text outside of any turn, about a fork or a rollback, at any time."""
+        self._allowed_reports += 1
 
     def abandon(self) -> None:
-        """Nobody waits for the end of what is open."""
+        """Accept that open calls and reasonings are never ended."""
         self._is_abandoned = True
 
     def take(self, role: m.ChatRole, content: m.ChatContent) -> None:
         """Take the next content."""
         roles = ROLES.get(type(content))
         if roles is None:
-            self._take_beside(content)
+            self._take_outside_turn(content)
             return
         if role not in roles:
-            self._tell(Rule.ROLE, f"{_type(content)} in the role {role!r}")
+            self._report(Rule.ROLE, f"{_type(content)} in the role {role!r}")
         match content:
             case m.ChatProgressContent():
-                self._progress(content)
+                self._take_progress(content)
             case m.ChatMetadataContent(title=title):
                 self.view.title = title
             case _:
                 if role == "user":
-                    self._turn_is_over = False  # some servers tell it before their progress
+                    self._turn_is_over = False  # some servers send it before their progress
                 elif (
-                    self._turn_is_over and self._reports and isinstance(content, m.ChatTextContent)
+                    self._turn_is_over
+                    and self._allowed_reports
+                    and isinstance(content, m.ChatTextContent)
                 ):
-                    self._reports -= 1
+                    self._allowed_reports -= 1
                 elif self._turn_is_over:
-                    self._tell(Rule.AFTER_FINISHED, _type(content))
-                self._said(role, content)
+                    self._report(Rule.AFTER_FINISHED, _type(content))
+                self._take_turn_content(role, content)
 
-    def _take_beside(self, content: m.ChatContent) -> None:
-        """Take what belongs to no turn and to no role."""
+    def _take_outside_turn(self, content: m.ChatContent) -> None:
+        """Take a content that belongs to no turn and no role."""
         match content:
             case m.ChatHookActionStartedContent(id=hook_id, name=name):
                 self._hooks[hook_id] = HookView(id=hook_id, name=name)
@@ -132,42 +134,42 @@ class ChatFold:
             case m.ChatHookActionFinishedContent(id=hook_id) if hook_id in self._hooks:
                 self._hooks[hook_id].end = content
             case m.ChatHookActionFinishedContent(id=hook_id):
-                self._tell(Rule.UNKNOWN_HOOK, f"that of {hook_id!r}")
+                self._report(Rule.UNKNOWN_HOOK, f"that of {hook_id!r}")
             case _:
                 self.view.items.append(content)
 
-    def _progress(self, content: m.ChatProgressContent) -> None:
+    def _take_progress(self, content: m.ChatProgressContent) -> None:
         if content.state == "finished":
-            self._finished()
+            self._finish_turn()
         else:
             if not content.text and content.state == "running":
-                self._tell(Rule.SILENT_PROGRESS, "none")
+                self._report(Rule.SILENT_PROGRESS, "none")
             self.view.activity = content.text
             self._turn_is_over = False
 
-    def _finished(self) -> None:
+    def _finish_turn(self) -> None:
         if self._turn_is_over:
-            self._tell(Rule.SECOND_FINISHED, "a second one")
+            self._report(Rule.SECOND_FINISHED, "a second one")
         if not self._is_abandoned:
-            self._tell_what_is_open()
+            self._report_open_items()
         self._calls = {id_: call for id_, call in self._calls.items() if not call.is_open}
         self._thoughts.clear()
         self.view.activity = ""
         self._prepared = None
         self._turn_is_over = True
 
-    def _tell_what_is_open(self) -> None:
+    def _report_open_items(self) -> None:
         for call in self._calls.values():
             if call.is_open:
-                self._tell(Rule.CALL_OPEN, f"call {call.id!r} still {call.state}")
+                self._report(Rule.CALL_OPEN, f"call {call.id!r} still {call.state}")
         for thought in self._thoughts.values():
             if thought.total_time_ms is None:
-                self._tell(Rule.THOUGHT_OPEN, f"none for {thought.id!r}")
+                self._report(Rule.THOUGHT_OPEN, f"none for {thought.id!r}")
 
-    def _said(self, role: m.ChatRole, content: m.ChatContent) -> None:
+    def _take_turn_content(self, role: m.ChatRole, content: m.ChatContent) -> None:
         match content:
             case m.ChatTextContent():
-                self._text(role, content)
+                self._take_text(role, content)
             case m.ChatUsageContent():
                 self.view.usage = content
             case m.ChatURLContent(title=title, url=url):
@@ -176,23 +178,23 @@ class ChatFold:
                 self.view.items.append(content)
             case m.ChatReasonStartedContent(id=thought_id):
                 if thought_id in self._thoughts:
-                    self._tell(Rule.THOUGHT_ORDER, f"a second start of {thought_id!r}")
+                    self._report(Rule.THOUGHT_ORDER, f"a second start of {thought_id!r}")
                 thought = ThoughtView(id=thought_id)
                 self._thoughts[thought_id] = thought
                 self.view.items.append(thought)
             case m.ChatReasonTextContent() | m.ChatReasonFinishedContent():
-                self._thinks(content)
+                self._take_thought(content)
             case m.ChatToolCallPrepareContent():
-                self._prepare(content)
+                self._prepare_call(content)
             case (
                 m.ChatToolCallRunContent()
                 | m.ChatToolCallRunningContent()
                 | m.ChatToolCalledContent()
                 | m.ChatToolCallRejectedContent()
             ):
-                self._goes_on(content)
+                self._continue_call(content)
 
-    def _text(self, role: m.ChatRole, content: m.ChatTextContent) -> None:
+    def _take_text(self, role: m.ChatRole, content: m.ChatTextContent) -> None:
         last = self.view.items[-1] if self.view.items else None
         if (
             isinstance(last, TextView)
@@ -205,22 +207,22 @@ class ChatFold:
         text.pieces.add(content.text)
         self.view.items.append(text)
 
-    def _thinks(self, content: m.ChatReasonTextContent | m.ChatReasonFinishedContent) -> None:
+    def _take_thought(self, content: m.ChatReasonTextContent | m.ChatReasonFinishedContent) -> None:
         thought = self._thoughts.get(content.id)
         if thought is None:
-            self._tell(Rule.UNKNOWN_THOUGHT, f"{_type(content)} of {content.id!r}")
+            self._report(Rule.UNKNOWN_THOUGHT, f"{_type(content)} of {content.id!r}")
             return
         if thought.total_time_ms is not None:
-            self._tell(Rule.THOUGHT_ORDER, f"{_type(content)} of {content.id!r}")
+            self._report(Rule.THOUGHT_ORDER, f"{_type(content)} of {content.id!r}")
         if isinstance(content, m.ChatReasonTextContent):
             thought.pieces.add(content.text)
         else:
             thought.total_time_ms = content.total_time_ms
 
-    def _prepare(self, content: m.ChatToolCallPrepareContent) -> None:
+    def _prepare_call(self, content: m.ChatToolCallPrepareContent) -> None:
         missing = [name for name in ("id", "name", "server") if not getattr(content, name)]
         if missing:
-            self._tell(Rule.PREPARE_INCOMPLETE, f"no {' and no '.join(missing)}")
+            self._report(Rule.PREPARE_INCOMPLETE, f"no {' and no '.join(missing)}")
         call = self._calls.get(content.id)
         if call is None:
             call = CallView(
@@ -230,12 +232,12 @@ class ChatFold:
             self.view.items.append(call)
         elif content.id != self._prepared and call.state == "preparing":
             got = f"{content.id!r} again, behind {self._prepared!r}"
-            self._tell(Rule.PREPARE_INTERLEAVED, got)
+            self._report(Rule.PREPARE_INTERLEAVED, got)
         self._prepared = content.id
         self._move(call, content, "preparing")
         call.arguments_pieces.add(content.arguments_text)
 
-    def _goes_on(
+    def _continue_call(
         self,
         content: m.ChatToolCallRunContent
         | m.ChatToolCallRunningContent
@@ -244,7 +246,7 @@ class ChatFold:
     ) -> None:
         call = self._calls.get(content.id)
         if call is None:
-            self._tell(Rule.UNKNOWN_CALL, f"{_type(content)} of {content.id!r}")
+            self._report(Rule.UNKNOWN_CALL, f"{_type(content)} of {content.id!r}")
             return
         state: CallState = "running"
         match content:
@@ -252,7 +254,7 @@ class ChatFold:
                 state = "waiting" if asks else "ready"
             case m.ChatToolCalledContent():
                 if not content.error and call.state in {"waiting", "ready"}:
-                    self._tell(Rule.CALL_ORDER, f"toolCalled of {call.id!r}, which never ran")
+                    self._report(Rule.CALL_ORDER, f"toolCalled of {call.id!r}, which never ran")
                 state = "called"
                 call.outputs, call.error = content.outputs, content.error
                 call.total_time_ms = content.total_time_ms
@@ -266,20 +268,20 @@ class ChatFold:
         is_step = state == "running" and isinstance(content.details, m.SubagentDetails)
         if state not in FOLLOWING[call.state] and not (is_step and call.state == "running"):
             got = f"{_type(content)} of {call.id!r}, which is {call.state}"
-            self._tell(Rule.CALL_ORDER, got)
+            self._report(Rule.CALL_ORDER, got)
         if content.name and (content.name, content.server) != (call.name, call.server):
             got = f"{content.server}/{content.name} for {call.server}/{call.name}"
-            self._tell(Rule.CALL_CHANGED, got)
+            self._report(Rule.CALL_CHANGED, got)
             call.name, call.server = content.name, content.server
-        fault = _fault_of_details(content)
-        if fault is not None:
-            self._tell(Rule.DETAILS, fault)
+        problem = _details_problem(content)
+        if problem is not None:
+            self._report(Rule.DETAILS, problem)
         call.state = state
         call.summary = content.summary or call.summary
         call.details = content.details or call.details
 
 
-def _fault_of_details(content: _ToolCall) -> str | None:
+def _details_problem(content: _ToolCall) -> str | None:
     details = content.details
     if (content.server, content.name) == ("eca", "task") and not isinstance(details, m.TaskDetails):
         return "none of type 'task' for the tool eca/task, whose name is reserved for them"

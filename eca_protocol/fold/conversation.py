@@ -1,4 +1,4 @@
-"""Both sides' raw messages, as a wire or a transcript has them, folded together."""
+"""The fold of both sides' raw messages, from a connection or a transcript."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from eca_protocol.revisions import Revision, detect, forced_revision
 
 __all__ = ["Conversation"]
 
-_SELECTED: Final = {
+_SELECTION_KEYS: Final = {
     "chat/selectedModelChanged": ("model", "model"),
     "chat/selectedAgentChanged": ("agent", "behavior"),
     "chat/selectedBehaviorChanged": ("behavior", "behavior"),
 }
-"""What the user has chosen: the member of the params that says it, and what it is of."""
+"""The methods of the user's selections: the member of the params, and the kind of selection."""
 
 
 class Conversation:
-    """A fold of everything that passes between a client and a server.
+    """A fold of the messages between a client and a server, in any edition.
 
-    Every edition is read; the draft is known by the client's `initialize`.
+    The client's `initialize` decides if the connection uses the draft.
 
     Args:
-        revision: the edition, where something else decided it.
+        revision: the edition, if it is known otherwise.
     """
 
     def __init__(self, revision: Revision | None = None) -> None:
@@ -37,62 +37,62 @@ class Conversation:
         self._revision = revision
         self._codec = codec_for(revision or Revision.CURRENT)
         self._deletes: dict[bytes, str] = {}
-        self._prompted_since: set[str] = set()
+        self._prompted_after_delete: set[str] = set()
 
     def passed(
         self, side: Literal["client", "server"], message: Mapping[str, Any]
     ) -> tuple[Violation, ...]:
-        """Take the next message that `side` wrote; the rules that it breaks.
+        """Take the next message that `side` wrote; return the rules that it breaks.
 
         Raises:
-            DecodeError: a notification of the server's does not fit its type.
+            DecodeError: a notification of the server does not fit its type.
         """
         method, params = message.get("method"), message.get("params")
         if method is not None and not isinstance(method, str):
             return ()
         if side == "client":
-            self._client_said(method, params, message.get("id"))
+            self._take_client_message(method, params, message.get("id"))
             return ()
         if method is None:
             chat_id = self._deletes.pop(_key(message.get("id")), None)
             if chat_id is not None and message.get("error") is None:
-                self.fold.deleted(chat_id)
-                if chat_id in self._prompted_since:
-                    self.fold.prompted(chat_id)
+                self.fold.on_deleted(chat_id)
+                if chat_id in self._prompted_after_delete:
+                    self.fold.on_prompt(chat_id)
             return ()
         if method not in ECA or "id" in message:
             return ()
-        told = self._codec.incoming(method, params)
-        return tuple(violation for each in told for violation in self.fold.take(*each))
+        notifications = self._codec.incoming(method, params)
+        return tuple(violation for each in notifications for violation in self.fold.take(*each))
 
-    def _client_said(self, method: Any, params: Any, request_id: Any) -> None:
-        given = params.get("chatId") if isinstance(params, Mapping) else None
-        chat_id = given if isinstance(given, str) and given else None
+    def _take_client_message(self, method: Any, params: Any, request_id: Any) -> None:
+        raw_id = params.get("chatId") if isinstance(params, Mapping) else None
+        chat_id = raw_id if isinstance(raw_id, str) and raw_id else None
         if method == "initialize" and self._revision is None:
             self._codec = codec_for(_revision_of(params))
         elif method in {"chat/prompt", "chat/inlinePrompt"}:
-            self.fold.prompted(chat_id)
-            self._prompted_since |= {chat_id} if chat_id else set()
+            self.fold.on_prompt(chat_id)
+            self._prompted_after_delete |= {chat_id} if chat_id else set()
         elif method == "chat/delete" and chat_id is not None:
             self._deletes[_key(request_id)] = chat_id
-            self._prompted_since.discard(chat_id)
-            self.fold.deleting(chat_id)
+            self._prompted_after_delete.discard(chat_id)
+            self.fold.on_delete_request(chat_id)
         elif method in {"chat/fork", "chat/rollback"} and chat_id is not None:
-            self.fold.reporting(chat_id)
+            self.fold.allow_report(chat_id)
         elif method == "chat/toolCallApprove" and chat_id is not None:
             call_id = params.get("toolCallId")
             approved = m.ChatToolCallApproveParams(
                 chat_id=chat_id, tool_call_id=call_id if isinstance(call_id, str) else ""
             )
-            self._codec.outgoing(method, approved)  # the draft's has to know of it
-        elif method in _SELECTED and isinstance(params, Mapping) and chat_id is None:
-            name, part = _SELECTED[method]
+            self._codec.outgoing(method, approved)  # the draft's codec records approvals
+        elif method in _SELECTION_KEYS and isinstance(params, Mapping) and chat_id is None:
+            name, part = _SELECTION_KEYS[method]
             if isinstance(params.get(name), str):
-                self.fold.selected(**{part: params[name]})
+                self.fold.on_selection(**{part: params[name]})
 
 
 def _key(request_id: Any) -> bytes:
-    """A request's id with its JSON type: `1` and `"1"` are two."""
+    """Return a request's id with its JSON type: `1` and `"1"` differ."""
     return json.dumps(request_id)
 
 

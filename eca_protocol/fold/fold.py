@@ -1,8 +1,8 @@
-"""Everything a server says -> what an editor shows of it, and what no editor could show sanely.
+"""The state of an editor, folded from a server's notifications, and the rules that they break.
 
-`Fold` is as strict as the strictest reducer in the field: what breaks one of `Rule` is told, by
-name. It is told of what the client does, too, as far as that bears on what may come: a deleted
-chat stays silent, and a chat that nobody prompted is a stranger.
+`Fold` is as strict as the strictest reducer of any editor: it reports each broken `Rule`. It also
+takes the client's actions that affect the rules: a deleted chat must stay silent, and a chat that
+the client has not prompted must not appear.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Fold"]
 
 
 class Fold:
-    """What one connection shows.
+    """The state that one connection shows.
 
         fold = Fold()
         for method, params in notifications:
@@ -30,14 +30,14 @@ class Fold:
         print(fold.chats["chat-1"].text())
 
     Attributes:
-        chats: by their ids, in the order in which they appeared; without the deleted ones.
-        config: what the server last told of each setting.
+        chats: by id, in the order of their appearance; without the deleted ones.
+        config: the latest value of each setting.
         servers: the tool servers, by name.
-        providers: what is known of them, by id.
-        jobs: those there are.
-        tasks: titles of what the server is at, by their ids.
-        messages: what it told the user outside of any chat.
-        violations: every rule that was broken, in order.
+        providers: the providers' status, by id.
+        jobs: the background jobs.
+        tasks: the titles of the server's running tasks, by id.
+        messages: the server's messages to the user outside of any chat.
+        violations: the broken rules, in order.
     """
 
     def __init__(self) -> None:
@@ -53,19 +53,19 @@ class Fold:
         self._deleted: set[str] = set()
         self._prompted: set[str] | None = None
         self._unnamed_prompts = 0
-        self._chosen: set[str] = set()  # what the user selected since the server last said it
+        self._user_choices: set[str] = set()  # selections of the user since the server's last one
 
     @property
     def can_prompt(self) -> bool:
-        """Whether what the server has told lets the strictest editor send a prompt (W-11)."""
+        """True if the strictest editor can send a prompt with this configuration (W-11)."""
         return bool(
             self.config.select_model and (self.config.select_agent or self.config.select_behavior)
         )
 
-    def prompted(self, chat_id: str | None) -> None:
-        """The client prompts a chat; None leaves its id to the server.
+    def on_prompt(self, chat_id: str | None) -> None:
+        """Record that the client prompts a chat; None: the server chooses the id.
 
-        From the first time on only chats that were prompted, or opened, may appear.
+        After the first prompt only prompted or opened chats may appear.
         """
         self._prompted = self._prompted or set()
         if chat_id is None:
@@ -74,18 +74,18 @@ class Fold:
             self._prompted.add(chat_id)
             self._deleted.discard(chat_id)
 
-    def deleting(self, chat_id: str) -> None:
-        """The client deletes a chat; what is open in it need not be closed any more (W-24)."""
+    def on_delete_request(self, chat_id: str) -> None:
+        """Record that the client deletes a chat; its open contents may stay open (W-24)."""
         if chat_id in self._folds:
             self._folds[chat_id].abandon()
 
-    def reporting(self, chat_id: str) -> None:
-        """Allow the server one text in a chat outside of any turn: about a fork or a rollback."""
+    def allow_report(self, chat_id: str) -> None:
+        """Accept one text in a chat outside of any turn, about a fork or a rollback."""
         if chat_id in self._folds:
             self._folds[chat_id].allow_report()
 
-    def deleted(self, chat_id: str) -> None:
-        """The server has answered the client's `chat/delete`."""
+    def on_deleted(self, chat_id: str) -> None:
+        """Record that the server has deleted a chat."""
         self._drop_subagents_of(chat_id)
         self.chats.pop(chat_id, None)
         self._folds.pop(chat_id, None)
@@ -94,14 +94,14 @@ class Fold:
             self._prompted.discard(chat_id)
 
     def take(self, method: str, params: Any) -> tuple[Violation, ...]:
-        """Take a notification of the server's, as the codec reads it; the rules it breaks.
+        """Take a typed notification of the server; return the rules that it breaks.
 
-        What shows nothing (and every method that is not known) is passed over.
+        Notifications without an effect on the view, and unknown methods, are ignored.
         """
         before = len(self.violations)
-        takes = _TAKES.get(method)
-        if takes is not None:
-            takes(self, params)
+        handler = _HANDLERS.get(method)
+        if handler is not None:
+            handler(self, params)
         return tuple(self.violations[before:])
 
     def _content(self, params: m.ChatContentReceivedParams) -> None:
@@ -109,7 +109,7 @@ class Fold:
         fold = self._folds.get(chat_id)
         if fold is None:
             if chat_id in self._deleted:
-                self._tell(Rule.AFTER_DELETE, chat_id, str(params.content.type))
+                self._report(Rule.AFTER_DELETE, chat_id, str(params.content.type))
                 return
             fold = self._new_chat(chat_id, params.parent_chat_id)
         elif fold.view.parent_id != params.parent_chat_id is not None:  # shown in a fork, too
@@ -121,9 +121,9 @@ class Fold:
             if self._unnamed_prompts:
                 self._unnamed_prompts -= 1
             else:
-                self._tell(Rule.STRANGE_CHAT, chat_id, "one for a chat that it has not")
+                self._report(Rule.STRANGE_CHAT, chat_id, "one for a chat that it has not prompted")
             self._prompted.add(chat_id)
-        fold = ChatFold(chat_id, lambda rule, got: self._tell(rule, chat_id, got))
+        fold = ChatFold(chat_id, lambda rule, got: self._report(rule, chat_id, got))
         fold.view.parent_id = parent_id
         self._folds[chat_id] = fold
         self.chats[chat_id] = fold.view
@@ -144,41 +144,45 @@ class Fold:
             self._drop_subagents_of(params.chat_id)
 
     def _drop_subagents_of(self, chat_id: str) -> None:
-        """What they said is shown inside of calls, and goes with them."""
+        """Remove the chats of subagents, which are shown inside their parent's calls."""
         for view in [each for each in self.chats.values() if each.parent_id == chat_id]:
             del self.chats[view.id], self._folds[view.id]
 
     def _status(self, params: m.ChatStatusChangedParams) -> None:
         if params.chat_id in self._deleted:
-            self._tell(Rule.AFTER_DELETE, params.chat_id, "a status")
+            self._report(Rule.AFTER_DELETE, params.chat_id, "a status")
         elif params.chat_id in self.chats:
             self.chats[params.chat_id].status = params.status
 
     def _config(self, params: m.ConfigUpdatedParams) -> None:
         if params.chat is None:
             return
-        told = attrs.asdict(params.chat, recurse=False, filter=lambda _, value: value is not None)
+        changes = attrs.asdict(
+            params.chat, recurse=False, filter=lambda _, value: value is not None
+        )
         if params.chat_id is None:
-            self.config = attrs.evolve(self.config, **told)
+            self.config = attrs.evolve(self.config, **changes)
         elif params.chat_id in self.chats:
             view = self.chats[params.chat_id]
-            view.selection = attrs.evolve(view.selection, **told)
-        for one, many in _LISTS.items():
-            chosen = told.get(one, getattr(self.config, one))
-            known = told.get(many, getattr(self.config, many))
-            self._chosen -= {one} & told.keys()
-            is_told = one in told or (many in told and one not in self._chosen)
-            if is_told and chosen and chosen not in (known or ()):
-                self._tell(Rule.NOT_LISTED, params.chat_id or "", f"{one} {chosen!r}")
+            view.selection = attrs.evolve(view.selection, **changes)
+        for one, many in _LIST_OF_SELECTION.items():
+            selection = changes.get(one, getattr(self.config, one))
+            known = changes.get(many, getattr(self.config, many))
+            self._user_choices -= {one} & changes.keys()
+            is_current = one in changes or (many in changes and one not in self._user_choices)
+            if is_current and selection and selection not in (known or ()):
+                self._report(Rule.NOT_LISTED, params.chat_id or "", f"{one} {selection!r}")
 
-    def selected(self, *, model: str | None = None, behavior: m.ChatBehavior | None = None) -> None:
-        """The user has chosen; the server need not say it again."""
+    def on_selection(
+        self, *, model: str | None = None, behavior: m.ChatBehavior | None = None
+    ) -> None:
+        """Record the user's selection, which the server does not repeat."""
         if model is not None:
             self.config = attrs.evolve(self.config, select_model=model)
-            self._chosen |= {"select_model"}
+            self._user_choices |= {"select_model"}
         if behavior is not None:
             self.config = attrs.evolve(self.config, select_behavior=behavior, select_agent=behavior)
-            self._chosen |= {"select_behavior", "select_agent"}
+            self._user_choices |= {"select_behavior", "select_agent"}
 
     def _server(self, params: m.ToolServerUpdatedParams) -> None:
         if not isinstance(params, m.UnknownServerUpdatedParams):
@@ -199,13 +203,17 @@ class Fold:
         else:
             self.tasks[params.task_id] = params.title
 
-    def _tell(self, rule: Rule, chat_id: str, got: str) -> None:
+    def _report(self, rule: Rule, chat_id: str, got: str) -> None:
         self.violations.append(Violation(rule=rule, chat_id=chat_id, got=got))
 
 
-_LISTS = {"select_model": "models", "select_behavior": "behaviors", "select_agent": "agents"}
+_LIST_OF_SELECTION = {
+    "select_model": "models",
+    "select_behavior": "behaviors",
+    "select_agent": "agents",
+}
 
-_TAKES: Mapping[str, Callable[[Fold, Any], None]] = {
+_HANDLERS: Mapping[str, Callable[[Fold, Any], None]] = {
     "chat/contentReceived": Fold._content,
     "config/updated": Fold._config,
     "tool/serverUpdated": Fold._server,
@@ -217,5 +225,5 @@ _TAKES: Mapping[str, Callable[[Fold, Any], None]] = {
     "chat/opened": Fold._opened,
     "chat/cleared": Fold._cleared,
     "chat/statusChanged": Fold._status,
-    "chat/deleted": lambda fold, params: fold.deleted(params.chat_id),
+    "chat/deleted": lambda fold, params: fold.on_deleted(params.chat_id),
 }

@@ -1,4 +1,4 @@
-"""What a user interface cannot show sanely, each thing as a rule that a stream may break."""
+"""The rules that a stream must follow so that a user interface can show it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Rule", "Violation"]
 
 
 class Rule(enum.Enum):
-    """A rule of the stream; its value is what was expected."""
+    """A rule of the stream; its value describes the expected contents."""
 
     UNKNOWN_CALL = "toolCallPrepare before any other content of a tool call (W-30)"
     CALL_ORDER = "the contents of a tool call in their order (W-30)"
@@ -34,7 +34,7 @@ class Rule(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Violation:
-    """One rule that was broken; `chat_id` is empty outside of any chat."""
+    """A broken rule; `chat_id` is empty outside of any chat."""
 
     rule: Rule
     chat_id: str
@@ -42,6 +42,6 @@ class Violation:
 
     @property
     def message(self) -> str:
-        """For a person: where, what was expected, and what came."""
+        """The place, the expected and the received content, for people."""
         where = f"chat {self.chat_id}: " if self.chat_id else ""
         return f"{where}expected {self.rule.value}, got {self.got}"

@@ -1,4 +1,4 @@
-"""What a user interface shows of a chat: its items in order, each as new as the last content."""
+"""The state of a chat in a user interface: its items in order, updated by each content."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = [
 ]
 
 CallState: TypeAlias = Literal["preparing", "waiting", "ready", "running", "called", "rejected"]
-"""`waiting` is for the user's approval; `ready` is a whole call that needs none."""
+"""`waiting`: for the user's approval; `ready`: a complete call that needs no approval."""
 
 
 @attrs.define
 class Pieces:
-    """A text that grows: adding costs the same however long it has become."""
+    """A growing text; the time of adding does not depend on its length."""
 
     _pieces: list[str] = attrs.field(factory=list, eq="".join, repr="".join)
 
@@ -42,10 +42,10 @@ class Pieces:
 
 @attrs.define(kw_only=True)
 class TextView:
-    """What one role said in one go.
+    """A text of one role.
 
     Attributes:
-        content_id: names the message in later requests, where the server gave it one.
+        content_id: the message's id for later requests, if the server sent one.
     """
 
     role: m.ChatRole
@@ -68,7 +68,7 @@ class LinkView:
 
 @attrs.define(kw_only=True)
 class ThoughtView:
-    """A reasoning; `total_time_ms` is None while the model is at it."""
+    """A reasoning; `total_time_ms` is None until it is finished."""
 
     id: str
     pieces: Pieces = attrs.field(factory=Pieces)
@@ -82,13 +82,13 @@ class ThoughtView:
 
 @attrs.define(kw_only=True)
 class CallView:
-    """A tool call, from the first piece the model writes of it to its outcome.
+    """A tool call, from the model's first piece of it to its outcome.
 
     Attributes:
-        arguments_pieces: what the model writes of the arguments.
-        arguments: the arguments themselves; None until the call is whole.
-        outputs, error, total_time_ms: of a call that has run.
-        reason: of one that will not run.
+        arguments_pieces: the text of the arguments, as the model writes it.
+        arguments: the parsed arguments; None until the call is complete.
+        outputs, error, total_time_ms: the result of a call that has run.
+        reason: the reason of a rejected call.
     """
 
     id: str
@@ -107,18 +107,18 @@ class CallView:
 
     @property
     def arguments_text(self) -> str:
-        """What the model has written of the arguments."""
+        """The text of the arguments so far."""
         return str(self.arguments_pieces)
 
     @property
     def is_open(self) -> bool:
-        """Whether its outcome is still to come."""
+        """True if the call has no outcome yet."""
         return self.state not in {"called", "rejected"}
 
 
 @attrs.define(kw_only=True)
 class HookView:
-    """A hook of the user's; `end` is None while it runs."""
+    """A hook of the user; `end` is None while it runs."""
 
     id: str
     name: str
@@ -126,7 +126,7 @@ class HookView:
 
 
 Item: TypeAlias = TextView | LinkView | ThoughtView | CallView | HookView | m.ChatContent
-"""One thing in a chat; a content that has no view of its own stands as it came."""
+"""An item of a chat; contents without a view are items themselves."""
 
 
 @attrs.define(kw_only=True)
@@ -134,12 +134,12 @@ class ChatView:
     """One chat.
 
     Attributes:
-        items: what is in it, in the order in which it began.
-        activity: what it is doing, empty while it is idle.
-        status: what `chat/statusChanged` last said, which says it for chats not shown, too.
-        usage: the newest that was told.
-        selection: what was selected for this chat alone.
-        parent_id: the chat whose agent works through this one.
+        items: the items in the order of their start.
+        activity: the text of the running turn's progress; empty while the chat is idle.
+        status: the latest `chat/statusChanged`.
+        usage: the latest usage.
+        selection: the selections for this chat only.
+        parent_id: the chat whose subagent uses this chat.
     """
 
     id: str
@@ -153,7 +153,7 @@ class ChatView:
 
     @property
     def running(self) -> bool:
-        """Whether a turn is running."""
+        """True if a turn is running."""
         return bool(self.activity)
 
     @property
@@ -162,10 +162,10 @@ class ChatView:
         return [call for call in self.calls() if call.state == "waiting"]
 
     def calls(self) -> Iterator[CallView]:
-        """The tool calls, in order."""
+        """Return an iterator over the tool calls, in order."""
         return (item for item in self.items if isinstance(item, CallView))
 
     def text(self, role: m.ChatRole = "assistant") -> str:
-        """All that a role said, joined."""
-        said = (item for item in self.items if isinstance(item, TextView) and item.role == role)
-        return "".join(item.text for item in said)
+        """Return the joined texts of a role."""
+        texts = (item for item in self.items if isinstance(item, TextView) and item.role == role)
+        return "".join(item.text for item in texts)

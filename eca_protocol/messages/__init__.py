@@ -1,11 +1,11 @@
 """The messages of the protocol as attrs models, one module per chapter of the specification.
 
 A class has the name of the specification's interface. Attributes are snake_case, keys on the wire
-camelCase. Lists are tuples; user data (arguments, schemas, options) is passed as it came.
+camelCase. Lists are tuples; user data (arguments, schemas, options) is not changed.
 
-A chapter is imported when the first of its names is asked for: a start needs few of them.
+A chapter is imported at the first use of one of its names, since a program's start needs few.
 """
-# ruff: noqa: F403 - the chapters' `__all__` say what a star stands for
+# ruff: noqa: F403 - the chapters' `__all__` define the imported names
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ def __getattr__(name: str) -> Any:
     chapter = _CHAPTER_OF.get(name)
     if chapter is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{chapter}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(importlib.import_module(f"{__name__}.{chapter}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,13 @@ import attrs
 
 from eca_protocol.messages.contexts import ChatContext
 from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven, incomplete_items
+from eca_protocol.messages.marks import (
+    UnknownValue,
+    ValueWindow,
+    by_ruling,
+    incomplete_items,
+    lenient,
+)
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
@@ -32,27 +38,27 @@ __all__ = [
 ToolCallApprovalSave: TypeAlias = Literal["session"] | UnknownValue
 ChatPromptStatus: TypeAlias = (
     Literal["prompting", "login"]
-    | Annotated[Literal["error"], Within(since=Revision.CURRENT, fallback="prompting")]
+    | Annotated[Literal["error"], ValueWindow(since=Revision.CURRENT, fallback="prompting")]
     | UnknownValue
 )
 
 
 @attrs.frozen(kw_only=True)
 class ChatPromptParams:
-    """`chat/prompt`: the user's message, for a chat that goes on or (no `chat_id`) begins.
+    """`chat/prompt`: the user's message for a chat, or without `chat_id` for a new chat.
 
-    `agent` is what newer editions call `behavior`; both are read in every one (W-28). `trust`
-    lets the turn's tools run which would ask, `variant` is one of the model's variants.
+    `agent` is the newer name of `behavior`; both are read in every edition (W-28). `trust` lets the
+    turn's tools run without approval. `variant` is a variant of the model.
     """
 
     chat_id: str | None = None
     message: str
     model: ChatModel | None = None
     behavior: ChatBehavior | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10) | allowed("W-28")
+        default=None, metadata=mark(until=Revision.R2025_10) | by_ruling("W-28")
     )
     agent: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-28")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-28")
     )
     variant: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
@@ -61,10 +67,10 @@ class ChatPromptParams:
 
 @attrs.frozen(kw_only=True)
 class ChatInlinePromptParams:
-    """`chat/inlinePrompt`: a prompt whose answer is shown in the text, in a chat of its own.
+    """`chat/inlinePrompt`: a prompt of a separate chat that is shown inline in a file.
 
-    A new `chat_id` begins with what was said in `source_chat_id`; the other fields are those of
-    `chat/prompt`, and the answer is a `ChatPromptResponse`.
+    A new chat begins with the messages of `source_chat_id`. The other fields are those of
+    `chat/prompt`; the answer is a `ChatPromptResponse`.
     """
 
     chat_id: str
@@ -79,16 +85,16 @@ class ChatInlinePromptParams:
 
 @attrs.frozen(kw_only=True)
 class ChatPromptResponse:
-    """The answer to `chat/prompt`, which comes before the model's."""
+    """The answer to `chat/prompt`, which precedes the model's answer."""
 
     chat_id: str
-    model: ChatModel = attrs.field(default="", metadata=forgiven("W-60"))
+    model: ChatModel = attrs.field(default="", metadata=lenient("W-60"))
     status: ChatPromptStatus
 
 
 @attrs.frozen(kw_only=True)
 class ChatToolCallApproveParams:
-    """`chat/toolCallApprove`: let a waiting tool call run; `save` asks no more for that tool."""
+    """`chat/toolCallApprove`: approve a waiting tool call; `save` approves later calls, too."""
 
     chat_id: str
     save: ToolCallApprovalSave | None = attrs.field(
@@ -99,7 +105,7 @@ class ChatToolCallApproveParams:
 
 @attrs.frozen(kw_only=True)
 class ChatToolCallRejectParams:
-    """`chat/toolCallReject`: do not let a waiting tool call run."""
+    """`chat/toolCallReject`: reject a waiting tool call."""
 
     chat_id: str
     tool_call_id: str
@@ -107,14 +113,14 @@ class ChatToolCallRejectParams:
 
 @attrs.frozen(kw_only=True)
 class ChatPromptStopParams:
-    """`chat/promptStop`: end the running turn."""
+    """`chat/promptStop`: stop the running turn."""
 
     chat_id: str
 
 
 @attrs.frozen(kw_only=True)
 class ChatPromptSteerParams:
-    """`chat/promptSteer`: a word to the running turn, which its next model request takes in."""
+    """`chat/promptSteer`: a message to the running turn, for its next model request."""
 
     chat_id: str
     message: str
@@ -122,48 +128,48 @@ class ChatPromptSteerParams:
 
 @attrs.frozen(kw_only=True)
 class ChatPromptSteerRemoveParams:
-    """`chat/promptSteerRemove`: take the word back; nothing happens if it was taken in."""
+    """`chat/promptSteerRemove`: withdraw the message, unless the model has received it."""
 
     chat_id: str
 
 
 @attrs.frozen(kw_only=True)
 class ChatDeleteParams:
-    """`chat/delete`: forget a chat with its messages, tokens and costs."""
+    """`chat/delete`: delete a chat with its messages, tokens and costs."""
 
     chat_id: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ChatDeleteResponse:
-    """The answer to `chat/delete`; it says nothing more."""
+    """The answer to `chat/delete`, without members."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatSelectedBehaviorChanged:
-    """`chat/selectedBehaviorChanged`: the user picked another behaviour."""
+    """`chat/selectedBehaviorChanged`: the user has selected a behaviour."""
 
-    behavior: ChatBehavior = attrs.field(default=UnknownValue(), metadata=forgiven("W-3"))
+    behavior: ChatBehavior = attrs.field(default=UnknownValue(), metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatSelectedAgentChanged:
-    """`chat/selectedAgentChanged`: what newer editions call the same; read in each (W-28).
+    """`chat/selectedAgentChanged`: the user has selected an agent; read in each edition (W-28).
 
-    With `chat_id` it holds for that chat only.
+    With `chat_id` the selection is for that chat only.
     """
 
     chat_id: str | None = None
-    agent: str = attrs.field(default="", metadata=forgiven("W-3"))
+    agent: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatSelectedModelChanged:
-    """`chat/selectedModelChanged`: the user picked another model, or another variant of it.
+    """`chat/selectedModelChanged`: the user has selected a model, or a variant of it.
 
-    With `chat_id` it holds for that chat only.
+    With `chat_id` the selection is for that chat only.
     """
 
     chat_id: str | None = None
-    model: ChatModel = attrs.field(default="", metadata=forgiven("W-3"))
+    model: ChatModel = attrs.field(default="", metadata=lenient("W-3"))
     variant: str | None = None

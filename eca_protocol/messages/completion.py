@@ -5,26 +5,26 @@ from __future__ import annotations
 import attrs
 
 from eca_protocol.messages.editor import Position, Range
-from eca_protocol.messages.marks import also_read_as
+from eca_protocol.messages.marks import with_alias
 
 __all__ = ["CompletionInlineItem", "CompletionInlineParams", "CompletionInlineResponse"]
 
 
 @attrs.frozen(kw_only=True)
 class CompletionInlineParams:
-    """`completion/inline`: what could stand at `position` (counted from 1) of a document.
+    """`completion/inline`: request completions at `position` (counted from 1) of a document.
 
-    Some clients spell the keys their own way, `doc-text` and `doc-version` (W-3).
+    Some clients spell the keys `doc-text` and `doc-version` (W-3).
     """
 
-    doc_text: str = attrs.field(metadata=also_read_as("doc-text", "W-3"))
-    doc_version: int = attrs.field(metadata=also_read_as("doc-version", "W-3"))
+    doc_text: str = attrs.field(metadata=with_alias("doc-text", "W-3"))
+    doc_version: int = attrs.field(metadata=with_alias("doc-version", "W-3"))
     position: Position
 
 
 @attrs.frozen(kw_only=True)
 class CompletionInlineItem:
-    """A text to put in place of `range`, for that version of the document."""
+    """A text to replace `range`, for that version of the document."""
 
     text: str
     doc_version: int

@@ -1,4 +1,4 @@
-"""What the server is configured to offer (chapter "Config updated")."""
+"""The server's configuration for its clients (chapter "Config updated")."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import UnknownValue, Within, legacy, null_as_empty
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, legacy, null_as_empty
 from eca_protocol.revisions import Revision, mark
 
 __all__ = ["ChatConfig", "ConfigUpdatedParams"]
 
 ListedBehavior: TypeAlias = (
     Literal["agent", "plan"]
-    | Annotated[Literal["code"], Within(since=Revision.CURRENT, fallback="agent")]
+    | Annotated[Literal["code"], ValueWindow(since=Revision.CURRENT, fallback="agent")]
     | UnknownValue
 )
-"""A behaviour that the server lists: CURRENT's clients know `agent` as `code` (W-28)."""
+"""A behaviour in the server's list; CURRENT's clients know `agent` as `code` (W-28)."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatConfig:
-    """What a chat can be set to; what is left out has not changed.
+    """The settings of chats; absent members are unchanged.
 
     The fields whose name begins with `select` force the client's selection. `agents` and
-    `select_agent` are what newer editions call behaviours; both spellings are written (W-11).
-    `variants` are those of the selected model; that they are there at all tells a client that
-    the server speaks CURRENT (W-16). An empty `select_variant`, null on the wire, clears the
-    client's (W-11).
+    `select_agent` are the newer names of behaviours; both are written (W-11). `variants` are those
+    of the selected model; their presence identifies a server of CURRENT (W-16). An empty
+    `select_variant`, null on the wire, clears the client's selection (W-11).
     """
 
     models: tuple[ChatModel, ...] | None = None
@@ -60,9 +59,9 @@ class ChatConfig:
 
 @attrs.frozen(kw_only=True)
 class ConfigUpdatedParams:
-    """`config/updated`: what changed in the configuration the server goes by.
+    """`config/updated`: changes of the server's configuration.
 
-    With `chat_id` the selections are those of that chat only.
+    With `chat_id` the selections are for that chat only.
     """
 
     chat_id: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))

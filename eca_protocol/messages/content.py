@@ -1,4 +1,4 @@
-"""What a chat streams to the client (chapter "Chat Content Received", `ChatContent`)."""
+"""The contents that a chat streams to the client (chapter "Chat Content Received")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.details import ToolCallDetails, ToolCallOutput
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
@@ -47,18 +47,20 @@ ProgressState: TypeAlias = Literal["running", "finished"] | UnknownValue
 HookActionType: TypeAlias = Literal["shell"] | UnknownValue
 ToolCallOrigin: TypeAlias = (
     Literal["mcp", "native"]
-    | Annotated[Literal["server", "unknown"], Within(since=Revision.CURRENT, fallback="native")]
+    | Annotated[
+        Literal["server", "unknown"], ValueWindow(since=Revision.CURRENT, fallback="native")
+    ]
     | UnknownValue
 )
 ToolCallRejectedReason: TypeAlias = (
     Literal["user-choice", "user-config"]
     | Annotated[
         Literal["userChoiceDeny", "userPromptStop", "userStop", "user", "interrupted"],
-        Within(since=Revision.CURRENT, fallback="user-choice"),
+        ValueWindow(since=Revision.CURRENT, fallback="user-choice"),
     ]
     | Annotated[
         Literal["userConfigDeny", "hookRejected"],
-        Within(since=Revision.CURRENT, fallback="user-config"),
+        ValueWindow(since=Revision.CURRENT, fallback="user-config"),
     ]
     | UnknownValue
 )
@@ -69,9 +71,9 @@ _NO_ORIGIN: Literal["unknown"] = "unknown"
 
 @attrs.frozen(kw_only=True)
 class ChatTextContent:
-    """Text of the role that sends it; an assistant's pieces are joined by the client.
+    """A text of a role; the client joins the pieces of the assistant's text.
 
-    `content_id` stands on the user's echo and names the message for later requests (W-20).
+    `content_id` is on the user's echo and identifies the message in later requests (W-20).
     """
 
     type: ClassVar[Literal["text"]] = "text"
@@ -83,7 +85,7 @@ class ChatTextContent:
 
 @attrs.frozen(kw_only=True)
 class ChatURLContent:
-    """A link, for example to what a web search found."""
+    """A link, for example to a result of a web search."""
 
     type: ClassVar[Literal["url"]] = "url"
     title: str
@@ -96,43 +98,43 @@ class ChatImageContent:
 
     type: ClassVar[Literal["image"]] = "image"
     window: ClassVar[Window] = _SINCE_CURRENT
-    media_type: str = attrs.field(default="", metadata=forgiven("W-60"))
+    media_type: str = attrs.field(default="", metadata=lenient("W-60"))
     base64: str
 
 
 @attrs.frozen(kw_only=True)
 class ChatProgressContent:
-    """What the chat is doing; `finished` ends a turn and gives the input back to the user."""
+    """The activity of the chat; `finished` ends a turn and enables the user's input."""
 
     type: ClassVar[Literal["progress"]] = "progress"
     state: ProgressState
-    text: str = attrs.field(default="", metadata=forgiven("W-60", optional_since=Revision.CURRENT))
+    text: str = attrs.field(default="", metadata=lenient("W-60", optional_since=Revision.CURRENT))
 
 
 @attrs.frozen(kw_only=True)
 class UsageLimit:
-    """How many tokens the model takes in all (`context`) and answers with (`output`)."""
+    """The model's limits in tokens: of its whole context, and of its output."""
 
-    context: int | None = attrs.field(default=None, metadata=forgiven("W-60"))
+    context: int | None = attrs.field(default=None, metadata=lenient("W-60"))
     output: int | None = attrs.field(
         default=None,
-        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
     )
 
 
 @attrs.frozen(kw_only=True)
 class ContextCategory:
-    """What one kind of content takes of the model's context; `color` is `#` and hex digits."""
+    """The share of one kind of content in the model's context; `color` is `#` and hex digits."""
 
     name: str
     tokens: int
-    color: str = attrs.field(default="", metadata=forgiven("W-60"))
-    emoji: str = attrs.field(default="", metadata=forgiven("W-60"))
+    color: str = attrs.field(default="", metadata=lenient("W-60"))
+    emoji: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ContextBreakdown:
-    """What fills the model's context, in tokens."""
+    """The usage of the model's context by kind of content, in tokens."""
 
     categories: tuple[ContextCategory, ...]
     used_tokens: int
@@ -146,14 +148,14 @@ class ContextBreakdown:
 class ChatUsageContent:
     """Tokens and costs so far; costs are decimal numbers as text, without currency (W-27).
 
-    `session_tokens` sums the chat's turns up to 2025-10; in CURRENT it is what the last request
-    took of the model's context.
-    `auto_compact_percentage` is the part of the context from which on the chat is compacted.
+    `session_tokens` is the sum of the chat's turns up to 2025-10; in CURRENT it is the size of the
+    last request in the model's context. `auto_compact_percentage` is the usage of the context at
+    which the chat is compacted.
     """
 
     type: ClassVar[Literal["usage"]] = "usage"
     sums: ClassVar[Window] = Window(until=Revision.R2025_10)
-    """The editions whose `session_tokens` sums the turns."""
+    """The editions in which `session_tokens` is the sum of the turns."""
     session_tokens: int
     tokens_used: int | None = attrs.field(
         default=None, metadata=mark(since=Revision.DRAFT, until=Revision.DRAFT)
@@ -174,7 +176,7 @@ class ChatUsageContent:
 
 @attrs.frozen(kw_only=True)
 class ChatReasonStartedContent:
-    """The model starts to think; texts and the end carry the same id."""
+    """The start of a reasoning; its texts and its end have the same id."""
 
     type: ClassVar[Literal["reasonStarted"]] = "reasonStarted"
     id: str
@@ -182,7 +184,7 @@ class ChatReasonStartedContent:
 
 @attrs.frozen(kw_only=True)
 class ChatReasonTextContent:
-    """A piece of what the model thinks."""
+    """A piece of the reasoning's text."""
 
     type: ClassVar[Literal["reasonText"]] = "reasonText"
     id: str
@@ -191,7 +193,7 @@ class ChatReasonTextContent:
 
 @attrs.frozen(kw_only=True)
 class ChatReasonFinishedContent:
-    """The model has thought for `total_time_ms` milliseconds."""
+    """The end of a reasoning of `total_time_ms` milliseconds."""
 
     type: ClassVar[Literal["reasonFinished"]] = "reasonFinished"
     id: str
@@ -200,23 +202,23 @@ class ChatReasonFinishedContent:
 
 @attrs.frozen(kw_only=True)
 class ChatHookActionStartedContent:
-    """A hook of the user's starts; its end carries the same id."""
+    """The start of a user's hook; its end has the same id."""
 
     type: ClassVar[Literal["hookActionStarted"]] = "hookActionStarted"
     window: ClassVar[Window] = _SINCE_CURRENT
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     action_type: HookActionType
 
 
 @attrs.frozen(kw_only=True)
 class ChatHookActionFinishedContent:
-    """A hook of the user's has ended with the exit code `status`."""
+    """The end of a user's hook with the exit code `status`."""
 
     type: ClassVar[Literal["hookActionFinished"]] = "hookActionFinished"
     window: ClassVar[Window] = _SINCE_CURRENT
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     action_type: HookActionType
     status: int
     output: str | None = None
@@ -226,52 +228,52 @@ class ChatHookActionFinishedContent:
 
 @attrs.frozen(kw_only=True)
 class ChatToolCallPrepareContent:
-    """A piece of a tool call which the model is writing; pieces of one id are joined."""
+    """A piece of a tool call while the model writes it; pieces with one id are joined."""
 
     type: ClassVar[Literal["toolCallPrepare"]] = "toolCallPrepare"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
-    arguments_text: str = attrs.field(default="", metadata=forgiven("W-60"))
+    arguments_text: str = attrs.field(default="", metadata=lenient("W-60"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ChatToolCallRunContent:
-    """A whole tool call, before it runs; with `manual_approval` it waits for the user."""
+    """A complete tool call before it runs; with `manual_approval` it waits for the user."""
 
     type: ClassVar[Literal["toolCallRun"]] = "toolCallRun"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
-    manual_approval: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    manual_approval: bool = attrs.field(default=False, metadata=lenient("W-60"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ChatToolCallRunningContent:
-    """The tool runs."""
+    """The start of the tool."""
 
     type: ClassVar[Literal["toolCallRunning"]] = "toolCallRunning"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
     summary: str | None = None
     details: ToolCallDetails | None = None
@@ -279,42 +281,42 @@ class ChatToolCallRunningContent:
 
 @attrs.frozen(kw_only=True)
 class ChatToolCalledContent:
-    """The tool has run for `total_time_ms` milliseconds, or could not run (`error`)."""
+    """The end of the tool after `total_time_ms` milliseconds, or its failure (`error`)."""
 
     type: ClassVar[Literal["toolCalled"]] = "toolCalled"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
-    id: str = attrs.field(default="", metadata=forgiven("W-60"))
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
+    id: str = attrs.field(default="", metadata=lenient("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
-    error: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    error: bool = attrs.field(default=False, metadata=lenient("W-60"))
     outputs: tuple[ToolCallOutput, ...] = attrs.field(
-        default=(), metadata=forgiven("W-60", null_items=True)
+        default=(), metadata=lenient("W-60", null_items=True)
     )
-    total_time_ms: float = attrs.field(default=0, metadata=forgiven("W-60"))
+    total_time_ms: float = attrs.field(default=0, metadata=lenient("W-60"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ChatToolCallRejectedContent:
-    """The tool will not run; every spelling of `reason` is read (W-32)."""
+    """The rejection of the call; every spelling of `reason` is read (W-32)."""
 
     type: ClassVar[Literal["toolCallRejected"]] = "toolCallRejected"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=forgiven("W-60"))
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
     id: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
     server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | forgiven("W-60")
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
     )
     arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=forgiven("W-32", list_as_empty=True)
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
     )
-    reason: ToolCallRejectedReason = attrs.field(metadata=allowed("W-32"))
+    reason: ToolCallRejectedReason = attrs.field(metadata=by_ruling("W-32"))
     summary: str | None = None
     details: ToolCallDetails | None = None
 
@@ -330,7 +332,7 @@ class ChatMetadataContent:
 
 @attrs.frozen(kw_only=True)
 class ChatFlagContent:
-    """A named mark of the user's at the message that `content_id` names."""
+    """A user's named flag at the message `content_id`."""
 
     type: ClassVar[Literal["flag"]] = "flag"
     window: ClassVar[Window] = _SINCE_CURRENT
@@ -340,7 +342,7 @@ class ChatFlagContent:
 
 @attrs.frozen(kw_only=True)
 class UnknownContent:
-    """Content of a type this package does not know; `raw` is written as it came."""
+    """A content of an unknown type; `raw` is written unchanged."""
 
     type: str | None
     raw: Mapping[str, Any]
@@ -370,13 +372,13 @@ ChatContent: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class ChatContentReceivedParams:
-    """`chat/contentReceived`: something new in a chat, and whose it is.
+    """`chat/contentReceived`: a new content of a chat, with its role.
 
-    `chat_id` is empty where an old server tells of its configuration in no chat (W-60).
-    `parent_chat_id` is the chat whose agent works through this one.
+    `chat_id` is empty in a content of an old server about its configuration (W-60).
+    `parent_chat_id` is the chat whose subagent uses this chat.
     """
 
-    chat_id: str = attrs.field(default="", metadata=forgiven("W-60"))
+    chat_id: str = attrs.field(default="", metadata=lenient("W-60"))
     parent_chat_id: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
     role: ChatRole
     content: ChatContent

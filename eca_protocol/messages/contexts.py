@@ -1,4 +1,4 @@
-"""What a user adds to a prompt beside its text (chapter "Chat Prompt", `ChatContext`)."""
+"""The contexts that a user adds to a prompt (chapter "Chat Prompt", `ChatContext`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.editor import Range
-from eca_protocol.messages.marks import forgiven
+from eca_protocol.messages.marks import lenient
 from eca_protocol.revisions import Revision, Window
 
 __all__ = [
@@ -36,7 +36,7 @@ class LinesRange:
 
 @attrs.frozen(kw_only=True)
 class FileContext:
-    """A file, or without `lines_range` the whole of it."""
+    """A file, or its lines in `lines_range`."""
 
     type: ClassVar[Literal["file"]] = "file"
     path: str
@@ -45,7 +45,7 @@ class FileContext:
 
 @attrs.frozen(kw_only=True)
 class DirectoryContext:
-    """A folder with what is in it."""
+    """A directory with its contents."""
 
     type: ClassVar[Literal["directory"]] = "directory"
     path: str
@@ -61,14 +61,14 @@ class WebContext:
 
 @attrs.frozen(kw_only=True)
 class RepoMapContext:
-    """The outline of the workspace. Deprecated: the directory tree tool took its place."""
+    """The outline of the workspace. Deprecated: replaced by the directory tree tool."""
 
     type: ClassVar[Literal["repoMap"]] = "repoMap"
 
 
 @attrs.frozen(kw_only=True)
 class CursorContext:
-    """Where the editor's cursor is, and what is selected there."""
+    """The position of the editor's cursor, or the selected range."""
 
     type: ClassVar[Literal["cursor"]] = "cursor"
     path: str
@@ -77,13 +77,13 @@ class CursorContext:
 
 @attrs.frozen(kw_only=True)
 class McpResourceContext:
-    """A resource offered by an MCP server."""
+    """A resource of an MCP server."""
 
     type: ClassVar[Literal["mcpResource"]] = "mcpResource"
     uri: str
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
-    description: str = attrs.field(default="", metadata=forgiven("W-3"))
-    mime_type: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
+    description: str = attrs.field(default="", metadata=lenient("W-3"))
+    mime_type: str = attrs.field(default="", metadata=lenient("W-3"))
     server: str
 
 
@@ -93,25 +93,25 @@ class ImageContext:
 
     type: ClassVar[Literal["image"]] = "image"
     window: ClassVar[Window] = Window(since=Revision.CURRENT)
-    media_type: str = attrs.field(default="", metadata=forgiven("W-3"))
+    media_type: str = attrs.field(default="", metadata=lenient("W-3"))
     base64: str
 
 
 @attrs.frozen(kw_only=True)
 class TextContext:
-    """Text from elsewhere, under a label."""
+    """A text from any source, under a label."""
 
     type: ClassVar[Literal["text"]] = "text"
     window: ClassVar[Window] = Window(since=Revision.CURRENT)
-    label: str = attrs.field(default="", metadata=forgiven("W-3"))
+    label: str = attrs.field(default="", metadata=lenient("W-3"))
     content: str
 
 
 @attrs.frozen(kw_only=True)
 class UnknownContext:
-    """A context of an unknown type, or without a member that its type needs (W-3).
+    """A context of an unknown type, or without a required member (W-3).
 
-    `raw` is written as it came.
+    `raw` is written unchanged.
     """
 
     type: str | None

@@ -1,4 +1,4 @@
-"""What a tool call shows beside its arguments: details by kind, and what came out of it."""
+"""The details and outputs of tool calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 from eca_protocol.revisions import Revision, Window
 
 __all__ = [
@@ -36,7 +36,7 @@ TaskPriority: TypeAlias = Literal["high", "medium", "low"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class FileChangeDetails:
-    """What a tool changes in a file: unified hunks, and the lines they add and remove."""
+    """The change of a file: unified hunks, and the numbers of added and removed lines."""
 
     type: ClassVar[Literal["fileChange"]] = "fileChange"
     path: str
@@ -47,7 +47,7 @@ class FileChangeDetails:
 
 @attrs.frozen(kw_only=True)
 class JsonOutputsDetails:
-    """What a tool gave back, where it is JSON."""
+    """The JSON outputs of a tool."""
 
     type: ClassVar[Literal["jsonOutputs"]] = "jsonOutputs"
     window: ClassVar[Window] = _SINCE_CURRENT
@@ -56,76 +56,76 @@ class JsonOutputsDetails:
 
 @attrs.frozen(kw_only=True)
 class SubagentDetails:
-    """An agent that works for this one, in a chat of its own; `step` is how far it is."""
+    """A subagent in a chat of its own; `step` is the number of its current step."""
 
     type: ClassVar[Literal["subagent"]] = "subagent"
     window: ClassVar[Window] = _SINCE_CURRENT
     subagent_chat_id: str | None = None
-    agent_name: str = attrs.field(default="", metadata=forgiven("W-60"))
-    model: str = attrs.field(default="", metadata=forgiven("W-60"))
+    agent_name: str = attrs.field(default="", metadata=lenient("W-60"))
+    model: str = attrs.field(default="", metadata=lenient("W-60"))
     variant: str | None = None
     max_steps: int | None = None
-    step: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    step: int = attrs.field(default=0, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class TaskItem:
-    """One task of the model's own list."""
+    """A task of the model's list."""
 
     id: int
     subject: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
     status: TaskStatus
     priority: TaskPriority
-    is_blocked: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    is_blocked: bool = attrs.field(default=False, metadata=lenient("W-60"))
     blocked_by: tuple[int, ...] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class TaskSummary:
-    """How many tasks are how far."""
+    """The numbers of tasks by status."""
 
-    done: int = attrs.field(default=0, metadata=forgiven("W-60"))
-    in_progress: int = attrs.field(default=0, metadata=forgiven("W-60"))
-    pending: int = attrs.field(default=0, metadata=forgiven("W-60"))
-    total: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    done: int = attrs.field(default=0, metadata=lenient("W-60"))
+    in_progress: int = attrs.field(default=0, metadata=lenient("W-60"))
+    pending: int = attrs.field(default=0, metadata=lenient("W-60"))
+    total: int = attrs.field(default=0, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class TaskDetails:
-    """The list of tasks which the model keeps; `active_summary` says what is being done."""
+    """The model's list of tasks; `active_summary` describes the current work."""
 
     type: ClassVar[Literal["task"]] = "task"
     window: ClassVar[Window] = _SINCE_CURRENT
-    tasks: tuple[TaskItem, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
-    in_progress_task_ids: tuple[int, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
-    summary: TaskSummary = attrs.field(factory=TaskSummary, metadata=forgiven("W-60"))
+    tasks: tuple[TaskItem, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    in_progress_task_ids: tuple[int, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    summary: TaskSummary = attrs.field(factory=TaskSummary, metadata=lenient("W-60"))
     active_summary: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ShellCommandBreakdown:
-    """One command of a shell line; `approval_key` is what an approval for the session keeps."""
+    """One command of a shell line; an approval for the session stores its `approval_key`."""
 
     command: str
-    args: tuple[str, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    args: tuple[str, ...] = attrs.field(default=(), metadata=lenient("W-60"))
     approval_key: str | None = None
     remembered: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ShellCommandDetails:
-    """The commands that a shell line consists of."""
+    """The commands of a shell line."""
 
     type: ClassVar[Literal["shellCommand"]] = "shellCommand"
     window: ClassVar[Window] = _SINCE_CURRENT
-    commands: tuple[ShellCommandBreakdown, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    commands: tuple[ShellCommandBreakdown, ...] = attrs.field(default=(), metadata=lenient("W-60"))
     background: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
 class UnknownToolCallDetails:
-    """Details of a type this package does not know; `raw` is written as it came."""
+    """Details of an unknown type; `raw` is written unchanged."""
 
     type: str | None
     raw: Mapping[str, Any]
@@ -143,7 +143,7 @@ ToolCallDetails: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class ToolCallTextOutput:
-    """Text that a tool gave back."""
+    """A text output of a tool."""
 
     type: ClassVar[Literal["text"]] = "text"
     text: str
@@ -151,7 +151,7 @@ class ToolCallTextOutput:
 
 @attrs.frozen(kw_only=True)
 class UnknownToolCallOutput:
-    """An output of a type this package does not know; `raw` is written as it came."""
+    """An output of an unknown type; `raw` is written unchanged."""
 
     type: str | None
     raw: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What the server asks the editor and its user, and positions in files.
+"""The server's requests to the editor and its user, and positions in files.
 
 Chapters "Editor diagnostics" to "Chat ask question".
 """
@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, by_ruling, lenient
 
 __all__ = [
     "ChatAskQuestionOption",
@@ -35,7 +35,7 @@ NavigationStatus: TypeAlias = Literal["success", "starting", "no-server", "error
 
 @attrs.frozen(kw_only=True)
 class Position:
-    """A place in a file; whether counting starts at 0 or 1 is the message's affair."""
+    """A position in a file; the message defines if counting starts at 0 or 1."""
 
     line: int
     character: int
@@ -43,7 +43,7 @@ class Position:
 
 @attrs.frozen(kw_only=True)
 class Range:
-    """From `start` to `end`; equal where nothing is selected."""
+    """A range from `start` to `end`, which are equal for an empty selection."""
 
     start: Position
     end: Position
@@ -51,7 +51,7 @@ class Range:
 
 @attrs.frozen(kw_only=True)
 class EditorGetDiagnosticsParams:
-    """`editor/getDiagnostics`: what is wrong in one file, or without `uri` everywhere."""
+    """`editor/getDiagnostics`: the diagnostics of one file, or without `uri` of all files."""
 
     uri: str | None = None
 
@@ -64,10 +64,10 @@ class EditorDiagnostic:
     """
 
     uri: str
-    severity: DiagnosticSeverity = attrs.field(metadata=allowed("W-42"))
-    source: str = attrs.field(default="", metadata=forgiven("W-42"))
+    severity: DiagnosticSeverity = attrs.field(metadata=by_ruling("W-42"))
+    source: str = attrs.field(default="", metadata=lenient("W-42"))
     range: Range
-    code: str | int | None = attrs.field(default=None, metadata=allowed("W-42"))
+    code: str | int | None = attrs.field(default=None, metadata=by_ruling("W-42"))
     message: str
 
 
@@ -80,9 +80,9 @@ class EditorGetDiagnosticsResponse:
 
 @attrs.frozen(kw_only=True)
 class EditorGetDefinitionParams:
-    """`editor/getDefinition`: where the name at `position` is defined.
+    """`editor/getDefinition`: the definition of the name at `position`.
 
-    Lines and characters (UTF-16 units) are counted from 1, in the answer too.
+    Lines and characters (UTF-16 units) are counted from 1, also in the answer.
     """
 
     uri: str
@@ -91,9 +91,9 @@ class EditorGetDefinitionParams:
 
 @attrs.frozen(kw_only=True)
 class EditorGetReferencesParams:
-    """`editor/getReferences`: where the name at `position` is used; counted from 1, too.
+    """`editor/getReferences`: the uses of the name at `position`, also counted from 1.
 
-    `include_declaration`: whether its own declaration counts; yes where nothing is said.
+    `include_declaration`: the name's declaration counts as a use; true by default.
     """
 
     uri: str
@@ -103,7 +103,7 @@ class EditorGetReferencesParams:
 
 @attrs.frozen(kw_only=True)
 class EditorLocation:
-    """A place in a file."""
+    """A range in a file."""
 
     uri: str
     range: Range
@@ -111,7 +111,7 @@ class EditorLocation:
 
 @attrs.frozen(kw_only=True)
 class EditorGetDefinitionResponse:
-    """The answer to `editor/getDefinition`; `message` says what a failed search was lacking."""
+    """The answer to `editor/getDefinition`; `message` explains a failed search."""
 
     status: NavigationStatus
     locations: tuple[EditorLocation, ...] | None = None
@@ -120,7 +120,7 @@ class EditorGetDefinitionResponse:
 
 @attrs.frozen(kw_only=True)
 class EditorGetReferencesResponse:
-    """The answer to `editor/getReferences`; as for `editor/getDefinition`."""
+    """The answer to `editor/getReferences`; `message` explains a failed search."""
 
     status: NavigationStatus
     locations: tuple[EditorLocation, ...] | None = None
@@ -129,7 +129,7 @@ class EditorGetReferencesResponse:
 
 @attrs.frozen(kw_only=True)
 class ChatAskQuestionOption:
-    """One of the answers to choose from."""
+    """One of the possible answers."""
 
     label: str
     description: str | None = None
@@ -137,18 +137,18 @@ class ChatAskQuestionOption:
 
 @attrs.frozen(kw_only=True)
 class ChatAskQuestionParams:
-    """`chat/askQuestion`: the model asks the user; with `allow_freeform` any text is an answer."""
+    """`chat/askQuestion`: a question to the user; `allow_freeform` allows any text as answer."""
 
     chat_id: str
     question: str
     options: tuple[ChatAskQuestionOption, ...] | None = None
     tool_call_id: str | None = None
-    allow_freeform: bool = attrs.field(default=True, metadata=forgiven("W-60"))
+    allow_freeform: bool = attrs.field(default=True, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatAskQuestionResponse:
-    """The answer to `chat/askQuestion`, which is null where the user gave none."""
+    """The answer to `chat/askQuestion`; null if the user gave none."""
 
-    answer: str | None = attrs.field(default=None, metadata=forgiven("W-42", nullable=True))
-    cancelled: bool = attrs.field(default=False, metadata=forgiven("W-42"))
+    answer: str | None = attrs.field(default=None, metadata=lenient("W-42", nullable=True))
+    cancelled: bool = attrs.field(default=False, metadata=lenient("W-42"))

@@ -1,4 +1,4 @@
-"""What the server tells the user outside of any chat (chapter "General features")."""
+"""The server's messages to the user outside of any chat (chapter "General features")."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ShowMessageParams:
 
 @attrs.frozen(kw_only=True)
 class ProgressParams:
-    """`$/progress`: a task of the server's start begins or ends (W-11)."""
+    """`$/progress`: the start or end of a task during the server's start (W-11)."""
 
     type: ProgressType
     task_id: str

@@ -1,4 +1,4 @@
-"""Chats as they are kept: listed, opened, gone back in, cut.
+"""Stored chats: listing, opening, rollback, fork.
 
 Chapters "Chat rollback" to "Chat history", of CURRENT.
 """
@@ -11,7 +11,7 @@ import attrs
 
 from eca_protocol.messages.content import ChatContentReceivedParams
 from eca_protocol.messages.lifecycle import ChatModel
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 
 __all__ = [
     "ChatAddFlagParams",
@@ -53,26 +53,26 @@ ChatRollbackInclude: TypeAlias = Literal["messages", "tools"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class ChatRollbackParams:
-    """`chat/rollback`: back to before a message of the user's, named by its `contentId`.
+    """`chat/rollback`: go back to before a message of the user.
 
-    `include`: the messages, the files its tools changed, or (empty) both.
+    `include`: undo the messages, the changes of files by tools, or (empty) both.
     """
 
     chat_id: str
     content_id: str
     include: tuple[ChatRollbackInclude, ...] = attrs.field(
-        default=(), metadata=forgiven("W-3", other_key="includes")
+        default=(), metadata=lenient("W-3", alias="includes")
     )
 
 
 @attrs.frozen(kw_only=True)
 class ChatRollbackResponse:
-    """The answer to `chat/rollback`; what is kept comes as `chat/cleared` and contents."""
+    """The answer to `chat/rollback`; the rest comes as `chat/cleared` and contents."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatClearParams:
-    """`chat/clear`: forget the messages, keep the chat."""
+    """`chat/clear`: delete the messages, but not the chat."""
 
     chat_id: str
     messages: bool | None = None
@@ -80,26 +80,26 @@ class ChatClearParams:
 
 @attrs.frozen(kw_only=True)
 class ChatClearResponse:
-    """The answer to `chat/clear`; it says nothing more."""
+    """The answer to `chat/clear`, without members."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatAddFlagParams:
-    """`chat/addFlag`: a named mark at a message of the user's."""
+    """`chat/addFlag`: set a named flag at a message of the user."""
 
     chat_id: str
     content_id: str
-    text: str = attrs.field(default="", metadata=forgiven("W-3"))
+    text: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatAddFlagResponse:
-    """The answer to `chat/addFlag`; the mark itself comes as a content."""
+    """The answer to `chat/addFlag`; the flag comes as a content."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatRemoveFlagParams:
-    """`chat/removeFlag`: take a mark away."""
+    """`chat/removeFlag`: remove a flag."""
 
     chat_id: str
     content_id: str
@@ -107,12 +107,12 @@ class ChatRemoveFlagParams:
 
 @attrs.frozen(kw_only=True)
 class ChatRemoveFlagResponse:
-    """The answer to `chat/removeFlag`; it says nothing more."""
+    """The answer to `chat/removeFlag`, without members."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatForkParams:
-    """`chat/fork`: another chat with the same beginning, up to that message."""
+    """`chat/fork`: start a new chat with the messages up to `content_id`."""
 
     chat_id: str
     content_id: str
@@ -127,15 +127,15 @@ class ChatForkResponse:
 
 @attrs.frozen(kw_only=True)
 class ChatClearedParams:
-    """`chat/cleared`: the client forgets what it shows of the chat."""
+    """`chat/cleared`: the client removes the contents of the chat."""
 
     chat_id: str
-    messages: bool = attrs.field(default=True, metadata=forgiven("W-60"))
+    messages: bool = attrs.field(default=True, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatOpenedParams:
-    """`chat/opened`: there is such a chat; a client that knows it already changes nothing."""
+    """`chat/opened`: a chat exists; a client that knows it already ignores the message."""
 
     chat_id: str
     title: str | None = None
@@ -143,7 +143,7 @@ class ChatOpenedParams:
 
 @attrs.frozen(kw_only=True)
 class ChatStatusChangedParams:
-    """`chat/statusChanged`: a chat begins to run, is being stopped, or is idle again."""
+    """`chat/statusChanged`: a chat runs, is stopping, or is idle."""
 
     chat_id: str
     status: ChatStatus
@@ -151,14 +151,14 @@ class ChatStatusChangedParams:
 
 @attrs.frozen(kw_only=True)
 class ChatDeletedParams:
-    """`chat/deleted`: there is no such chat any more."""
+    """`chat/deleted`: a chat was deleted."""
 
     chat_id: str
 
 
 @attrs.frozen(kw_only=True)
 class ChatUpdateParams:
-    """`chat/update`: the user's own title, or trust in the chat's tools; left out: as it was."""
+    """`chat/update`: set the title, or the trust in the chat's tools; absent: unchanged."""
 
     chat_id: str
     title: str | None = None
@@ -167,12 +167,12 @@ class ChatUpdateParams:
 
 @attrs.frozen(kw_only=True)
 class ChatUpdateResponse:
-    """The answer to `chat/update`; it says nothing more."""
+    """The answer to `chat/update`, without members."""
 
 
 @attrs.frozen(kw_only=True)
 class ChatListParams:
-    """`chat/list`: the newest chats, by the time of their last change or of their begin."""
+    """`chat/list`: the newest chats, by the time of their last change or of their creation."""
 
     limit: int | None = None
     sort_by: ChatListSorting | None = None
@@ -188,7 +188,7 @@ class ChatSummary:
     created_at: int | None = None
     updated_at: int | None = None
     model: ChatModel | None = None
-    message_count: int = attrs.field(default=0, metadata=forgiven("W-60"))
+    message_count: int = attrs.field(default=0, metadata=lenient("W-60"))
     kind: ChatKind | None = None
 
 
@@ -201,7 +201,7 @@ class ChatListResponse:
 
 @attrs.frozen(kw_only=True)
 class ChatOpenParams:
-    """`chat/open`: show a kept chat again, whole or a page of it (see `ChatHistoryParams`)."""
+    """`chat/open`: show a stored chat, or a page of it (see `ChatHistoryParams`)."""
 
     chat_id: str
     limit: int | None = None
@@ -211,31 +211,31 @@ class ChatOpenParams:
 
 @attrs.frozen(kw_only=True)
 class ChatSelection:
-    """What a chat is set to."""
+    """The selections of a chat."""
 
-    model: ChatModel | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    agent: str = attrs.field(default="", metadata=forgiven("W-60"))
-    variant: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    variants: tuple[str, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
-    trust: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    model: ChatModel | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    agent: str = attrs.field(default="", metadata=lenient("W-60"))
+    variant: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    variants: tuple[str, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    trust: bool = attrs.field(default=False, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatHistoryMeta:
-    """Which part of a chat's contents came, and the cursors to what lies around it."""
+    """The size of a page of contents, and the cursors to the contents around it."""
 
     total: int
     returned: int
-    before_cursor: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    after_cursor: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    before_cursor: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    after_cursor: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
     compaction_cursor: str | None = attrs.field(
-        default=None, metadata=forgiven("W-60", nullable=True)
+        default=None, metadata=lenient("W-60", nullable=True)
     )
 
 
 @attrs.frozen(kw_only=True)
 class ChatOpenResponse:
-    """The answer to `chat/open`; the contents come as notifications before it."""
+    """The answer to `chat/open`; the contents precede it as notifications."""
 
     found: bool
     chat_id: str | None = None

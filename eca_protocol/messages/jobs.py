@@ -1,4 +1,4 @@
-"""What runs in the background of chats (chapter "Background Jobs", of CURRENT)."""
+"""The background jobs of chats (chapter "Background Jobs", of CURRENT)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, also_read_as, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient, with_alias
 
 __all__ = [
     "JobStatus",
@@ -31,20 +31,20 @@ class JobSummary:
     """A job: `started_at` is a time in ISO 8601, `elapsed` a duration for people (`5m23s`)."""
 
     id: str
-    type: str = attrs.field(default="", metadata=forgiven("W-60"))
+    type: str = attrs.field(default="", metadata=lenient("W-60"))
     status: JobStatus
-    label: str = attrs.field(default="", metadata=forgiven("W-60"))
-    summary: str | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    started_at: str = attrs.field(default="", metadata=forgiven("W-60"))
-    elapsed: str = attrs.field(default="", metadata=forgiven("W-60"))
-    exit_code: int | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
-    chat_id: str = attrs.field(default="", metadata=forgiven("W-60"))
-    chat_label: str = attrs.field(default="", metadata=forgiven("W-60"))
+    label: str = attrs.field(default="", metadata=lenient("W-60"))
+    summary: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    started_at: str = attrs.field(default="", metadata=lenient("W-60"))
+    elapsed: str = attrs.field(default="", metadata=lenient("W-60"))
+    exit_code: int | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    chat_id: str = attrs.field(default="", metadata=lenient("W-60"))
+    chat_label: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class JobsListParams:
-    """`jobs/list`: the jobs of all chats; it asks for nothing more."""
+    """`jobs/list`: the jobs of all chats; without members."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +56,7 @@ class JobsListResult:
 
 @attrs.frozen(kw_only=True)
 class JobsUpdatedParams:
-    """`jobs/updated`: the jobs there are now, all of them."""
+    """`jobs/updated`: all current jobs."""
 
     jobs: tuple[JobSummary, ...]
 
@@ -65,7 +65,7 @@ class JobsUpdatedParams:
 class JobsKillParams:
     """`jobs/kill`: end a job."""
 
-    job_id: str = attrs.field(metadata=also_read_as("job-id", "W-3"))
+    job_id: str = attrs.field(metadata=with_alias("job-id", "W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -77,14 +77,14 @@ class JobsKillResult:
 
 @attrs.frozen(kw_only=True)
 class JobsReadOutputParams:
-    """`jobs/readOutput`: what a job has written so far."""
+    """`jobs/readOutput`: a job's output so far."""
 
-    job_id: str = attrs.field(metadata=also_read_as("job-id", "W-3"))
+    job_id: str = attrs.field(metadata=with_alias("job-id", "W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class OutputLine:
-    """A line that a job wrote."""
+    """A line of a job's output."""
 
     text: str
     stream: OutputStream
@@ -92,8 +92,8 @@ class OutputLine:
 
 @attrs.frozen(kw_only=True)
 class JobsReadOutputResult:
-    """The answer to `jobs/readOutput`; of an unknown job no lines and no status (W-44)."""
+    """The answer to `jobs/readOutput`; without lines and status for an unknown job (W-44)."""
 
     lines: tuple[OutputLine, ...]
-    status: JobStatus | None = attrs.field(default=None, metadata=forgiven("W-44", nullable=True))
-    exit_code: int | None = attrs.field(default=None, metadata=forgiven("W-60", nullable=True))
+    status: JobStatus | None = attrs.field(default=None, metadata=lenient("W-44", nullable=True))
+    exit_code: int | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))

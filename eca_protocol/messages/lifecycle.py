@@ -1,4 +1,4 @@
-"""How a connection begins (chapter "Lifecycle Messages"); `shutdown` and `exit` say nothing."""
+"""The start of a connection (chapter "Lifecycle Messages"); `shutdown`, `exit` have no params."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import attrs
 
 from eca_protocol.messages.marks import (
     UnknownValue,
-    allowed,
-    forgiven,
+    by_ruling,
     legacy,
+    lenient,
     object_as_true,
     rest,
 )
@@ -38,24 +38,24 @@ ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class ClientInfo:
-    """Which editor or program the client is."""
+    """The name and version of the client."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
     version: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class InitializationOptions:
-    """What the user configured in the editor.
+    """The user's configuration in the editor.
 
-    Every other key (`extras`) passes untouched: it is a layer of the server's configuration.
+    The other keys (`extras`) are a layer of the server's configuration; they are not changed.
     """
 
     chat_behavior: ChatBehavior | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10) | allowed("W-28")
+        default=None, metadata=mark(until=Revision.R2025_10) | by_ruling("W-28")
     )
     chat_agent: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-28")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-28")
     )
     protocol_revision: str | None = attrs.field(
         default=None, metadata=mark(since=Revision.CURRENT, ruling="W-12")
@@ -65,7 +65,7 @@ class InitializationOptions:
 
 @attrs.frozen(kw_only=True)
 class EditorCapabilities:
-    """Which requests about its files the editor answers."""
+    """The requests about files that the editor answers."""
 
     diagnostics: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
     definition: bool | None = attrs.field(
@@ -78,14 +78,14 @@ class EditorCapabilities:
 
 @attrs.frozen(kw_only=True)
 class ChatCapabilities:
-    """Which requests about a chat the client answers."""
+    """The requests about a chat that the client answers."""
 
     ask_question: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class CodeAssistantCapabilities:
-    """Which of the protocol's features the client has."""
+    """The protocol's features that the client supports."""
 
     chat: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
     rewrite: bool | None = attrs.field(
@@ -108,36 +108,36 @@ class ClientCapabilities:
 class WorkspaceFolder:
     """A root of the user's project, as a URI, and the name shown for it."""
 
-    uri: str = attrs.field(default="", metadata=forgiven("W-3"))
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    uri: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class InitializeParams:
-    """`initialize`: who the client is, what it can do, where the user's project lies.
+    """`initialize`: the client, its capabilities, and the user's project.
 
-    `process_id` is the client's; the server ends when it is gone (W-14).
+    `process_id` is the client's process; the server ends after it (W-14).
     """
 
     process_id: int | None = attrs.field(
         default=None,
-        metadata=forgiven("W-3", nullable=True, optional_since=Revision.CURRENT),
+        metadata=lenient("W-3", nullable=True, optional_since=Revision.CURRENT),
     )
     client_info: ClientInfo | None = None
     initialization_options: InitializationOptions | None = None
     capabilities: ClientCapabilities = attrs.field(
-        factory=ClientCapabilities, metadata=forgiven("W-3")
+        factory=ClientCapabilities, metadata=lenient("W-3")
     )
     workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
-        default=(), metadata=forgiven("W-3")
+        default=(), metadata=lenient("W-3")
     )
 
 
 @attrs.frozen(kw_only=True)
 class InitializeResponse:
-    """The answer to `initialize`; what old servers say beside it is read (W-60).
+    """The answer to `initialize`, with members that only old servers write (W-60).
 
-    `global_config_path` is the absolute path of the user's configuration that the server reads.
+    `global_config_path` is the absolute path of the user's configuration file.
     """
 
     chat_welcome_message: str | None = attrs.field(
@@ -156,4 +156,4 @@ class InitializeResponse:
 
 @attrs.frozen(kw_only=True)
 class InitializedParams:
-    """`initialized`: the client is ready for notifications; it says nothing more."""
+    """`initialized`: the client is ready for notifications; without members."""

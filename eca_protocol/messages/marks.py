@@ -1,8 +1,8 @@
-"""What the models say about the wire beyond their types, and the values they keep unread.
+"""The metadata of the models' fields for the wire, and unknown values.
 
-A field without a default is required. A field with a default is optional and not written while
-it has that default. Marks in a field's metadata change this: `forgiven`, `allowed`, `legacy` and
-`rest`; `revisions.mark` adds the editions a field exists in, `Within` those of a single value.
+A field without a default is required. A field with a default is optional, and omitted while it has
+that default. Metadata of a field change this: `lenient`, `by_ruling`, `legacy` and `rest`.
+`revisions.mark` adds the editions of a field, `ValueWindow` those of a single value.
 """
 
 from __future__ import annotations
@@ -14,90 +14,87 @@ import attrs
 from eca_protocol.revisions import Revision
 
 __all__ = [
-    "Reading",
     "UnknownValue",
-    "Within",
-    "allowed",
-    "also_read_as",
-    "forgiven",
+    "ValueWindow",
+    "WireRules",
+    "by_ruling",
     "incomplete_items",
     "legacy",
+    "lenient",
     "null_as_empty",
     "object_as_true",
-    "reading_of",
     "rest",
+    "wire_rules_of",
+    "with_alias",
 ]
 
 
 class UnknownValue(str):
-    """A string that no edition of the specification lists; kept and written as it came."""
+    """A string that no edition of the specification lists; it is written unchanged."""
 
     __slots__ = ()
 
 
 @attrs.frozen(kw_only=True)
-class Within:
-    """Annotates one value of an open literal: the editions that know it, and its stand-in.
-
-    To a connection of any other edition `fallback` is written in its place.
-    """
+class ValueWindow:
+    """The editions of one value of an open literal; in other editions `fallback` is written."""
 
     since: Revision = Revision.R2025_09
     until: Revision = Revision.CURRENT
     fallback: str
 
     def holds(self, revision: Revision) -> bool:
-        """Whether the edition's text knows the value."""
+        """Return True if the text of the edition has the value."""
         return self.since <= revision <= self.until
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
-    """How a field is read and written where rulings and the specification's letter differ."""
+class WireRules:
+    """The differences between rulings and the specification's text for one field."""
 
     ruling: str | None = None
-    """The ruling that allows what the letter does not."""
+    """The ruling that allows the difference."""
     required: bool = False
-    """The letter requires the field although it has a default here; it is always written."""
+    """The text requires the field although it has a default here; it is always written."""
     optional_since: Revision | None = None
-    """From this edition on the letter requires it no more."""
-    left_out: bool = False
-    """Where the letter requires it no more, it is not written while it has its default."""
-    told_as: str | None = None
-    """The key under which editions that do not know the field are told its value."""
+    """The first edition in which the text does not require the field."""
+    omit_default: bool = False
+    """The field is omitted with its default in editions that do not require it."""
+    fallback_key: str | None = None
+    """The key of the value in editions that do not have the field."""
     nullable: bool = False
-    """The letter itself allows null."""
+    """The text allows null."""
     null_as_empty: bool = False
-    """The empty string is written as null, and read from it; None is an absent key."""
+    """The empty string is null on the wire; None is an absent key."""
     null_items: bool = False
-    """Nulls among the items of a list are passed over."""
+    """Nulls among the items of a list are ignored."""
     incomplete_items: str | None = None
     """The ruling by which items that lack a required member are read as of an unknown type."""
     list_as_empty: bool = False
-    """A list where an object belongs is read as the empty object."""
+    """A list in place of an object is read as the empty object."""
     object_as_true: bool = False
-    """An object where a boolean belongs is read as true."""
+    """An object in place of a boolean is read as true."""
     written: bool = True
-    """False: read from old servers, never written."""
-    other_key: str | None = None
-    """Another key under which it is written by some; read where the field's own is absent."""
+    """False: the field is read from old servers, but never written."""
+    alias: str | None = None
+    """A key that some clients write instead; read if the field's own key is absent."""
     rest: bool = False
-    """The field is no key of its own: it holds every key that no other field claims."""
+    """The field contains all keys that belong to no other field."""
 
     def required_in(self, revision: Revision) -> bool:
-        """Whether the letter of that edition requires the field."""
+        """Return True if the text of the edition requires the field."""
         return self.required and (self.optional_since is None or revision < self.optional_since)
 
     def always_written_in(self, revision: Revision) -> bool:
-        """Whether the field is written even while it has its default."""
-        return self.required and (self.required_in(revision) or not self.left_out)
+        """Return True if the field is written even with its default."""
+        return self.required and (self.required_in(revision) or not self.omit_default)
 
 
-_KEY = "eca_reading"
-_PLAIN = Reading()
+_KEY = "eca_wire_rules"
+_PLAIN = WireRules()
 
 
-def forgiven(
+def lenient(
     ruling: str,
     *,
     nullable: bool = False,
@@ -105,15 +102,15 @@ def forgiven(
     incomplete: bool = False,
     list_as_empty: bool = False,
     optional_since: Revision | None = None,
-    left_out: bool = False,
-    other_key: str | None = None,
+    omit_default: bool = False,
+    alias: str | None = None,
 ) -> dict[str, Any]:
-    """Metadata: required and always written; absent or null is read as the default.
+    """Return metadata of a required field that is read as its default if absent or null.
 
-    `optional_since` is the edition from which on the letter requires it no more; with `left_out`
-    it is not always written then. `other_key` is how some spell it.
+    The field is always written, unless `omit_default` is set and the edition does not require it.
+    See `WireRules` for the other arguments.
     """
-    reading = Reading(
+    rules = WireRules(
         ruling=ruling,
         required=True,
         nullable=nullable,
@@ -121,56 +118,56 @@ def forgiven(
         incomplete_items=ruling if incomplete else None,
         list_as_empty=list_as_empty,
         optional_since=optional_since,
-        left_out=left_out,
-        other_key=other_key,
+        omit_default=omit_default,
+        alias=alias,
     )
-    return {_KEY: reading}
+    return {_KEY: rules}
 
 
-def allowed(ruling: str, *, told_as: str | None = None) -> dict[str, Any]:
-    """Metadata: `ruling` allows reading values or editions which the letter does not.
+def by_ruling(ruling: str, *, fallback_key: str | None = None) -> dict[str, Any]:
+    """Return metadata of a field of which a ruling allows more values or editions than the text.
 
-    `told_as` is the key under which editions outside the field's window are told its value.
+    `fallback_key` is the key of the value in editions outside of the field's window.
     """
-    return {_KEY: Reading(ruling=ruling, told_as=told_as)}
+    return {_KEY: WireRules(ruling=ruling, fallback_key=fallback_key)}
 
 
 def incomplete_items(ruling: str) -> dict[str, Any]:
-    """Metadata: by `ruling`, items that lack a required member are read as of an unknown type."""
-    return {_KEY: Reading(incomplete_items=ruling)}
+    """Return metadata: items without a required member are read as of an unknown type."""
+    return {_KEY: WireRules(incomplete_items=ruling)}
 
 
 def object_as_true(ruling: str) -> dict[str, Any]:
-    """Metadata: by `ruling`, an object where the boolean belongs is read as true."""
-    return {_KEY: Reading(ruling=ruling, object_as_true=True)}
+    """Return metadata: an object in place of the boolean is read as true."""
+    return {_KEY: WireRules(ruling=ruling, object_as_true=True)}
 
 
 def null_as_empty(ruling: str) -> dict[str, Any]:
-    """Metadata: by `ruling`, the empty string is null on the wire, and None an absent key."""
-    return {_KEY: Reading(ruling=ruling, nullable=True, null_as_empty=True)}
+    """Return metadata: the empty string is null on the wire, and None an absent key."""
+    return {_KEY: WireRules(ruling=ruling, nullable=True, null_as_empty=True)}
 
 
 def legacy(ruling: str) -> dict[str, Any]:
-    """Metadata: in no edition of the specification; read because old servers send it."""
-    return {_KEY: Reading(ruling=ruling, written=False)}
+    """Return metadata of a field that no edition has, but old servers write."""
+    return {_KEY: WireRules(ruling=ruling, written=False)}
 
 
-def also_read_as(key: str, ruling: str) -> dict[str, Any]:
-    """Metadata: the letter's key, or by `ruling` that other one."""
-    return {_KEY: Reading(ruling=ruling, required=True, other_key=key)}
+def with_alias(key: str, ruling: str) -> dict[str, Any]:
+    """Return metadata of a field that some clients write under a different key."""
+    return {_KEY: WireRules(ruling=ruling, required=True, alias=key)}
 
 
 def rest() -> dict[str, Any]:
-    """Metadata: the field holds the keys that no other field claims, untouched."""
-    return {_KEY: Reading(rest=True)}
+    """Return metadata of the field that contains all keys of no other field."""
+    return {_KEY: WireRules(rest=True)}
 
 
-def reading_of(attribute: attrs.Attribute[Any]) -> Reading:
-    """The mark in a field's metadata; without one, a field with no default is required."""
-    reading = attribute.metadata.get(_KEY)
-    if reading is not None:
-        assert isinstance(reading, Reading)
+def wire_rules_of(attribute: attrs.Attribute[Any]) -> WireRules:
+    """Return the rules in a field's metadata; by default a field without a default is required."""
+    rules = attribute.metadata.get(_KEY)
+    if rules is not None:
+        assert isinstance(rules, WireRules)
         if attribute.default is attrs.NOTHING:
-            return attrs.evolve(reading, required=True)
-        return reading
-    return Reading(required=True) if attribute.default is attrs.NOTHING else _PLAIN
+            return attrs.evolve(rules, required=True)
+        return rules
+    return WireRules(required=True) if attribute.default is attrs.NOTHING else _PLAIN

@@ -1,6 +1,6 @@
-"""What a client does with MCP servers (chapters "Stop MCP server" to "Remove MCP Server").
+"""A client's messages about MCP servers (chapters "Stop MCP server" to "Remove MCP Server").
 
-All but start and stop are CURRENT's. `env` and `headers` are the user's own keys, untouched.
+All but start and stop exist only in CURRENT. `env` and `headers` have keys of the user's choice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 from eca_protocol.messages.tools import MCPServerUpdatedParams
 
 __all__ = [
@@ -36,47 +36,47 @@ MCPScope: TypeAlias = Literal["global", "workspace"] | UnknownValue
 class MCPStopServerParams:
     """`mcp/stopServer`: end an MCP server's process."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPStartServerParams:
-    """`mcp/startServer`: start an MCP server that is not running."""
+    """`mcp/startServer`: start a stopped MCP server."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPConnectServerParams:
-    """`mcp/connectServer`: log in to an MCP server that asks for it."""
+    """`mcp/connectServer`: log in to an MCP server that requires it."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPLogoutServerParams:
-    """`mcp/logoutServer`: forget the login, and start the server again without it."""
+    """`mcp/logoutServer`: delete the login, and restart the server without it."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPDisableServerParams:
-    """`mcp/disableServer`: stop an MCP server, and keep it from starting until it is enabled."""
+    """`mcp/disableServer`: stop and disable an MCP server."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPEnableServerParams:
-    """`mcp/enableServer`: let an MCP server run again, and start it."""
+    """`mcp/enableServer`: enable and start an MCP server."""
 
-    name: str = attrs.field(default="", metadata=forgiven("W-3"))
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class MCPUpdateServerParams:
-    """`mcp/updateServer`: change how an MCP server is reached; what is left out stays."""
+    """`mcp/updateServer`: change an MCP server's command or URL; absent members are unchanged."""
 
     name: str
     command: str | None = None
@@ -88,14 +88,14 @@ class MCPUpdateServerParams:
 
 @attrs.frozen(kw_only=True)
 class MCPUpdateServerResult:
-    """The answer to `mcp/updateServer`; it says nothing more."""
+    """The answer to `mcp/updateServer`, without members."""
 
 
 @attrs.frozen(kw_only=True)
 class MCPAddServerParams:
-    """`mcp/addServer`: an MCP server more, over stdio (`command`) or over HTTP (`url`).
+    """`mcp/addServer`: add an MCP server, over stdio (`command`) or HTTP (`url`).
 
-    `scope` says whether it is the user's everywhere or that of the workspace `workspace_uri`.
+    `scope`: for all workspaces of the user, or for the workspace `workspace_uri`.
     """
 
     name: str
@@ -115,14 +115,14 @@ class MCPAddServerParams:
 
 @attrs.frozen(kw_only=True)
 class MCPAddServerResult:
-    """The answer to `mcp/addServer`; what becomes of the server comes as `tool/serverUpdated`."""
+    """The answer to `mcp/addServer`; the server's status comes as `tool/serverUpdated`."""
 
     server: MCPServerUpdatedParams | None = None
 
 
 @attrs.frozen(kw_only=True)
 class MCPRemoveServerParams:
-    """`mcp/removeServer`: stop an MCP server and forget it."""
+    """`mcp/removeServer`: stop and remove an MCP server."""
 
     name: str
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 
 __all__ = [
     "InputField",
@@ -46,24 +46,24 @@ InputFieldType: TypeAlias = Literal["secret", "text"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class LoginMethod:
-    """A way to log in."""
+    """A login method."""
 
     key: str
-    label: str = attrs.field(default="", metadata=forgiven("W-60"))
+    label: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class LoginMethods:
-    """The ways to log in to a provider."""
+    """The login methods of a provider."""
 
     methods: tuple[LoginMethod, ...]
 
 
 @attrs.frozen(kw_only=True)
 class ProviderAuth:
-    """Whether there is a key for a provider, and where it comes from.
+    """The status and source of a provider's key.
 
-    `expires_at` is in seconds since 1970, `env_var` the variable that holds the key.
+    `expires_at` is in seconds since 1970, `env_var` the variable that contains the key.
     """
 
     status: ProviderAuthStatus
@@ -76,17 +76,17 @@ class ProviderAuth:
 
 @attrs.frozen(kw_only=True)
 class ModelCapabilities:
-    """What a model can do."""
+    """The capabilities of a model."""
 
-    reason: bool = attrs.field(default=False, metadata=forgiven("W-60"))
-    vision: bool = attrs.field(default=False, metadata=forgiven("W-60"))
-    tools: bool = attrs.field(default=False, metadata=forgiven("W-60"))
-    web_search: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    reason: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    vision: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    tools: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    web_search: bool = attrs.field(default=False, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ModelCost:
-    """What a million tokens cost, in US dollars."""
+    """The costs of a million tokens, in US dollars."""
 
     input: float
     output: float
@@ -94,11 +94,11 @@ class ModelCost:
 
 @attrs.frozen(kw_only=True)
 class ProviderModel:
-    """A model of a provider; `settings` are what the user configured for it."""
+    """A model of a provider; `settings` is the user's configuration of it."""
 
     id: str
     capabilities: ModelCapabilities = attrs.field(
-        factory=ModelCapabilities, metadata=forgiven("W-60")
+        factory=ModelCapabilities, metadata=lenient("W-60")
     )
     cost: ModelCost | None = None
     settings: Mapping[str, Any] | None = None
@@ -106,20 +106,20 @@ class ProviderModel:
 
 @attrs.frozen(kw_only=True)
 class ProviderStatus:
-    """A provider; alone it is `providers/updated`."""
+    """The status of a provider, and the params of `providers/updated`."""
 
     id: str
     label: str | None = None
-    configured: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    configured: bool = attrs.field(default=False, metadata=lenient("W-60"))
     auth: ProviderAuth
     login: LoginMethods | None = None
-    models: tuple[ProviderModel, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    models: tuple[ProviderModel, ...] = attrs.field(default=(), metadata=lenient("W-60"))
     settings: Mapping[str, Any] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ProvidersListParams:
-    """`providers/list`: all providers that are known; it asks for nothing more."""
+    """`providers/list`: all known providers; without members."""
 
 
 @attrs.frozen(kw_only=True)
@@ -131,7 +131,7 @@ class ProvidersListResult:
 
 @attrs.frozen(kw_only=True)
 class ProvidersLoginParams:
-    """`providers/login`: begin to log in; without a `method` the answer lists those there are."""
+    """`providers/login`: begin a login; without a `method` the answer lists the methods."""
 
     provider: str
     method: str | None = None
@@ -139,20 +139,20 @@ class ProvidersLoginParams:
 
 @attrs.frozen(kw_only=True)
 class InputField:
-    """What the user is to type in; a `secret` is not shown."""
+    """A field for the user's input; a `secret` is not shown."""
 
     key: str
-    label: str = attrs.field(default="", metadata=forgiven("W-60"))
+    label: str = attrs.field(default="", metadata=lenient("W-60"))
     type: InputFieldType
 
 
 @attrs.frozen(kw_only=True)
 class ProvidersLoginResult:
-    """The answer to `providers/login` and `providers/loginInput`: what the client does next.
+    """The answer to `providers/login` and `providers/loginInput`: the client's next step.
 
-    `choose-method`: ask again with one of `methods`. `authorize`: let the user visit `url` and
-    fill in `fields`, if there are any. `device-code`: let the user visit `url` and type in `code`.
-    `input`: let the user fill in `fields`. `done`: nothing, the user is logged in.
+    `choose-method`: repeat the request with one of `methods`. `authorize`: let the user visit
+    `url` and fill in `fields`, if any. `device-code`: let the user visit `url` and enter `code`.
+    `input`: let the user fill in `fields`. `done`: the user is logged in.
     """
 
     action: LoginAction
@@ -165,19 +165,19 @@ class ProvidersLoginResult:
 
 @attrs.frozen(kw_only=True)
 class ProvidersLoginInputParams:
-    """`providers/loginInput`: what the user typed in, by the fields' keys."""
+    """`providers/loginInput`: the user's input by the fields' keys."""
 
     provider: str
-    data: Mapping[str, Any] = attrs.field(factory=dict, repr=False, metadata=forgiven("W-3"))
+    data: Mapping[str, Any] = attrs.field(factory=dict, repr=False, metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class ProvidersLogoutParams:
-    """`providers/logout`: forget the login."""
+    """`providers/logout`: delete the login."""
 
     provider: str
 
 
 @attrs.frozen(kw_only=True)
 class ProvidersLogoutResult:
-    """The answer to `providers/logout`; it says nothing more."""
+    """The answer to `providers/logout`, without members."""

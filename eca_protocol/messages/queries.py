@@ -1,4 +1,4 @@
-"""What could be put into a prompt (chapters "Chat Query Context" to "Chat Query Commands")."""
+"""Completions for prompts (chapters "Chat Query Context" to "Chat Query Commands")."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.contexts import ChatContext
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
 from eca_protocol.revisions import Revision
 
 __all__ = [
@@ -24,21 +24,23 @@ __all__ = [
 
 ChatCommandType: TypeAlias = (
     Literal["native"]
-    | Annotated[Literal["mcp-prompt"], Within(until=Revision.R2025_10, fallback="mcpPrompt")]
-    | Annotated[Literal["mcpPrompt"], Within(since=Revision.CURRENT, fallback="mcp-prompt")]
-    | Annotated[Literal["customPrompt", "skill"], Within(since=Revision.CURRENT, fallback="native")]
+    | Annotated[Literal["mcp-prompt"], ValueWindow(until=Revision.R2025_10, fallback="mcpPrompt")]
+    | Annotated[Literal["mcpPrompt"], ValueWindow(since=Revision.CURRENT, fallback="mcp-prompt")]
+    | Annotated[
+        Literal["customPrompt", "skill"], ValueWindow(since=Revision.CURRENT, fallback="native")
+    ]
     | UnknownValue
 )
 
 
 @attrs.frozen(kw_only=True)
 class ChatQueryContextParams:
-    """`chat/queryContext`: what could be added to a prompt; a blank query asks for all."""
+    """`chat/queryContext`: the contexts that match a query; a blank query matches all."""
 
     chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=forgiven("W-3"))
+    query: str = attrs.field(default="", metadata=lenient("W-3"))
     contexts: tuple[ChatContext, ...] = attrs.field(
-        default=(), metadata=forgiven("W-3", incomplete=True)
+        default=(), metadata=lenient("W-3", incomplete=True)
     )
 
 
@@ -52,10 +54,10 @@ class ChatQueryContextResponse:
 
 @attrs.frozen(kw_only=True)
 class ChatQueryFilesParams:
-    """`chat/queryFiles`: files and folders whose path has `query` in it."""
+    """`chat/queryFiles`: the files and directories whose path contains `query`."""
 
     chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=forgiven("W-3"))
+    query: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -68,10 +70,10 @@ class ChatQueryFilesResponse:
 
 @attrs.frozen(kw_only=True)
 class ChatQueryCommandsParams:
-    """`chat/queryCommands`: the slash commands there are; a blank query asks for all."""
+    """`chat/queryCommands`: the slash commands that match a query; a blank query matches all."""
 
     chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=forgiven("W-3"))
+    query: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +83,7 @@ class CommandArgument:
     name: str
     description: str | None = None
     required: bool = attrs.field(
-        default=False, metadata=forgiven("W-60", optional_since=Revision.CURRENT)
+        default=False, metadata=lenient("W-60", optional_since=Revision.CURRENT)
     )
 
 
@@ -90,9 +92,9 @@ class ChatCommand:
     """A slash command."""
 
     name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
-    type: ChatCommandType = attrs.field(metadata=allowed("W-60"))
-    arguments: tuple[CommandArgument, ...] = attrs.field(default=(), metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    type: ChatCommandType = attrs.field(metadata=by_ruling("W-60"))
+    arguments: tuple[CommandArgument, ...] = attrs.field(default=(), metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)

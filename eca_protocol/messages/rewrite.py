@@ -1,4 +1,4 @@
-"""Rewriting a piece of a file (chapters "Rewrite" and "Rewrite Content Received", of CURRENT)."""
+"""Rewriting a part of a file (chapters "Rewrite" and "Rewrite Content Received", of CURRENT)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 from eca_protocol.messages.editor import Range
 from eca_protocol.messages.lifecycle import ChatModel
-from eca_protocol.messages.marks import UnknownValue, forgiven
+from eca_protocol.messages.marks import UnknownValue, lenient
 
 __all__ = [
     "RewriteContent",
@@ -31,7 +31,7 @@ RewritePromptStatus: TypeAlias = Literal["prompting"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class RewritePromptParams:
-    """`rewrite/prompt`: change `text`, which is `range` of the file at `path`, as `prompt` says."""
+    """`rewrite/prompt`: rewrite `text`, the `range` of the file at `path`, by `prompt`."""
 
     id: str
     text: str
@@ -42,22 +42,22 @@ class RewritePromptParams:
 
 @attrs.frozen(kw_only=True)
 class RewritePromptResponse:
-    """The answer to `rewrite/prompt`, which comes before the model's."""
+    """The answer to `rewrite/prompt`, which precedes the model's answer."""
 
     status: RewritePromptStatus
-    model: ChatModel = attrs.field(default="", metadata=forgiven("W-60"))
+    model: ChatModel = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class RewriteStartedContent:
-    """The model was asked."""
+    """The start of the model's request."""
 
     type: ClassVar[Literal["started"]] = "started"
 
 
 @attrs.frozen(kw_only=True)
 class RewriteReasoningContent:
-    """The model thinks."""
+    """The start of the model's reasoning."""
 
     type: ClassVar[Literal["reasoning"]] = "reasoning"
 
@@ -72,7 +72,7 @@ class RewriteTextContent:
 
 @attrs.frozen(kw_only=True)
 class RewriteReplaceContent:
-    """The new text, in place of all pieces so far."""
+    """The whole new text, which replaces all pieces so far."""
 
     type: ClassVar[Literal["replace"]] = "replace"
     text: str
@@ -80,7 +80,7 @@ class RewriteReplaceContent:
 
 @attrs.frozen(kw_only=True)
 class RewriteErrorContent:
-    """There will be no new text."""
+    """The failure of the rewriting."""
 
     type: ClassVar[Literal["error"]] = "error"
     message: str
@@ -88,15 +88,15 @@ class RewriteErrorContent:
 
 @attrs.frozen(kw_only=True)
 class RewriteFinishedContent:
-    """The new text is whole; it took `total_time_ms` milliseconds."""
+    """The end of the new text, after `total_time_ms` milliseconds."""
 
     type: ClassVar[Literal["finished"]] = "finished"
-    total_time_ms: float = attrs.field(default=0, metadata=forgiven("W-60"))
+    total_time_ms: float = attrs.field(default=0, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class UnknownRewriteContent:
-    """Content of a type this package does not know; `raw` is written as it came."""
+    """A content of an unknown type; `raw` is written unchanged."""
 
     type: str | None
     raw: Mapping[str, Any]
@@ -115,7 +115,7 @@ RewriteContent: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class RewriteContentReceivedParams:
-    """`rewrite/contentReceived`: something new in the rewriting that the client called so."""
+    """`rewrite/contentReceived`: a content of the rewriting with this id of the client."""
 
     rewrite_id: str
     content: RewriteContent

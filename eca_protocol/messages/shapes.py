@@ -1,7 +1,7 @@
-"""The models as data: which keys a message has, what stands behind each, in which editions.
+"""The models as data: the keys of a message, their types and their editions.
 
-Codec, explanation, schema and strategies are all derived from `shape_of` and `fields_of`, so
-that a field is described once, in its class. The wire name of a field is its name in camelCase.
+Codec, explanation, schema and strategies derive from `shape_of` and `fields_of`, so that a field
+is described once, in its class. The wire name of a field is its name in camelCase.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 import attrs
 
-from eca_protocol.messages.marks import Reading, UnknownValue, Within, reading_of
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, WireRules, wire_rules_of
 from eca_protocol.revisions import EVER, Window, window_of
 
 __all__ = [
@@ -45,31 +45,31 @@ _SCALARS: dict[Any, ScalarName] = {
 
 
 ModelClass: TypeAlias = Any
-"""An attrs class (mypy takes a `type[...]` for unhashable, so that none could be cached by it)."""
+"""An attrs class. mypy considers a `type[...]` unhashable, but functions are cached by it."""
 
 
 @attrs.frozen
 class Scalar:
-    """One of these JSON types; nearly always there is only one."""
+    """One of these JSON types, usually a single one."""
 
     names: tuple[ScalarName, ...]
 
 
 @attrs.frozen
 class Anything:
-    """Any JSON value, untouched."""
+    """Any JSON value, unchanged."""
 
 
 @attrs.frozen
 class JSONObject:
-    """Any JSON object, untouched."""
+    """Any JSON object, unchanged."""
 
 
 @attrs.frozen
 class Choice:
-    """One of these strings, or one this package does not know; each with its mark, if any."""
+    """One of these strings with their editions, or an unknown string."""
 
-    values: Mapping[str, Within | None]
+    values: Mapping[str, ValueWindow | None]
 
 
 @attrs.frozen
@@ -88,7 +88,7 @@ class Model:
 
 @attrs.frozen
 class Tagged:
-    """One of several objects, told apart by their `type`; any other is kept as `unknown`."""
+    """One of several objects with different `type`; any other is read as `unknown`."""
 
     members: Mapping[str, ModelClass]
     unknown: ModelClass
@@ -106,12 +106,12 @@ Shape: TypeAlias = Scalar | Anything | JSONObject | Choice | Array | Model | Tag
 
 @attrs.frozen(kw_only=True)
 class Field:
-    """One field of a model, as the wire sees it."""
+    """One field of a model, as it is on the wire."""
 
     name: str
     wire: str
     shape: Shape
-    reading: Reading
+    rules: WireRules
     window: Window
     has_default: bool
     default: Any
@@ -120,10 +120,10 @@ class Field:
 
 @functools.cache
 def shape_of(hint: Any) -> Shape:
-    """The shape of a type that a model's field, a method's params or a result may have.
+    """Return the shape of the type of a model's field, a method's params or a result.
 
     Raises:
-        TypeError: the models do not use such types.
+        TypeError: the models do not use such a type.
     """
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
@@ -140,7 +140,7 @@ def shape_of(hint: Any) -> Shape:
         return JSONObject()
     if origin in (Union, types.UnionType):
         return _shape_of_union(arguments)
-    raise TypeError(f"no model can hold a {hint!r}")
+    raise TypeError(f"a model cannot contain a {hint!r}")
 
 
 def _shape_of_union(arguments: tuple[Any, ...]) -> Shape:
@@ -156,12 +156,12 @@ def _shape_of_union(arguments: tuple[Any, ...]) -> Shape:
     return Tagged(members, unknown)
 
 
-def _values_of(arguments: tuple[Any, ...]) -> dict[str, Within | None]:
-    values: dict[str, Within | None] = {}
+def _values_of(arguments: tuple[Any, ...]) -> dict[str, ValueWindow | None]:
+    values: dict[str, ValueWindow | None] = {}
     for argument in arguments:
         if get_origin(argument) is Annotated:
-            literal, within = get_args(argument)
-            values.update(dict.fromkeys(get_args(literal), within))
+            literal, window = get_args(argument)
+            values.update(dict.fromkeys(get_args(literal), window))
         elif argument is not UnknownValue:
             values.update(dict.fromkeys(get_args(argument)))
     return values
@@ -169,12 +169,12 @@ def _values_of(arguments: tuple[Any, ...]) -> dict[str, Within | None]:
 
 @functools.cache
 def fields_of(cls: ModelClass) -> tuple[Field, ...]:
-    """The fields of a model, in the order in which they are written."""
+    """Return the fields of a model, in the order in which they are written."""
     return tuple(_field(attribute) for attribute in attrs.fields(attrs.resolve_types(cls)))
 
 
 def lacks(shape: Shape, raw: Any) -> bool:
-    """Whether an object of `shape`, or an object in it, has a required member absent or null."""
+    """Return True if an object of `shape`, or one inside it, lacks a required member."""
     match shape:
         case Nullable(inner):
             return lacks(inner, raw)
@@ -196,7 +196,7 @@ def _field(attribute: Any) -> Field:
         name=attribute.name,
         wire=_camel_case(attribute.name),
         shape=shape_of(attribute.type),
-        reading=reading_of(attribute),
+        rules=wire_rules_of(attribute),
         window=window_of(attribute.metadata),
         has_default=attribute.default is not attrs.NOTHING,
         default=None if factory else attribute.default,
@@ -205,7 +205,7 @@ def _field(attribute: Any) -> Field:
 
 
 def window_of_class(cls: ModelClass) -> Window:
-    """The editions that know a member of a union at all."""
+    """Return the editions that have a member of a union."""
     window = getattr(cls, "window", EVER)
     assert isinstance(window, Window)
     return window

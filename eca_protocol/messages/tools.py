@@ -1,4 +1,4 @@
-"""Tools, and the servers they come from (chapters "Tool updated" and "Tool server removed")."""
+"""Tools and their servers (chapters "Tool updated" and "Tool server removed")."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, Within, allowed, forgiven
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
@@ -29,52 +29,52 @@ EcaServerName: TypeAlias = Literal["ECA"] | UnknownValue
 EcaServerStatus: TypeAlias = Literal["running"] | UnknownValue
 MCPServerStatus: TypeAlias = (
     Literal["running", "starting", "stopped", "failed", "disabled"]
-    | Annotated[Literal["requires-auth"], Within(since=Revision.CURRENT, fallback="failed")]
+    | Annotated[Literal["requires-auth"], ValueWindow(since=Revision.CURRENT, fallback="failed")]
     | UnknownValue
 )
 
 
 @attrs.frozen(kw_only=True)
 class ServerTool:
-    """A tool; `parameters` is the JSON Schema of its arguments and passes untouched."""
+    """A tool; `parameters` is the JSON Schema of its arguments, unchanged."""
 
     name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
     parameters: Any
     disabled: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
 class PromptArgument:
-    """What is filled into a prompt."""
+    """An argument of a prompt."""
 
     name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
-    required: bool = attrs.field(default=False, metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    required: bool = attrs.field(default=False, metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class ServerPrompt:
-    """A prompt that an MCP server offers."""
+    """A prompt of an MCP server."""
 
     name: str
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
     arguments: tuple[PromptArgument, ...] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ServerResource:
-    """A resource that an MCP server offers."""
+    """A resource of an MCP server."""
 
     uri: str
-    name: str = attrs.field(default="", metadata=forgiven("W-60"))
-    description: str = attrs.field(default="", metadata=forgiven("W-60"))
-    mime_type: str = attrs.field(default="", metadata=forgiven("W-60"))
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
+    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    mime_type: str = attrs.field(default="", metadata=lenient("W-60"))
 
 
 @attrs.frozen(kw_only=True)
 class EcaServerUpdatedParams:
-    """`tool/serverUpdated` of the tools that are built into the server."""
+    """`tool/serverUpdated` of the server's native tools."""
 
     type: ClassVar[Literal["native"]] = "native"
     name: EcaServerName
@@ -84,45 +84,45 @@ class EcaServerUpdatedParams:
 
 @attrs.frozen(kw_only=True)
 class MCPServerUpdatedParams:
-    """`tool/serverUpdated` of an MCP server: how it is started, how it is, what it offers.
+    """`tool/serverUpdated` of an MCP server: its command or URL, status, tools and the like.
 
-    `tools`, `prompts` and `resources` are left out where nothing is said. `url` is a server
-    reached over HTTP; editions before CURRENT are told it as its `command` (W-36). `has_auth`: a
-    login is stored for it.
+    Absent `tools`, `prompts` and `resources` are unknown. `url` is for a server over HTTP; editions
+    before CURRENT get it as `command` (W-36). `has_auth`: a login is stored for the server.
     """
 
     type: ClassVar[Literal["mcp"]] = "mcp"
     name: str
     command: str = attrs.field(
         default="",
-        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
     )
     args: tuple[str, ...] = attrs.field(
         default=(),
-        metadata=forgiven("W-60", optional_since=Revision.CURRENT, left_out=True),
+        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
     )
     url: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-36", told_as="command")
+        default=None,
+        metadata=mark(since=Revision.CURRENT) | by_ruling("W-36", fallback_key="command"),
     )
-    status: MCPServerStatus = attrs.field(metadata=allowed("W-60"))
+    status: MCPServerStatus = attrs.field(metadata=by_ruling("W-60"))
     disabled: bool = attrs.field(
-        default=False, metadata=mark(since=Revision.CURRENT) | forgiven("W-60")
+        default=False, metadata=mark(since=Revision.CURRENT) | lenient("W-60")
     )
     has_auth: bool = attrs.field(
-        default=False, metadata=mark(since=Revision.CURRENT) | forgiven("W-60")
+        default=False, metadata=mark(since=Revision.CURRENT) | lenient("W-60")
     )
     tools: tuple[ServerTool, ...] | None = None
     prompts: tuple[ServerPrompt, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-60")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-60")
     )
     resources: tuple[ServerResource, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | allowed("W-60")
+        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-60")
     )
 
 
 @attrs.frozen(kw_only=True)
 class UnknownServerUpdatedParams:
-    """A server of a type this package does not know; `raw` is written as it came."""
+    """A server of an unknown type; `raw` is written unchanged."""
 
     type: str | None
     raw: Mapping[str, Any]
@@ -135,6 +135,6 @@ ToolServerUpdatedParams: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class ToolServerRemovedParams:
-    """`tool/serverRemoved`: an MCP server is configured no more."""
+    """`tool/serverRemoved`: an MCP server was removed from the configuration."""
 
     name: str

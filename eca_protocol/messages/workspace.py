@@ -1,27 +1,27 @@
-"""Changes of the user's project; upstream servers know them, no edition's text does."""
+"""Changes of the user's project, which upstream servers support without a specification."""
 
 from __future__ import annotations
 
 import attrs
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
-from eca_protocol.messages.marks import forgiven
+from eca_protocol.messages.marks import lenient
 
 __all__ = ["WorkspaceDidChangeWorkspaceFoldersParams", "WorkspaceFoldersChangeEvent"]
 
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFoldersChangeEvent:
-    """Roots that came and roots that went."""
+    """The added and removed roots."""
 
-    added: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
-    removed: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=forgiven("W-3"))
+    added: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
+    removed: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class WorkspaceDidChangeWorkspaceFoldersParams:
-    """`workspace/didChangeWorkspaceFolders`: the project has other roots now."""
+    """`workspace/didChangeWorkspaceFolders`: the project's roots have changed."""
 
     event: WorkspaceFoldersChangeEvent = attrs.field(
-        factory=WorkspaceFoldersChangeEvent, metadata=forgiven("W-3")
+        factory=WorkspaceFoldersChangeEvent, metadata=lenient("W-3")
     )

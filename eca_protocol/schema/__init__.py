@@ -1,11 +1,11 @@
-"""Every message of an edition as JSON Schema (2020-12) and as TypeScript, made from the models.
+"""The messages of an edition as JSON Schema (2020-12) and as TypeScript, from the models.
 
-A schema says what may be written: the letter of the edition's text and what a ruling adds to it
-(`$comment` names that ruling). What is read beyond this is not in it: values and types that
-no edition lists, null for what is absent, required members that were left out. Keys that are not
-listed may stand everywhere, since the protocol passes over them; `additionalProperties` says where
-they mean something. A value that only another edition knows is not listed, its stand-in is; where
-a ruling lets a member have another type, both stand. The draft has its own table of messages.
+A schema describes the messages that may be written: those of the edition's text, and the additions
+of rulings (named by `$comment`). It does not describe the departures that are only read: values and
+types that no edition lists, null for absent members, missing required members. Unlisted keys are
+allowed everywhere, since the protocol ignores them; `additionalProperties` marks the objects in
+which they have a meaning. A value of a different edition is listed as its fallback. If a ruling
+allows a second type of a member, both are listed. The draft has its own table of messages.
 """
 
 from __future__ import annotations

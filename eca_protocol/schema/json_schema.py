@@ -1,6 +1,6 @@
 """The JSON Schema of an edition: a definition for each model, union and method.
 
-Members of a union are told apart by the constant `type` of each.
+The members of a union differ in their constant `type`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = ["json_schema"]
 
 _SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
 _DESCRIPTION = (
-    "A request or notification of the edition. `x-methods` names for each method its kind, who "
-    "sends it, and the definitions of its params and of its result."
+    "A request or notification of the edition. `x-methods` has each method's kind and direction, "
+    "and the definitions of its params and its result."
 )
 _SENDER = {
     "client_to_server": "the client's",
@@ -49,11 +49,11 @@ _SENDER = {
 
 
 def json_schema(revision: Revision) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of every message of an edition, as a JSON value.
+    """Return the JSON Schema (2020-12) of an edition's messages, as a JSON value.
 
-    The document itself describes one request or notification. `$defs` has each model and union by
-    the name of its interface and each method's whole message by the method's name; `x-methods` is
-    the method table, with references to them.
+    The schema matches one request or notification. `$defs` contains each model and union by the
+    name of its interface, and each method's whole message by the method's name. `x-methods` is the
+    method table, with references to the definitions.
     """
     definitions = _Definitions(revision)
     table: Table = DRAFT if revision is Revision.DRAFT else ECA
@@ -69,7 +69,7 @@ def json_schema(revision: Revision) -> dict[str, Any]:
         "description": _DESCRIPTION,
         "oneOf": [_reference(name) for name in messages],
         "x-methods": methods,
-        "$defs": {**messages, **definitions.found},
+        "$defs": {**messages, **definitions.definitions},
     }
 
 
@@ -92,13 +92,13 @@ def _message(row: Method, method: dict[str, Any]) -> dict[str, Any]:
 
 @attrs.frozen
 class _Definitions:
-    """The definitions of one edition, found by following the methods' types."""
+    """The definitions of one edition, collected from the methods' types."""
 
     revision: Revision
-    found: dict[str, Any] = attrs.field(factory=dict)
+    definitions: dict[str, Any] = attrs.field(factory=dict)
 
     def method(self, row: Method) -> dict[str, Any]:
-        """A method's row, with references to what it carries."""
+        """Return a method's row, with references to its params and result."""
         method: dict[str, Any] = {"kind": row.kind, "direction": row.direction}
         if row.params is not None:
             method["params"] = self._schema(shape_of(row.params))
@@ -136,9 +136,9 @@ class _Definitions:
         return schema
 
     def _defined(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        if name not in self.found:
-            self.found[name] = {}  # keeps the place before what it refers to
-            self.found[name] = make()
+        if name not in self.definitions:
+            self.definitions[name] = {}  # reserves the place before the types it refers to
+            self.definitions[name] = make()
         return _reference(name)
 
     def _union(self, shape: Tagged) -> dict[str, Any]:
@@ -153,15 +153,15 @@ class _Definitions:
         fields = [
             field
             for field in fields_of(cls)
-            if field.reading.written and field.window.written_in(self.revision)
+            if field.rules.written and field.window.written_in(self.revision)
         ]
-        is_open = any(field.reading.rest for field in fields)
-        fields = [field for field in fields if not field.reading.rest]
+        is_open = any(field.rules.rest for field in fields)
+        fields = [field for field in fields if not field.rules.rest]
         properties = {field.wire: self._property(field) for field in fields}
         required = [
             field.wire
             for field in fields
-            if field.window.holds(self.revision) and field.reading.required_in(self.revision)
+            if field.window.holds(self.revision) and field.rules.required_in(self.revision)
         ]
         tag = getattr(cls, "type", None)
         if isinstance(tag, str):
@@ -180,7 +180,7 @@ class _Definitions:
 
     def _property(self, field: Field) -> dict[str, Any]:
         schema = self._schema(field.shape)
-        if field.reading.nullable:
+        if field.rules.nullable:
             schema = {"oneOf": [schema, {"type": "null"}]}
         return {**schema, **_ruled(field.window, self.revision)}
 
@@ -192,18 +192,18 @@ def _ruled(window: Window, revision: Revision) -> dict[str, str]:
 
 
 def _name_of(union: Tagged) -> str:
-    """The name of a union, which its shape does not have: the one its module gives it."""
+    """Return the name of a union in its module."""
     module = sys.modules[next(iter(union.members.values())).__module__]
     (name,) = (name for name in module.__all__ if _is_union(getattr(module, name), union))
     return str(name)
 
 
-def _is_union(found: Any, union: Tagged) -> bool:
-    return hasattr(found, "__args__") and shape_of(found) == union
+def _is_union(value: Any, union: Tagged) -> bool:
+    return hasattr(value, "__args__") and shape_of(value) == union
 
 
 def _description(cls: ModelClass) -> str:
-    """The class's docstring, with the names of its members as they are on the wire."""
+    """Return the class's docstring, with the wire names of its members."""
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(cls.__doc__ or ""))
     for field in fields_of(cls):
         text = text.replace(f"`{field.name}`", f"`{field.wire}`")

@@ -1,4 +1,4 @@
-"""The TypeScript of an edition, made from its JSON Schema: one type for each definition."""
+"""The TypeScript of an edition, from its JSON Schema: one type for each definition."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TYPES = {
 
 
 def typescript(revision: Revision) -> str:
-    """The TypeScript module of every message of an edition.
+    """Return the TypeScript module of an edition's messages.
 
-    It exports an interface for each model, a type for each union, and `Methods`: for each
-    method's name its kind, who sends it, its params and its result.
+    It exports an interface for each model, a type for each union, and `Methods`: the kind,
+    direction, params and result of each method by name.
     """
     document = json_schema(revision)
     methods = document["x-methods"]
@@ -61,7 +61,7 @@ def _definition(name: str, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _methods(methods: dict[str, Any], definitions: dict[str, Any]) -> Iterator[str]:
-    yield "/** The methods: what each carries, and who sends it. */"
+    yield "/** The methods with their direction, params and result. */"
     yield "export interface Methods {"
     for name, method in methods.items():
         yield from _comment(definitions[name].get("$comment"), indent="  ")

@@ -245,14 +245,14 @@ def _instances(cls: ModelClass, revision: Revision, *, unknown: bool) -> st.Sear
     fields = [
         field
         for field in fields_of(cls)
-        if field.reading.written and field.window.written_in(revision)
+        if field.rules.written and field.window.written_in(revision)
     ]
     claimed = {field.wire for field in fields_of(cls)}
     strategies = {
         field.name: st.dictionaries(
             st.text().filter(lambda key: key not in claimed), json_values(), max_size=3
         )
-        if field.reading.rest
+        if field.rules.rest
         else _from_shape(field.shape, revision, unknown=unknown)
         for field in fields
     }
@@ -307,7 +307,7 @@ _DISTURBANCES = st.sampled_from(["none", "null", "absent", "strange key"])
 
 
 def _object_with_noise(draw: st.DrawFn, cls: ModelClass, raw: dict[str, Any]) -> dict[str, Any]:
-    fields = [field for field in fields_of(cls) if not field.reading.rest]
+    fields = [field for field in fields_of(cls) if not field.rules.rest]
     noisy = {
         field.wire: _with_noise(draw, field.shape, raw[field.wire])
         for field in fields

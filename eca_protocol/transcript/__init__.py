@@ -1,46 +1,46 @@
-"""What passed between a client and a server: recorded, read again, played again.
+"""Recording, reading and replaying the messages between a client and a server.
 
-`tap` stands between any editor and any server and records; `RecordedTransport` records a
-connection of one's own; `read_transcript` reads; `play` is one side of the conversation again.
+`tap` is a recording proxy between any editor and any server. `RecordedTransport` records a
+program's own connection. `read_transcript` reads a transcript, and `play` replays one side of it.
 """
 
-from eca_protocol.transcript.claim import claim, is_claimed
 from eca_protocol.transcript.entries import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
+    ExitEntry,
     Mask,
-    Passed,
     Side,
     Transcript,
-    first_line,
-    line_of,
-    without_secrets,
+    encode_entry,
+    encode_header,
+    mask_entry,
 )
+from eca_protocol.transcript.file_lock import is_locked, lock_file
 from eca_protocol.transcript.player import Player, play
 from eca_protocol.transcript.proxy import tap
 from eca_protocol.transcript.reader import TranscriptReader, read_transcript
 from eca_protocol.transcript.recorder import RecordedTransport, Recorder, new_file
 
 __all__ = [
-    "Ended",
+    "DataEntry",
+    "EndEntry",
     "Entry",
-    "Exited",
+    "ExitEntry",
     "Mask",
-    "Passed",
     "Player",
     "RecordedTransport",
     "Recorder",
     "Side",
     "Transcript",
     "TranscriptReader",
-    "claim",
-    "first_line",
-    "is_claimed",
-    "line_of",
+    "encode_entry",
+    "encode_header",
+    "is_locked",
+    "lock_file",
+    "mask_entry",
     "new_file",
     "play",
     "read_transcript",
     "tap",
-    "without_secrets",
 ]

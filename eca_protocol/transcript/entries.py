@@ -1,19 +1,18 @@
-r"""The file format of a transcript, version 1: JSON Lines, and nothing that passed is lost in it.
+r"""The file format of a transcript, version 1: JSON Lines without loss of any byte.
 
 The first line is `{"transcript":1,"started":TIME,"command":[...]}`, TIME in UTC by RFC 3339. Each
-other line is one entry; `at` is in seconds since the start, when its last byte passed:
+other line is one entry; `at` is the time of its last byte, in seconds since the start:
 
-    {"at":0.012,"from":"client","message":{...}}   a message, its body as it passed
+    {"at":0.012,"from":"client","message":{...}}   a message with its exact body
     {"at":0.013,"from":"server","raw":"..."}       bytes that are no message, as text
-    {"at":0.013,"from":"server","base64":"..."}    the same where they are not UTF-8
-    {"at":0.014,"from":"client","ended":true}      the end of what that side writes
+    {"at":0.013,"from":"server","base64":"..."}    bytes that are no message and not UTF-8
+    {"at":0.014,"from":"client","ended":true}      the end of that side's stream
     {"at":0.015,"exit":0}                          the server's exit code, negative for a signal
 
-`message` stands last, and its bytes are those of the body. Where these and the one header that
-ruling W-1 writes are not exactly what passed, `raw` or `base64` stands beside it and counts. An
-entry with `"masked":true` lost what looked like a secret, and its exact bytes with it. A last line
-without its end was cut by a crash and does not count. While a file is written its writer holds the
-lock of `claim`.
+`message` is the last key, and its bytes are those of the body. If the recorded bytes differ from
+this body with the header of ruling W-1, `raw` or `base64` contains them and takes precedence. In an
+entry with `"masked":true` possible secrets were masked, so its exact bytes are unknown. A last line
+without its end was cut by a crash and is ignored. The writer of a file locks it (`lock_file`).
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript.cutter import message_in
+from eca_protocol.transcript.splitter import message_in
 
 __all__ = [
     "VERSION",
-    "Ended",
+    "DataEntry",
+    "EndEntry",
     "Entry",
-    "Exited",
+    "ExitEntry",
     "Mask",
-    "Passed",
     "Side",
     "Transcript",
-    "first_line",
-    "line_of",
-    "without_secrets",
+    "encode_entry",
+    "encode_header",
+    "mask_entry",
 ]
 
 VERSION: Final = 1
@@ -48,18 +47,18 @@ VERSION: Final = 1
 Side: TypeAlias = Literal["client", "server"]
 
 Mask: TypeAlias = Callable[[bytes], bytes]
-"""What may be kept of a message's body, or of bytes that are no message."""
+"""A function that masks the secrets in a message's body, or in bytes that are no message."""
 
 
 @attrs.frozen(kw_only=True)
-class Passed:
-    """Bytes that one side wrote: one message, or something that is none.
+class DataEntry:
+    """Bytes that one side wrote: a message, or bytes that are no message.
 
     Attributes:
-        at: seconds since the start, when the last of them passed.
-        data: the bytes, header included.
-        body: the body, if they are a message.
-        masked: a secret was taken out of them.
+        at: the time of the last byte, in seconds since the start.
+        data: the bytes, including a header.
+        body: the body of a message.
+        masked: a secret was masked in the bytes.
     """
 
     at: float
@@ -70,36 +69,36 @@ class Passed:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The message, if it is one."""
+        """The message, or None."""
         return None if self.body is None else message_in(self.body)
 
 
 @attrs.frozen(kw_only=True)
-class Ended:
-    """The end of what one side writes."""
+class EndEntry:
+    """The end of the stream of one side."""
 
     at: float
     side: Side
 
 
 @attrs.frozen(kw_only=True)
-class Exited:
+class ExitEntry:
     """The end of the server's process; a negative code is a signal."""
 
     at: float
     code: int
 
 
-Entry: TypeAlias = Passed | Ended | Exited
+Entry: TypeAlias = DataEntry | EndEntry | ExitEntry
 
 
 @attrs.frozen(kw_only=True)
 class Transcript:
-    """A conversation as it was.
+    """A recorded conversation.
 
     Attributes:
-        started: when it began, in UTC.
-        command: what started the server; empty where that is not known.
+        started: the time of its start, in UTC.
+        command: the command that started the server; empty if unknown.
     """
 
     started: datetime
@@ -107,58 +106,58 @@ class Transcript:
     entries: tuple[Entry, ...]
 
     def messages(self) -> Iterator[tuple[Side, dict[str, Any]]]:
-        """Every message with the side that wrote it."""
+        """Yield every message with the side that wrote it."""
         for entry in self.entries:
-            if isinstance(entry, Passed) and (message := entry.message) is not None:
+            if isinstance(entry, DataEntry) and (message := entry.message) is not None:
                 yield entry.side, message
 
 
-def first_line(started: datetime, command: Iterable[str]) -> bytes:
-    """The line that says what the file is."""
+def encode_header(started: datetime, command: Iterable[str]) -> bytes:
+    """Return the first line of a file."""
     head = {"transcript": VERSION, "started": started.isoformat(), "command": list(command)}
     return json.dumps(head) + b"\n"
 
 
-def line_of(entry: Entry) -> bytes:
-    """An entry as its line, with its end."""
-    if isinstance(entry, Exited):
+def encode_entry(entry: Entry) -> bytes:
+    """Return the line of an entry, with its line end."""
+    if isinstance(entry, ExitEntry):
         return b'{"at":%.6f,"exit":%d}\n' % (entry.at, entry.code)
     start = b'{"at":%.6f,"from":"%b"' % (entry.at, entry.side.encode())
-    if isinstance(entry, Ended):
+    if isinstance(entry, EndEntry):
         return start + b',"ended":true}\n'
     if entry.masked:
         start += b',"masked":true'
     body = entry.body
     if body is None:
-        return b"%b,%b}\n" % (start, _exactly(entry.data))
+        return b"%b,%b}\n" % (start, _exact_bytes(entry.data))
     if b"\n" in body or b"\r" in body:
         body = json.dumps(message_in(body))
     if encode_frame(body) != entry.data:
-        start += b"," + _exactly(entry.data)
+        start += b"," + _exact_bytes(entry.data)
     return b'%b,"message":%b}\n' % (start, body)
 
 
-def _exactly(data: bytes) -> bytes:
+def _exact_bytes(data: bytes) -> bytes:
     try:
         return b'"raw":' + json.dumps(data.decode())
     except UnicodeDecodeError:
         return b'"base64":"%b"' % base64.b64encode(data)
 
 
-def without_secrets(entry: Passed, mask: Mask) -> Passed:
-    """What may be kept of an entry; where that is all of it, the entry itself."""
+def mask_entry(entry: DataEntry, mask: Mask) -> DataEntry:
+    """Return an entry with its secrets masked; without secrets, the entry itself."""
     if entry.body is None:
-        kept = mask(entry.data)
-        return entry if kept == entry.data else _masked(entry, kept, None)
+        masked = mask(entry.data)
+        return entry if masked == entry.data else _masked_entry(entry, masked, None)
     body = mask(entry.body)
     if body != entry.body:
-        return _masked(entry, encode_frame(body), body)
+        return _masked_entry(entry, encode_frame(body), body)
     if entry.data == encode_frame(body):
         return entry
     header = entry.data.removesuffix(body)
-    kept = mask(header)  # lines that are none of a header's may stand there, too
-    return entry if kept == header else _masked(entry, kept + body, body)
+    masked = mask(header)  # it may contain other lines than those of a header
+    return entry if masked == header else _masked_entry(entry, masked + body, body)
 
 
-def _masked(entry: Passed, data: bytes, body: bytes | None) -> Passed:
-    return Passed(at=entry.at, side=entry.side, data=data, body=body, masked=True)
+def _masked_entry(entry: DataEntry, data: bytes, body: bytes | None) -> DataEntry:
+    return DataEntry(at=entry.at, side=entry.side, data=data, body=body, masked=True)

@@ -1,9 +1,9 @@
-"""The proxy between an editor and a server that it starts: bytes pass, and are recorded.
+"""The recording proxy between an editor and a server that the proxy starts.
 
-Bytes pass untouched and at once, in either direction, and so does every end: of input, of output,
-a reader that has left, a signal, the exit code. The server runs as a child with a process group of
-its own and inherits stderr. One that outlives its client's last word by `PATIENCE` seconds of
-silence goes down the ladder of `process.py`, as does one that a cancellation leaves behind.
+It forwards bytes unchanged and at once, in both directions. It also forwards the end of input and
+output, a closed reader, signals and the exit code. The server is a child with its own process group
+and inherits stderr. It is ended by `Child.end` after `PATIENCE` seconds of silence since the end of
+its input, and on cancellation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.transcript.entries import Side
 from eca_protocol.transcript.recorder import Recorder
@@ -27,10 +27,10 @@ from eca_protocol.transcript.recorder import Recorder
 __all__ = ["PATIENCE", "tap"]
 
 PATIENCE: Final = 10.0
-"""Seconds of the server's silence after the end of its input, or after a TERM."""
+"""The limit of the server's silence after the end of its input or a TERM, in seconds."""
 
 DRAINING: Final = 3.0
-"""Seconds of silence after the server's end: a process that it left behind may hold its output."""
+"""The limit of silence after the server's end, in seconds; a grandchild may hold its output."""
 
 _SIGNALS = [signal.SIGTERM, signal.SIGINT, *([] if os.name == "nt" else [signal.SIGHUP])]
 
@@ -44,17 +44,17 @@ async def tap(
     env: Mapping[str, str] | None = None,
     handles_signals: bool = False,
 ) -> int:
-    """Start a server, let it talk with `client`, record both; its exit code.
+    """Start a server, connect it with `client`, and record both; return its exit code.
 
     The client's transport and the recorder are closed at the end.
 
     Args:
         command: starts the server.
-        client: where the client is; standard streams have to be owned (`owned_stdio`).
+        client: the stream to the client; standard streams must be reserved (`owned_stdio`).
         recorder: writes the transcript.
         cwd: the server's working directory.
         env: the server's environment, in place of ours.
-        handles_signals: pass TERM, INT and HUP that come to this process on to the server.
+        handles_signals: forward TERM, INT and HUP from this process to the server.
 
     Raises:
         StartFailed: the command cannot be started.
@@ -81,7 +81,7 @@ class _Tap:
         self._server_ended = anyio.Event()
 
     async def run(self, *, handles_signals: bool) -> int:
-        """Pass everything until the server has ended; its exit code."""
+        """Forward all bytes until the server has ended; return its exit code."""
         try:
             async with anyio.create_task_group() as tasks:
                 if handles_signals:
@@ -91,7 +91,7 @@ class _Tap:
                 with self._waiting:
                     await self._child.wait()
                 if self._child.returncode is None:
-                    await self._child.end(Ladder(after_stdin=0.0), drains=False)
+                    await self._child.end(GracePeriods(after_stdin=0.0), drains=False)
                 self._waiting = anyio.CancelScope()
                 self._allow(DRAINING)
                 with self._waiting:
@@ -100,7 +100,7 @@ class _Tap:
         finally:
             code = await self._child.end()
             code = -signal.SIGKILL if code is None else code
-            self._recorder.exited(code)
+            self._recorder.record_exit(code)
         return code
 
     async def _pass_client(self) -> None:
@@ -118,24 +118,24 @@ class _Tap:
     async def _pass(
         self, side: Side, source: Transport, sink: Transport, send_now: Callable[[bytes], int]
     ) -> None:
-        """Pass what a side writes until it ends, or nobody reads it any more."""
+        """Forward the stream of a side until it ends or its reader has closed."""
         with contextlib.suppress(OSError):
             while data := await source.receive():
-                self._recorder.passed(side, data)
+                self._recorder.record_data(side, data)
                 self._recorder.wake()
                 rest = data[send_now(data) :]
                 if rest or self._recorder.is_behind:
                     await self._pass_slowly(side, rest, sink)
                 self._allow(self._seconds)
-            self._recorder.ended(side)
+            self._recorder.record_end(side)
 
     async def _pass_slowly(self, side: Side, rest: bytes, sink: Transport) -> None:
-        """Wait for a slow reader, or a slow disk: who wrote is not silent meanwhile."""
+        """Wait for a slow reader or disk; the writer does not count as silent meanwhile."""
         self._held_up.add(side)
         self._allow(self._seconds)
         try:
             await sink.send(rest)
-            await self._recorder.drained()
+            await self._recorder.drain()
         finally:
             self._held_up.discard(side)
 
@@ -154,7 +154,7 @@ class _Tap:
             self._allow(PATIENCE)
 
     def _allow(self, seconds: float) -> None:
-        """What is waited for has so long from now on, and from every word that passes."""
+        """Limit the silence from now on, and after each later message."""
         self._seconds = seconds
         if seconds < math.inf:
             seconds = max(seconds, PATIENCE) if self._held_up else seconds

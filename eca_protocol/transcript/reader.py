@@ -1,4 +1,4 @@
-"""Reads transcripts, whole ones and those that are still being written."""
+"""The reader of transcripts, including those that are still being written."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ from typing import Any
 from eca_protocol import json
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript.cutter import header_of, message_in
-from eca_protocol.transcript.entries import VERSION, Ended, Entry, Exited, Passed, Side, Transcript
+from eca_protocol.transcript.entries import (
+    VERSION,
+    DataEntry,
+    EndEntry,
+    Entry,
+    ExitEntry,
+    Side,
+    Transcript,
+)
+from eca_protocol.transcript.splitter import header_of, message_in
 
 __all__ = ["TranscriptReader", "read_transcript"]
 
-_UNFIT = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
-"""What reading raises for JSON that is none of ours; a message that cannot be written is local."""
+_INVALID = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
+"""The exceptions for JSON that is no entry; LocalProtocolError: its message cannot be written."""
 
-_LONGEST_FIRST = 2**24
-"""Bytes of a first line; what has none by then is no transcript, and may have no end at all."""
+_MAX_FIRST_LINE = 2**24
+"""The limit of a first line, in bytes: a file that is no transcript may have no line end."""
 
 _AS_WRITTEN = re.compile(
     rb'\{"at":(?P<at>[0-9]{1,15}\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
@@ -33,10 +41,10 @@ _AS_WRITTEN = re.compile(
 
 
 def read_transcript(path: Path) -> Transcript:
-    """Read a transcript; what other programs have reformatted is read too.
+    """Read a transcript, also one that a different program has reformatted.
 
     Raises:
-        ValueError: it is none, or not of this version; the text says where.
+        ValueError: the file is no transcript of this version; the message names the line.
         OSError: the file cannot be read.
     """
     reader = TranscriptReader(str(path))
@@ -48,14 +56,14 @@ def read_transcript(path: Path) -> Transcript:
 
 
 class TranscriptReader:
-    """Takes the bytes of a transcript as they come.
+    """An incremental reader of a transcript.
 
     Attributes:
-        started: when the conversation began, once the first line is there.
-        command: what started the server.
+        started: the start of the conversation; None before the first line.
+        command: the command that started the server.
 
     Args:
-        name: what errors call the transcript.
+        name: the transcript's name in errors.
     """
 
     def __init__(self, name: str) -> None:
@@ -66,29 +74,31 @@ class TranscriptReader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Entry]:
-        """Take the next bytes; the entries whose lines they complete, to be read to the end.
+        """Take the next bytes; yield the entries whose lines they complete.
+
+        The iterator has to be exhausted.
 
         Raises:
-            ValueError: it is no transcript, or not of this version; the text says where.
+            ValueError: the file is no transcript of this version; the message names the line.
         """
         self._rest += data
         if b"\n" not in data:
-            if self.started is None and len(self._rest) > _LONGEST_FIRST:
+            if self.started is None and len(self._rest) > _MAX_FIRST_LINE:
                 raise ValueError(f"{self._name}:1: expected a transcript, got no end of the line")
             return
         *lines, rest = bytes(self._rest).split(b"\n")
         self._rest = bytearray(rest)
         for line in lines:
             self._line += 1
-            wanted = "a transcript" if self.started is None else "an entry"
+            expected = "a transcript" if self.started is None else "an entry"
             try:
                 if self.started is None:
                     self.started, self.command = _beginning(_object(line))
                 else:
                     yield _entry(line)
-            except _UNFIT as fault:
+            except _INVALID as error:
                 place = f"{self._name}:{self._line}"
-                raise ValueError(f"{place}: expected {wanted}, got {fault}") from fault
+                raise ValueError(f"{place}: expected {expected}, got {error}") from error
 
 
 def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
@@ -102,17 +112,17 @@ def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:
 
 
 def _entry(line: bytes) -> Entry:
-    found = _AS_WRITTEN.match(line)
-    body = line[found.end() : -1] if found else b""
-    if found is None or message_in(body) is None:
+    match = _AS_WRITTEN.match(line)
+    body = line[match.end() : -1] if match else b""
+    if match is None or message_in(body) is None:
         return _reformatted(_object(line))
-    side: Side = "client" if found["side"] == b"client" else "server"
-    return Passed(
-        at=float(found["at"]),
+    side: Side = "client" if match["side"] == b"client" else "server"
+    return DataEntry(
+        at=float(match["at"]),
         side=side,
         data=encode_frame(body),
         body=body,
-        masked=found["masked"] is not None,
+        masked=match["masked"] is not None,
     )
 
 
@@ -121,12 +131,12 @@ def _reformatted(value: Mapping[str, Any]) -> Entry:
     if not math.isfinite(at):
         raise ValueError(f"{at} as the time")
     if "exit" in value:
-        return Exited(at=at, code=int(value["exit"]))
+        return ExitEntry(at=at, code=int(value["exit"]))
     side = value["from"]
     if side not in {"client", "server"}:
         raise ValueError(f"{side!r} as the side")
     if value.get("ended"):
-        return Ended(at=at, side=side)
+        return EndEntry(at=at, side=side)
     body = json.dumps(value["message"]) if "message" in value else None
     data = encode_frame(body) if body is not None else b""
     if "raw" in value or "base64" in value:
@@ -137,7 +147,7 @@ def _reformatted(value: Mapping[str, Any]) -> Entry:
             body = None
     elif body is None:
         raise ValueError("neither a message nor bytes")
-    return Passed(at=at, side=side, data=data, body=body, masked=bool(value.get("masked")))
+    return DataEntry(at=at, side=side, data=data, body=body, masked=bool(value.get("masked")))
 
 
 def _data(value: Mapping[str, Any]) -> bytes:
@@ -145,14 +155,14 @@ def _data(value: Mapping[str, Any]) -> bytes:
         return str(value["raw"]).encode()
     try:
         return base64.b64decode(value["base64"], validate=True)
-    except binascii.Error as fault:
-        raise ValueError(f"base64: {fault}") from fault
+    except binascii.Error as error:
+        raise ValueError(f"base64: {error}") from error
 
 
 def _object(line: bytes) -> dict[str, Any]:
     if json.holds_too_many_values(line):
         raise ValueError(f"expected at most {json.MAX_VALUES:,} values in a line, got more")
-    value = stdlib_json.loads(line)  # a line nests one level deeper than our own reader takes
+    value = stdlib_json.loads(line)  # a line nests one level deeper than our reader allows
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")
     return value

@@ -1,9 +1,8 @@
-"""Writes a transcript while the conversation goes on, and never holds it up.
+"""The writer of a transcript, which does not delay the recorded conversation.
 
-To note bytes is a plain call that appends them to a list; a thread cuts them into messages and
-writes. What makes the record impossible (a full disk, one that is too slow) ends the record, with
-one word about it, and not the conversation. What was noted and not yet written, some milliseconds
-of it, is what a crash can lose.
+Recording is a plain call that appends bytes to a list; a thread splits them into messages and
+writes them. A full or too slow disk ends the record with a message, but not the conversation. A
+crash loses the data of some milliseconds that are not yet written.
 """
 
 from __future__ import annotations
@@ -20,47 +19,47 @@ from typing import Final, TypeAlias
 import anyio
 
 from eca_protocol.streams import Transport
-from eca_protocol.transcript.claim import claim
-from eca_protocol.transcript.cutter import Cutter, Piece
 from eca_protocol.transcript.entries import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
+    ExitEntry,
     Mask,
-    Passed,
     Side,
-    first_line,
-    line_of,
-    without_secrets,
+    encode_entry,
+    encode_header,
+    mask_entry,
 )
+from eca_protocol.transcript.file_lock import lock_file
+from eca_protocol.transcript.splitter import Piece, Splitter
 
 __all__ = ["RecordedTransport", "Recorder", "new_file"]
 
 MAX_UNWRITTEN: Final = 64 * 2**20
-"""Bytes that may wait to be written; with more, the disk is too slow for a record."""
+"""The limit of unwritten bytes; above it the disk is too slow, and the record ends."""
 
 SLOW: Final = 5.0
-"""Seconds a conversation may be held up, once, by a disk that does not take what waits."""
+"""The limit of a wait for a slow disk, in seconds; then the record ends."""
 
 WRITE: Final = 2**18
-"""Bytes of lines that are written at once, about."""
+"""The approximate size of one write, in bytes."""
 
 _TOO_SLOW: Final = "it is written too slowly"
 
 GATHERING: Final = 0.02
-"""Seconds between two writes: a thread that woke up for each message would be in its way."""
+"""Seconds between two writes; waking the thread for each message would slow it down."""
 
-_Note: TypeAlias = tuple[float, Side, bytes] | Ended | Exited
+_Note: TypeAlias = tuple[float, Side, bytes] | EndEntry | ExitEntry
 
 
 def new_file(path: Path) -> tuple[int, Path]:
-    """Make a file that only the user may read; where there is one, `-2`, `-3`, ... is added.
+    """Make a file that only the user can read; if it exists, add `-2`, `-3`, ... to its name.
 
     Returns:
-        A descriptor to write to it, and its path.
+        A descriptor for writing, and the path.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the file cannot be made.
     """
     number, free = 1, path
     while True:
@@ -73,13 +72,13 @@ def new_file(path: Path) -> tuple[int, Path]:
 
 
 class Recorder:
-    """Writes what is noted to a descriptor, which it owns, until `close`.
+    """The recorder of a conversation to a file.
 
     Args:
-        file: a descriptor, of `new_file` for example.
-        command: what starts the server, for the first line.
-        mask: takes secrets out of what is written; None writes all of it.
-        on_fault: told, on whichever thread finds it, why the record ends early.
+        file: a descriptor, for example of `new_file`; the recorder closes it.
+        command: the command that starts the server, for the first line.
+        mask: masks secrets; None: all data is written unchanged.
+        on_failure: called with the reason if the record ends early, on any thread.
     """
 
     def __init__(
@@ -88,44 +87,43 @@ class Recorder:
         *,
         command: Sequence[str] = (),
         mask: Mask | None = None,
-        on_fault: Callable[[str], None] = lambda _: None,
+        on_failure: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._file = file
         self._mask = mask
-        self._on_fault = on_fault
+        self._on_failure = on_failure
         self._notes: deque[_Note] = deque()
-        self._noted = 0
-        self._written = 0
+        self._recorded_bytes = 0
+        self._written_bytes = 0
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._fault: str | None = None
-        self._cutters: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
-        head = first_line(datetime.now(UTC), command)
+        self._failure: str | None = None
+        self._splitters: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
+        head = encode_header(datetime.now(UTC), command)
         self._head = head if mask is None else mask(head.rstrip()) + b"\n"
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="transcript", daemon=True)
         self._thread.start()
 
     @property
-    def fault(self) -> str | None:
-        """Why the record ended early, if it did."""
-        return self._fault
+    def failure(self) -> str | None:
+        """The reason why the record ended early, or None."""
+        return self._failure
 
-    def passed(self, side: Side, data: bytes) -> None:
-        """Note bytes that a side wrote; they are looked at once `wake` is called."""
-        if self._fault is not None:
+    def record_data(self, side: Side, data: bytes) -> None:
+        """Record bytes that a side wrote; they are processed after a call of `wake`."""
+        if self._failure is not None:
             return
-        self._noted += len(data)
-        if self._noted - self._written > MAX_UNWRITTEN:
-            self._give_up(_TOO_SLOW)
+        self._recorded_bytes += len(data)
+        if self._recorded_bytes - self._written_bytes > MAX_UNWRITTEN:
+            self._stop_recording(_TOO_SLOW)
             return
         self._notes.append((self._now(), side, data))
 
-    async def drained(self) -> None:
-        """Wait while very much is unwritten, so that a flood is kept whole.
+    async def drain(self) -> None:
+        """Wait while too much is unwritten, so that no data is lost.
 
-        It is for whoever passes bytes on; where the disk takes nothing for `SLOW` seconds the
-        record ends.
+        For the task that forwards the bytes. If the wait takes `SLOW` seconds the record ends.
         """
         if not self.is_behind:
             return
@@ -133,113 +131,118 @@ class Recorder:
             while self.is_behind:  # noqa: ASYNC110 - the thread can set no event of ours
                 await anyio.sleep(GATHERING / 4)
         if scope.cancelled_caught:
-            self._give_up(_TOO_SLOW)
+            self._stop_recording(_TOO_SLOW)
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is unwritten that `drained` waits."""
-        return self._noted - self._written > MAX_UNWRITTEN // 2 and self._fault is None
+        """True if so much is unwritten that `drain` waits."""
+        return (
+            self._recorded_bytes - self._written_bytes > MAX_UNWRITTEN // 2
+            and self._failure is None
+        )
 
-    def ended(self, side: Side) -> None:
-        """Note the end of what a side writes."""
-        self._notes.append(Ended(at=self._now(), side=side))
+    def record_end(self, side: Side) -> None:
+        """Record the end of a side's stream."""
+        self._notes.append(EndEntry(at=self._now(), side=side))
         self.wake()
 
-    def exited(self, code: int) -> None:
-        """Note the exit code of the server's process."""
-        self._notes.append(Exited(at=self._now(), code=code))
+    def record_exit(self, code: int) -> None:
+        """Record the exit code of the server's process."""
+        self._notes.append(ExitEntry(at=self._now(), code=code))
         self.wake()
 
     def wake(self) -> None:
-        """Let the thread write what was noted."""
+        """Let the thread write the recorded data."""
         if not self._wake.is_set():
             self._wake.set()
 
     def close(self, *, seconds: float = 5.0) -> None:
-        """Write what is left, for so long at most, and close the file; this waits."""
+        """Write the rest and close the file; block for at most `seconds`."""
         self._closing.set()
         self._wake.set()
         self._thread.join(seconds)
 
     def _now(self) -> float:
-        return time.monotonic() - self._begun
+        return time.monotonic() - self._started
 
     def _run(self) -> None:
-        claim(self._file)
+        lock_file(self._file)
         try:
             self._write(self._head)
             is_last = False
-            while not is_last and self._fault is None:
+            while not is_last and self._failure is None:
                 self._wake.wait()
                 is_last = self._closing.wait(GATHERING)
                 self._wake.clear()
-                self._write_noted(is_last=is_last)
+                self._write_notes(is_last=is_last)
         except OSError as error:
-            self._give_up(error.strerror or str(error))
-        except Exception as error:  # noqa: BLE001 - a mask is anybody's; its text may be a secret
-            self._give_up(f"it cannot be written ({type(error).__name__})")
+            self._stop_recording(error.strerror or str(error))
+        except Exception as error:  # noqa: BLE001 - a mask may raise anything; the message may be secret
+            self._stop_recording(f"it cannot be written ({type(error).__name__})")
         finally:
             self._notes.clear()
             os.close(self._file)
 
-    def _write_noted(self, *, is_last: bool) -> None:
+    def _write_notes(self, *, is_last: bool) -> None:
         lines: list[bytes] = []
         size = 0
-        while self._notes and self._fault is None:
+        while self._notes and self._failure is None:
             note = self._notes.popleft()
             for entry in self._entries(note):
-                line = line_of(entry)
+                line = encode_entry(entry)
                 lines.append(line)
                 size += len(line)
             if isinstance(note, tuple):
-                self._written += len(note[2])
+                self._written_bytes += len(note[2])
             if size > WRITE:
                 self._write(b"".join(lines))
                 lines.clear()
                 size = 0
         if is_last:
-            lines += [line_of(each) for each in self._rest(self._now(), *self._cutters)]
+            lines += [
+                encode_entry(each) for each in self._end_entries(self._now(), *self._splitters)
+            ]
         self._write(b"".join(lines))
 
     def _entries(self, note: _Note) -> Iterator[Entry]:
         if isinstance(note, tuple):
             at, side, data = note
-            yield from self._passed(at, side, self._cutters[side].feed(data))
+            yield from self._data_entries(at, side, self._splitters[side].feed(data))
             return
-        ended = (note.side,) if isinstance(note, Ended) else self._cutters
-        yield from self._rest(note.at, *ended)
+        ended = (note.side,) if isinstance(note, EndEntry) else self._splitters
+        yield from self._end_entries(note.at, *ended)
         yield note
 
-    def _rest(self, at: float, *sides: Side) -> Iterator[Passed]:
-        """What was cut short by the end of those sides."""
+    def _end_entries(self, at: float, *sides: Side) -> Iterator[DataEntry]:
+        """Yield the incomplete data at the end of the streams."""
         for side in sides:
-            yield from self._passed(at, side, self._cutters[side].feed_eof())
+            yield from self._data_entries(at, side, self._splitters[side].feed_eof())
 
-    def _passed(self, at: float, side: Side, pieces: list[Piece]) -> Iterator[Passed]:
+    def _data_entries(self, at: float, side: Side, pieces: list[Piece]) -> Iterator[DataEntry]:
         for data, body in pieces:
-            entry = Passed(at=at, side=side, data=data, body=body)
-            yield entry if self._mask is None else without_secrets(entry, self._mask)
+            entry = DataEntry(at=at, side=side, data=data, body=body)
+            yield entry if self._mask is None else mask_entry(entry, self._mask)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
 
-    def _give_up(self, why: str) -> None:
-        if self._fault is not None:
+    def _stop_recording(self, reason: str) -> None:
+        if self._failure is not None:
             return
-        self._fault = why
+        self._failure = reason
         self._wake.set()
-        self._on_fault(f"the transcript ends here: {why}")
+        self._on_failure(f"the transcript is incomplete and ends here: {reason}")
 
 
 class RecordedTransport:
-    """A transport that records what passes over it.
+    """A transport that records its data.
 
     Args:
-        transport: what is recorded; closing is passed on.
-        recorder: stays open, and is the caller's to close.
-        side: whose transport it is.
+        transport: the recorded transport, which `aclose` closes.
+        recorder: the recorder, which the caller closes.
+        side: the side that uses the transport.
     """
 
     def __init__(self, transport: Transport, recorder: Recorder, side: Side) -> None:
@@ -252,16 +255,16 @@ class RecordedTransport:
         """See `Transport.receive`."""
         data = await self._transport.receive()
         if data:
-            self._recorder.passed(self._theirs, data)
+            self._recorder.record_data(self._theirs, data)
             self._recorder.wake()
-            await self._recorder.drained()
+            await self._recorder.drain()
         else:
-            self._recorder.ended(self._theirs)
+            self._recorder.record_end(self._theirs)
         return data
 
     async def send(self, data: bytes) -> None:
         """See `Transport.send`."""
-        self._recorder.passed(self._ours, data)
+        self._recorder.record_data(self._ours, data)
         try:
             await self._transport.send(data)
         finally:
@@ -269,5 +272,5 @@ class RecordedTransport:
 
     async def aclose(self) -> None:
         """See `Transport.aclose`."""
-        self._recorder.ended(self._ours)
+        self._recorder.record_end(self._ours)
         await self._transport.aclose()

@@ -26,20 +26,20 @@ from eca_server.chat.steering import take_steers
 from eca_server.chat.steps import Step, ToCome, in_order
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.chat.turn import Turn
-from eca_server.context import Built
+from eca_server.content_formatting import PREFIX
+from eca_server.context import PromptContext
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import ToolCallFinished
-from eca_server.llm.history import ImagePart, Message, Origin, Part, TextPart, in_force
+from eca_server.llm.history import ImagePart, Message, Origin, Part, TextPart, effective_history
 from eca_server.llm.models import Model
-from eca_server.llm.thoughts import left_behind
-from eca_server.spelling import PREFIX
+from eca_server.llm.reasoning import origin_of_dropped_reasoning
 from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
-from eca_server.tools.schema_check import fitting
+from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.tasks import TaskTool, reserved_for
-from eca_server.tools.tool import PreparedCall, Tool, ToolFault, ToolOutput, running_call
+from eca_server.tools.tool import PreparedCall, Tool, ToolError, ToolOutput, running_call
 from eca_server.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Agent:
     permissions: Permissions
     wants_title: bool
     compact_at: float
-    gather: Callable[[], Awaitable[Built]]
+    gather: Callable[[], Awaitable[PromptContext]]
     title_prompt: str | None = None
     answer_max_kb: int = 32 * 1024
     compact_prompt: str = ""
@@ -226,7 +226,7 @@ class Agent:
         turn.asked = Asked(request=request, context=context, compact_at=self.compact_at)
 
     def _request(self, turn: Turn) -> Request:
-        messages = in_force(turn.messages, turn.chat.told)
+        messages = effective_history(turn.messages, turn.chat.told)
         return Request(
             system=self.system,
             messages=messages,
@@ -237,7 +237,7 @@ class Agent:
         )
 
     def _naming(self, key: str, name: str) -> Naming:
-        server, own = self.toolbox.named(name)
+        server, own = self.toolbox.resolve(name)
         origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
         tool = self.toolbox.find(server, own)
         shows = tool.tasks.details if isinstance(tool, TaskTool) else reserved_for(server, own)
@@ -373,7 +373,7 @@ class Agent:
         """A call that was looked at, and whether it may run."""
         running_call.set(call.naming.id)
         is_native = call.naming.server == NATIVE  # others say themselves whether they take more
-        fit = fitting(arguments, tool.parameters, is_closed=is_native)
+        fit = check_arguments(arguments, tool.parameters, is_closed=is_native)
         prepared = await tool.prepare(fit)
         return prepared, await self.permissions.decide(
             tool, prepared, arguments, server=call.naming.server
@@ -393,7 +393,7 @@ def _for_hooks(
 
 def _tell_of_thoughts(turn: Turn, origin: Origin) -> None:
     """Say, once when another model takes over, that it does not know what the last one thought."""
-    before = left_behind(turn.chat.told, origin)
+    before = origin_of_dropped_reasoning(turn.chat.told, origin)
     if before is not None:
         turn.say(
             f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "
@@ -431,7 +431,7 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
             assert step.prepared is not None
             known = _for_hooks(step.call.naming, step.prepared, step.call.arguments)
             output = await hooks.after_call(*known, output)
-        if span.wants_content:
+        if span.records_content:
             said = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(
                 gen_ai__tool__call__arguments=json.dumps(step.call.arguments).decode(),
@@ -456,7 +456,7 @@ async def _done(step: Step, turn: Turn) -> ToolOutput:
 
 def _told_of(fault: Exception, call: ToolCall) -> str:
     """What the model is told of a call that raised."""
-    if isinstance(fault, ToolFault):
+    if isinstance(fault, ToolError):
         return str(fault)
     _log.error("the tool %s crashed", call.naming.name, exc_info=fault)
     return f"The tool failed by a fault of its own: {type(fault).__name__}: {fault}"

@@ -137,7 +137,7 @@ class BetweenTurns:
         self._chat.showing.end()
         self._chat.forget()
         told = ChatClearedParams(chat_id=self._chat.id, messages=True)
-        self._chat.session.notify("chat/cleared", told, asked=True)
+        self._chat.session.notify("chat/cleared", told, newest=True)
         before, self._cleared = self._cleared, cleared
         self._to_be_cleared = None
         asked = None

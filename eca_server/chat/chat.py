@@ -32,9 +32,9 @@ from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Steer, Turn
 from eca_server.chat.usage import SessionUsage
 from eca_server.chat.window import Window
-from eca_server.llm.history import Message, in_force
+from eca_server.content_formatting import Role
+from eca_server.llm.history import Message, effective_history
 from eca_server.session import Session
-from eca_server.spelling import Role
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.tool import FileChange
 
@@ -285,7 +285,7 @@ class Chat:
         """Forget all but so many of the first messages; what the others took stays."""
         del self.history[messages:]
         self.unheard.clear()  # nobody is shown them any more
-        self.told = in_force(self.history)
+        self.told = effective_history(self.history)
         self.window = Window()
         self.ledger = Ledger()
         self.set(flags=flags_within(self.settings.flags, self.history))
@@ -431,13 +431,14 @@ class Chat:
         if action is not Action.CLOSE:
             return
         turn.close_messages()
+        turn.flush()
         self.usage.add(turn.usages)
         if turn.usages and (not turn.stopped or self.session.profile.counts_stopped):
             turn.tell_usage()
         if all(each.content_id != turn.prompt.content_id for each in turn.messages):
             self.unheard[turn.prompt.content_id] = len(self.history)
         self.history.extend(turn.messages)
-        self.told = in_force(turn.messages, self.told)
+        self.told = effective_history(turn.messages, self.told)
         self.last_turn_failed = turn.failed
         self._tell_status()
         turn.finish(self._told_of_dropped(turn))

@@ -28,7 +28,7 @@ from eca_server.llm.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    in_force,
+    effective_history,
 )
 from eca_server.llm.models import Model
 from eca_server.tools.output import Cap, cut_middle
@@ -225,7 +225,7 @@ def _past(turn: Turn, opening: Message | None) -> Sequence[Message]:
         everything.pop()
     if not everything or _is_marker(everything[-1]):
         return ()
-    return in_force(everything)
+    return effective_history(everything)
 
 
 def _unanswered(turn: Turn, opening: Message | None) -> Sequence[Message]:
@@ -277,7 +277,7 @@ async def _answer(turn: Turn, model: Model, request: Request) -> str:
                 await trio.lowlevel.checkpoint()
     finally:
         if answer.usage is not None:
-            turn.usages.append(model.facts.priced(answer.usage))
+            turn.usages.append(model.facts.with_cost(answer.usage))
     text = answer.text.strip()
     if answer.finished is None or answer.finished.reason in _CUT:
         raise _NoSummary("the summary was cut")

@@ -18,10 +18,17 @@ from eca_server.chat.states import ChatState
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Steer, Turn
 from eca_server.config.hook_settings import HookEvent
+from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.context.block import Section, render
-from eca_server.hooks import Beside, Heard, Hooks, Outcome, Ran, ToolCalled
+from eca_server.hooks import (
+    ActionResult,
+    BackgroundHooks,
+    HookResults,
+    Hooks,
+    Outcome,
+    ToolCallEvent,
+)
 from eca_server.llm.history import Message, TextPart
-from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.approval import Decision, Verdict
 from eca_server.tools.output import Cap, cut_middle
 from eca_server.tools.tool import ToolOutput
@@ -80,7 +87,7 @@ class TurnHooks:
         turn: Turn,
         told: Mapping[str, Any],
         greeted: MutableSet[Chat],
-        beside: Beside,
+        beside: BackgroundHooks,
     ) -> None:
         self.stopped = False
         self._hooks = hooks
@@ -111,20 +118,20 @@ class TurnHooks:
             name, why = heard.blocked_by
             self._turn.fail(f"Request blocked by hook '{name}'{': ' + why if why else '.'}")
             return None
-        if heard.told["prompt"] != said:
-            self._turn.about = heard.told["prompt"]
+        if heard.payload["prompt"] != said:
+            self._turn.about = heard.payload["prompt"]
             last = TextPart(self._turn.about) if isinstance(last, TextPart) else last
         return _framed([*contexts, *heard.contexts]), attrs.evolve(asked, parts=(*others, last))
 
-    async def _start(self) -> Heard:
+    async def _start(self) -> HookResults:
         if self._is_subagents:
             return await self._hooks.fire("subagentStart", self._told, _Stage(self._turn))
         chat = self._turn.chat
         told = {**self._told, "resumed": bool(chat.history)}
         if not self._hooks.has("chatStart"):
-            return Heard(told=told)
+            return HookResults(payload=told)
         run = partial(self._hooks.fire, "chatStart", told, _Stage(self._turn))
-        return await self._beside.begin(chat.id, run, lambda: chat.state is ChatState.DELETED)
+        return await self._beside.run_start(chat.id, run, lambda: chat.state is ChatState.DELETED)
 
     def was_told(self) -> None:
         """The message with what they add is the chat's from now on."""
@@ -146,7 +153,7 @@ class TurnHooks:
                 return
             place = steers.index(steer)
             if heard.blocked_by is None:
-                parts = (*_framed(heard.contexts), TextPart(heard.told["prompt"]))
+                parts = (*_framed(heard.contexts), TextPart(heard.payload["prompt"]))
                 steers[place] = attrs.evolve(steer, parts=parts)
             else:
                 del steers[place]
@@ -203,11 +210,11 @@ class TurnHooks:
         if self._ends_with(heard):
             refusal = _NOT_RUN
         elif heard.approval is not None and heard.approval[0] == "deny":
-            why = "\n".join(each for each in heard.denied_why if each)
+            why = "\n".join(each for each in heard.denial_reasons if each)
             refusal = why or f"Denied by the hook {heard.approval[1]}. Do not repeat it."
         elif heard.approval is not None and heard.approval[0] == "ask":
             asks = heard.approval[1]
-        return HeardOfCall(arguments=heard.told["tool_input"], refusal=refusal, asks=asks)
+        return HeardOfCall(arguments=heard.payload["tool_input"], refusal=refusal, asks=asks)
 
     async def after_call(
         self, naming: Naming, arguments: Mapping[str, Any], output: ToolOutput
@@ -226,8 +233,8 @@ class TurnHooks:
         parts = output.parts
         if heard.blocked_by is not None:
             parts = (TextPart(heard.blocked_by[1] or _HIDDEN),)
-        elif heard.replaced is not None:
-            parts = (TextPart(heard.replaced or _HIDDEN),)
+        elif heard.replacement is not None:
+            parts = (TextPart(heard.replacement or _HIDDEN),)
         return attrs.evolve(output, parts=(*parts, *_framed(heard.contexts)))
 
     async def _fire_of_call(
@@ -238,8 +245,8 @@ class TurnHooks:
         arguments: Mapping[str, Any],
         *,
         failed: bool = False,
-    ) -> Heard:
-        call = ToolCalled(
+    ) -> HookResults:
+        call = ToolCallEvent(
             server=naming.server, tool=_own_name(naming), arguments=arguments, failed=failed
         )
         return await self._hooks.fire(event, told, _Stage(self._turn, naming.id), call)
@@ -253,7 +260,7 @@ class TurnHooks:
             "tool_call_id": naming.id,
         }
 
-    def _ends_with(self, heard: Heard) -> bool:
+    def _ends_with(self, heard: HookResults) -> bool:
         """Whether the turn ends here; the user is told whose word it is."""
         if heard.stopped_by is not None:
             name, reason = heard.stopped_by
@@ -274,8 +281,8 @@ class _Stage:
             begun = ChatHookActionStartedContent(id=key, name=name, action_type="shell")
             self.turn.begin_hook(begun, self.call)
 
-    def finished(self, key: str, name: str, ran: Ran, outcome: Outcome) -> None:
-        hides = outcome.says.get("suppressOutput") is True
+    def finished(self, key: str, name: str, ran: ActionResult, outcome: Outcome) -> None:
+        hides = outcome.output.get("suppressOutput") is True
         error = "\n".join(each for each in (outcome.why, *outcome.problems) if each)
         if self._shows_hooks:
             self.turn.finish_hook(

@@ -29,7 +29,7 @@ from eca_server.chat.store.running import Piece, Running
 from eca_server.chat.stored_messages import restored, stored
 from eca_server.chat.usage import SessionUsage, taken
 from eca_server.chat.window import Window
-from eca_server.llm.history import Message, in_force
+from eca_server.llm.history import Message, effective_history
 from eca_server.tools.tool import FileChange
 from eca_server.workspace import Workspace
 
@@ -95,7 +95,7 @@ class Memory:
             return True
         if not chat.between_turns.was_cleared:
             chat.put_before(_said_before(chat, [restored(kept) for kept in known.messages]))
-        chat.told = in_force(chat.history)
+        chat.told = effective_history(chat.history)
         chat.window = Window()
         named = chat.title if chat.settings.is_named_by_user or not was_unread else None
         chat.title = named or known.title or chat.title
@@ -177,7 +177,7 @@ class Memory:
     async def keep_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
         """Have files of the pictures that the client cannot be shown; bounded in time."""
         for content in map(picture_content, pictures):
-            if not chat.session.spelling.shows(content):
+            if not chat.session.formatter.shows(content):
                 await self._gallery.keep(chat.id, content)
 
     async def keep_settings(self, chat: Chat) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 
 from eca_protocol.messages import ChatImageContent
-from eca_server.llm.attachments import SIGNATURE, media_type_of
+from eca_server.llm.attachments import SIGNATURE_BYTES, media_type_of
 from eca_server.llm.events import Block, Event, Image
 
 __all__ = ["MOST_PICTURES", "FirstPictures", "picture_content"]
@@ -22,7 +22,7 @@ _UNKNOWN = "application/octet-stream"
 def picture_content(data: bytes) -> ChatImageContent:
     """The content that shows a picture; of a kind that nobody knows its type is no picture's."""
     return ChatImageContent(
-        media_type=media_type_of(data[:SIGNATURE]) or _UNKNOWN,
+        media_type=media_type_of(data[:SIGNATURE_BYTES]) or _UNKNOWN,
         base64=base64.b64encode(data).decode("ascii"),
     )
 

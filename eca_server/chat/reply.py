@@ -196,7 +196,7 @@ def tell_of_waits(turn: Turn) -> Callable[[Wait], None]:
     def tell(wait: Wait) -> None:
         turn.progress(
             f"{wait.reason.replace('_', ' ')}: trying again in {wait.seconds:.0f} s "
-            f"({wait.attempt} of {wait.of})"
+            f"({wait.attempt} of {wait.max_attempts})"
         )
 
     return tell
@@ -304,7 +304,7 @@ def _remember(turn: Turn, answer: Answer, model: Model) -> None:
         turn.messages.append(attrs.evolve(message, parts=parts))
     turn.draft.end_answer()
     if answer.usage is not None:
-        turn.usages.append(model.facts.priced(answer.usage))
+        turn.usages.append(model.facts.with_cost(answer.usage))
 
 
 def _named(part: Part, turn: Turn) -> Part:

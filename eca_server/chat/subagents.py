@@ -28,15 +28,15 @@ from eca_server.chat.chat import Chat
 from eca_server.chat.subagent_work import chat_id_of, details_of, kept
 from eca_server.chat.turn import Body, Prompt, Turn
 from eca_server.config import Behavior
+from eca_server.content_formatting import Role
 from eca_server.llm.history import Subagent, TextPart
-from eca_server.spelling import Role
 from eca_server.tools.files import printable
 from eca_server.tools.output import Cap, cut_middle
 from eca_server.tools.tool import (
     Effect,
     FileChange,
     PreparedCall,
-    ToolFault,
+    ToolError,
     ToolOutput,
     running_call,
 )
@@ -130,7 +130,7 @@ class SpawnAgent:
         name = next((each for each in self.agents if each.lower() == wanted.lower()), None)
         if name is None:
             known = ", ".join([*self.agents][:_LISTED])
-            raise ToolFault(f"There is no agent {wanted[:_SHOWN]!r}. Agents: {known}.")
+            raise ToolError(f"There is no agent {wanted[:_SHOWN]!r}. Agents: {known}.")
         agent = self.agents[name]
         model = arguments.get("model") or agent.default_model or self.model
         inherited = self.variant if model == self.model else None

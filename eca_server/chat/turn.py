@@ -36,6 +36,7 @@ from eca_server.chat.draft import Draft
 from eca_server.chat.merging import Merger
 from eca_server.chat.paragraphs import Paragraphs
 from eca_server.chat.tool_call import CallState, Naming, Reason, ToolCall, milliseconds_since
+from eca_server.content_formatting import Role
 from eca_server.llm.events import Usage
 from eca_server.llm.history import (
     Message,
@@ -43,9 +44,8 @@ from eca_server.llm.history import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    in_force,
+    effective_history,
 )
-from eca_server.spelling import Role
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ class Turn:
         self.thoughts: dict[str, tuple[str, int]] = {}
         self._reasons: dict[str, tuple[str, float]] = {}
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
-        self._is_closing = False
+        self._is_closing = self._is_stopping = False
         self._mute = False
         self._paragraphs = Paragraphs()
-        self._merger = Merger(chat.emit, chat.session.profile.merge_seconds, chat.nursery)
+        self._merger = Merger(chat.emit, chat.session.profile, chat.nursery)
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Say something in the chat; once the turn is stopped, or at its end, it is dropped."""
@@ -301,7 +301,8 @@ class Turn:
 
     def close_contents(self, reason: Reason = "user-choice") -> None:
         """Finish what is open; a call that did not run is rejected for that reason."""
-        self._merger.flush()
+        if not self._is_stopping:
+            self._merger.flush()
         for key in tuple(self._reasons):
             self.finish_reason(key)
         for ended in tuple(self._hooks.values()):
@@ -325,8 +326,13 @@ class Turn:
             self.messages.append(Message(role="tool", parts=left))
 
     def stop(self) -> None:
-        """End the body early: what is open is finished now, what it still says is dropped."""
-        self._is_closing = True
+        """End the body early: what is open is finished now, what it still says is dropped.
+
+        Text that waits to be merged is written right before `finished`: a client that began to
+        paint it would see `finished` only behind that.
+        """
+        self._is_closing = self._is_stopping = True
+        self._merger.wait_for_flush()
         self.cut_a_call = any(call.state is CallState.RUNNING for call in self.calls.values())
         for subagent in self.subagents:
             subagent.end()
@@ -368,7 +374,7 @@ class Turn:
         self._write("system", usage)
 
     def _with_context(self, usage: ChatUsageContent, asked: Asked) -> ChatUsageContent:
-        told = in_force(self.messages, self.chat.told)
+        told = effective_history(self.messages, self.chat.told)
         request = attrs.evolve(asked.request, messages=told)
         used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
         return attrs.evolve(
@@ -383,9 +389,14 @@ class Turn:
         """Whether nothing more is written of it."""
         return self._mute
 
+    def flush(self) -> None:
+        """Write the text that waits to be merged."""
+        self._merger.flush()
+
     def silence(self) -> None:
         """Write nothing more."""
         self._mute = True
+        self._merger.drop()
 
     def relay(self, subagent_id: str, role: Role, content: ChatContent) -> None:
         """What is said in the chat of an agent that works for this turn; nothing after its end."""

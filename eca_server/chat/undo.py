@@ -19,7 +19,7 @@ from eca_server.chat.store import Change, KeptContent, UndoStep
 from eca_server.tools.files import printable
 from eca_server.workspace import (
     Checkpoint,
-    FileFault,
+    FileError,
     Fingerprint,
     Place,
     TooLarge,
@@ -81,7 +81,7 @@ class Disk:
         """What is at a path: the digest of a file's content, `FOLDER`, `OTHER`; None: nothing.
 
         Raises:
-            FileFault: it is out of reach.
+            FileError: it is out of reach.
             OSError: it cannot be read.
         """
         return _state(_place(path, self._workspace), self._checkpoint)[0]
@@ -256,7 +256,7 @@ class _Planner:
             return _File(path, None)
         try:
             return _File(there, self._disk.look(there))
-        except (FileFault, OSError) as fault:
+        except (FileError, OSError) as fault:
             return _File(there, OTHER, left=_told(fault))
 
 
@@ -276,7 +276,7 @@ def take(step: UndoStep, content: KeptContent | None, workspace: Workspace, chat
         temporary = _temporary(step, chat)
         remove_temporary(place, temporary)
         return _take_content(place, step, content, temporary)
-    except (FileFault, OSError) as fault:
+    except (FileError, OSError) as fault:
         return _told(fault)
 
 
@@ -315,9 +315,9 @@ def _take_content(place: Place, step: UndoStep, content: KeptContent | None, tem
 def _place(path: Path, workspace: Workspace) -> Place:
     place = workspace.locate(str(path))
     if place.real_path != path:
-        raise FileFault(f"it leads to {str(place.real_path)!r} now")
-    if not place.inside:
-        raise FileFault("it is not in the workspace")
+        raise FileError(f"it leads to {str(place.real_path)!r} now")
+    if not place.is_inside:
+        raise FileError("it is not in the workspace")
     return place
 
 
@@ -337,7 +337,7 @@ def _state(place: Place, checkpoint: Checkpoint) -> tuple[bytes | None, Fingerpr
     return fingerprint.digest, fingerprint
 
 
-def _told(fault: FileFault | OSError) -> str:
+def _told(fault: FileError | OSError) -> str:
     return (isinstance(fault, OSError) and fault.strerror) or str(fault)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from eca_server.chat.usage import tokens_of
 from eca_server.llm.backend import Request
-from eca_server.llm.estimate import tokens_asked, tokens_in
+from eca_server.llm.estimate import request_tokens, tokens_in
 from eca_server.llm.events import Usage
 
 __all__ = ["Window"]
@@ -42,4 +42,4 @@ class Window:
         first = messages - len(request.messages)
         if self._messages > first:
             return self._tokens + tokens_in(request.messages[self._messages - first :])
-        return tokens_asked(request)
+        return request_tokens(request)

@@ -1,4 +1,4 @@
-"""Slash commands: other bodies of a turn. They pass the chat's queue like a prompt."""
+"""Slash commands: prompts that run code instead of a model request, queued like any prompt."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from eca_server.commands.btw import BTW
 from eca_server.commands.chats import CHATS
 from eca_server.commands.command import (
     Command,
+    CommandContext,
     MakeAgent,
-    Situation,
     Steering,
     arguments_of,
-    let_answer,
+    ask_model,
     named_command,
 )
 from eca_server.commands.compact import COMPACT
@@ -37,8 +37,7 @@ from eca_server.commands.fork import FORK
 from eca_server.commands.hooks import HOOKS
 from eca_server.commands.import_chat import IMPORT
 from eca_server.commands.init import INIT
-from eca_server.commands.left_out import LEFT_OUT
-from eca_server.commands.login import LOGIN, LOGOUT, login_prompt, ways_to_log_in
+from eca_server.commands.login import LOGIN, LOGOUT, login_flows, login_prompt
 from eca_server.commands.model import MODEL
 from eca_server.commands.prompt_show import PROMPT_SHOW
 from eca_server.commands.repo_map_show import REPO_MAP_SHOW
@@ -47,7 +46,8 @@ from eca_server.commands.rules import RULES, SYNC_SYSTEM_PROMPT
 from eca_server.commands.skills import SKILL_CREATE, SKILLS, SkillCommand
 from eca_server.commands.subagents import SUBAGENTS
 from eca_server.commands.trust import TRUST
-from eca_server.context.limits import readable
+from eca_server.commands.unsupported import UNSUPPORTED
+from eca_server.context.limits import limit_notes
 from eca_server.skills import Skill, SkillFiles
 from eca_server.tools.files import printable
 
@@ -60,19 +60,19 @@ if TYPE_CHECKING:
 __all__ = [
     "COMMANDS",
     "Command",
+    "CommandContext",
     "CommandFiles",
     "MakeAgent",
-    "Situation",
     "arguments_of",
-    "is_answered_alone",
-    "let_answer",
+    "ask_model",
+    "hidden_skill_notes",
+    "login_flows",
     "login_prompt",
     "matching_commands",
     "named_command",
     "run_command",
+    "runs_without_model",
     "steering_of",
-    "told_of_hidden",
-    "ways_to_log_in",
 ]
 
 COMMANDS: tuple[Command, ...] = (
@@ -104,52 +104,58 @@ COMMANDS: tuple[Command, ...] = (
     TRUST,
 )
 _NAMES = frozenset(command.name for command in COMMANDS)
-_MOST_NAMES = 100  # told to who named none
+_MAX_NAMES = 100  # listed in the error for an unknown name
 
 
-def is_answered_alone(name: str | None) -> bool:
-    """Return whether a command of that name is the server's own and asks no model."""
+def runs_without_model(name: str | None) -> bool:
+    """Return whether this name is a native command that asks no model."""
     return any(each.name == name and not each.asks_model for each in COMMANDS)
 
 
 def steering_of(name: str | None) -> Steering | None:
-    """Return what becomes of a command in a turn that runs; None: it is none of the server's."""
+    """Return when a native command runs if it is sent to a running turn; None: no such command."""
     return next((each.steering for each in COMMANDS if each.name == name), None)
 
 
-async def run_command(name: str, turn: Turn, situation: Situation) -> None:
-    """The body of a turn whose prompt names a command, without its slash."""
-    command = next((each for each in COMMANDS if each.name == name), None)
-    if command is not None:
-        await command.run(turn, situation)
+async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
+    """Run a command in its turn, or fail the turn with the known names.
+
+    Args:
+        name: the name without its slash, in lower case.
+        turn: the turn.
+        context: the command's context.
+    """
+    native = next((each for each in COMMANDS if each.name == name), None)
+    if native is not None:
+        await native.run(turn, context)
         return
-    found = await _read(situation.command_files, situation.skill_files, situation.mcp)
-    written = next((each for each in found.commands if each.name == name), None)
-    if written is not None:
-        await _run_written(written, turn, situation)
-    elif not await _run_server_prompt(name, turn, situation, found):
-        names = [each.name for each in _all(found, situation.mcp)]
-        known = ", ".join(f"`/{each}`" for each in names[:_MOST_NAMES])
-        if len(names) > _MOST_NAMES:
-            known += f" and {len(names) - _MOST_NAMES} more"
-        why = f": {LEFT_OUT[name]}" if name in LEFT_OUT else ""
-        told = f"There is no command `/{name}`{why}. Commands: {known}."
-        turn.fail("\n\n".join([told, *found.notes]))
+    loaded = await _read(context.command_files, context.skill_files, context.mcp)
+    command = next((each for each in loaded.commands if each.name == name), None)
+    if command is not None:
+        await _run_file_command(command, turn, context)
+    elif not await _run_server_prompt(name, turn, context, loaded):
+        names = [each.name for each in _all(loaded, context.mcp)]
+        known = ", ".join(f"`/{each}`" for each in names[:_MAX_NAMES])
+        if len(names) > _MAX_NAMES:
+            known += f" and {len(names) - _MAX_NAMES} more"
+        why = f": {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
+        message = f"There is no command `/{name}`{why}. Available commands: {known}."
+        turn.fail("\n\n".join([message, *loaded.notes]))
 
 
 @attrs.frozen(kw_only=True)
-class _Written:
-    """The commands that files hold: custom ones and behind them skills, each name once."""
+class _FileCommands:
+    """The commands from files: custom ones, then skills; each name once."""
 
     commands: tuple[CustomCommand | SkillCommand, ...]
     notes: tuple[str, ...]
 
 
-async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None) -> _Written:
-    """Read the commands in files; none of a project has the name of one that is the user's.
+async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None) -> _FileCommands:
+    """Read the commands from files.
 
-    A project's command does not take the name of an MCP server's prompt either, whether that
-    server runs or not.
+    A project's command is dropped if its name is that of a user's command, or could be that of an
+    MCP server's prompt, even if that server does not run.
     """
     custom, skills = await files.read(taken=_NAMES), await skill_files.read()
     taken = _NAMES | {each.name for each in custom.commands if not each.is_of_project}
@@ -167,11 +173,13 @@ async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | Non
         for each in map(SkillCommand, skills.skills)
         if each.name not in names and is_free(each)
     ]
-    return _Written(commands=(*commands, *more), notes=readable((*custom.notes, *skills.notes)))
+    return _FileCommands(
+        commands=(*commands, *more), notes=limit_notes((*custom.notes, *skills.notes))
+    )
 
 
 def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
-    """Return what the names of MCP servers' prompts begin with."""
+    """Return the prefixes of the names of MCP servers' prompts."""
     if mcp is None:
         return ()
     from eca_server.commands.server_prompts import prefix_of  # noqa: PLC0415 - as below
@@ -179,47 +187,49 @@ def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
     return tuple(prefix_of(server) for server in mcp)
 
 
-def told_of_hidden(skills: Iterable[Skill]) -> tuple[str, ...]:
-    """A sentence about each skill that cannot be called: a command of ours has its name."""
+def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
+    """Return a sentence for each skill whose name is that of a native command."""
     return tuple(
-        f"{printable(each.folder)}: the skill {each.name} is for the model alone: "
-        f"`/{each.command}` is a command of the server."
+        f"{printable(each.folder)}: only the model can load the skill {each.name}, because "
+        f"`/{each.command}` is a built-in command. Rename the skill to use it as a command."
         for each in skills
         if each.command in _NAMES
     )
 
 
-async def _run_written(
-    written: CustomCommand | SkillCommand, turn: Turn, situation: Situation
+async def _run_file_command(
+    command: CustomCommand | SkillCommand, turn: Turn, context: CommandContext
 ) -> None:
     try:
-        text = written.expand(arguments_of(situation.text))
-    except TooLong as fault:
-        turn.fail(f"`/{written.name}`: {fault}.")
+        text = command.expand(arguments_of(context.text))
+    except TooLong as error:
+        turn.fail(f"`/{command.name}`: {error}.")
     else:
-        await let_answer(turn, situation, written.framed(text))
+        await ask_model(turn, context, command.for_model(text))
 
 
-async def _run_server_prompt(name: str, turn: Turn, situation: Situation, files: _Written) -> bool:
-    """Run the MCP server's prompt of that name; whether the name means one."""
-    if situation.mcp is None or ":" not in name:
+async def _run_server_prompt(
+    name: str, turn: Turn, context: CommandContext, files: _FileCommands
+) -> bool:
+    """Run the MCP server's prompt of this name; return False if there is no such prompt."""
+    if context.mcp is None or ":" not in name:
         return False
     from eca_server.commands import server_prompts  # noqa: PLC0415 - only where one is configured
 
-    found = await server_prompts.find_server_prompt(name, situation.mcp, _taken(files))
-    if isinstance(found, str):
-        turn.fail(f"There is no command `/{name}` now. {found}")
-    elif found is not None:
-        await server_prompts.run_server_prompt(found, turn, situation)
-    return found is not None
+    loaded = await server_prompts.find_server_prompt(name, context.mcp, _used_names(files))
+    if isinstance(loaded, str):
+        turn.fail(f"The command `/{name}` is not available now. {loaded}")
+    elif loaded is not None:
+        await server_prompts.run_server_prompt(loaded, turn, context)
+    return loaded is not None
 
 
 async def matching_commands(
     query: str, files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None
 ) -> tuple[ChatCommand, ...]:
-    """The commands whose name or description holds `query`; a blank one finds all (W-40)."""
-    wanted = query.strip().lower()
-    found = await _read(files, skill_files, mcp)
+    """Return the commands that match `query` by name or description; a blank one: all (W-40)."""
+    needle = query.strip().lower()
+    loaded = await _read(files, skill_files, mcp)
     return tuple(
         ChatCommand(
             name=each.name,
@@ -227,13 +237,13 @@ async def matching_commands(
             type=_type_of(each),
             arguments=each.arguments,
         )
-        for each in _all(found, mcp)
-        if wanted in each.name.lower() or wanted in each.description.lower()
+        for each in _all(loaded, mcp)
+        if needle in each.name.lower() or needle in each.description.lower()
     )
 
 
 def _type_of(command: _AnyCommand) -> ChatCommandType:
-    """What a client is told it is; older editions are told `native` of what is ours or a file."""
+    """Return the wire type of a command; older editions write `native` for all but MCP prompts."""
     if isinstance(command, Command):
         return "native"
     if isinstance(command, SkillCommand):
@@ -241,15 +251,15 @@ def _type_of(command: _AnyCommand) -> ChatCommandType:
     return "customPrompt" if isinstance(command, CustomCommand) else "mcpPrompt"
 
 
-def _all(files: _Written, mcp: Manager | None) -> list[_AnyCommand]:
-    """Every command there is now: ours, the user's, skills, those of MCP servers."""
+def _all(files: _FileCommands, mcp: Manager | None) -> list[_AnyCommand]:
+    """Return every command: native, custom, skills, prompts of MCP servers."""
     commands: list[_AnyCommand] = [*COMMANDS, *files.commands]
     if mcp is not None:
         from eca_server.commands.server_prompts import server_prompts  # noqa: PLC0415 - as above
 
-        commands += server_prompts(mcp.running, _taken(files))
+        commands += server_prompts(mcp.running, _used_names(files))
     return commands
 
 
-def _taken(files: _Written) -> frozenset[str]:
+def _used_names(files: _FileCommands) -> frozenset[str]:
     return _NAMES | {each.name for each in files.commands}

@@ -1,36 +1,38 @@
-"""`/agent`: the agents there are, and another one for this chat."""
+"""`/agent`: lists the agents, or selects one for this chat."""
 
 from __future__ import annotations
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, arguments_of, fenced
-from eca_server.config import OTHER_NAMES
+from eca_server.commands.command import Command, CommandContext, arguments_of, fenced
+from eca_server.config import AGENT_ALIASES
 
 __all__ = ["AGENT"]
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    wanted = arguments_of(situation.text).lower()
-    names = situation.loaded.config.selectable_behaviors
-    wanted = OTHER_NAMES.get(wanted, wanted)
-    found = next((name for name in names if name.lower() == wanted), None)
-    if found is not None:
-        situation.select_agent(turn.chat, found)
-        turn.chat.set(behavior=found)
+async def _run(turn: Turn, context: CommandContext) -> None:
+    requested = arguments_of(context.text).lower()
+    names = context.loaded.config.selectable_behaviors
+    requested = AGENT_ALIASES.get(requested, requested)
+    agent = next((name for name in names if name.lower() == requested), None)
+    if agent is not None:
+        context.select_agent(turn.chat, agent)
+        turn.chat.set(behavior=agent)
         await turn.chat.keep_settings()
-        turn.say(f"The next prompt of this chat goes to the agent {found}.", role="system")
-    elif wanted:
-        turn.fail(f"There is no agent {wanted[:100]!r}; `/agent` lists them all.")
+        turn.say(f"This chat uses the agent {agent} from the next prompt on.", role="system")
+    elif requested:
+        turn.fail(f"There is no agent {requested[:100]!r}. Send `/agent` to list all agents.")
     else:
-        lines = [f"{'*' if name == situation.behavior else ' '} {name}" for name in names]
+        lines = [f"{'*' if name == context.behavior else ' '} {name}" for name in names]
         listed = fenced("\n".join(lines))
-        turn.say(f"Agents:\n\n{listed}\n\n`/agent NAME` selects one here.", role="system")
+        turn.say(
+            f"Agents:\n\n{listed}\n\nSend `/agent NAME` to select one for this chat.", role="system"
+        )
 
 
 AGENT = Command(
     name="agent",
-    description="List the agents there are; with a name, select one for this chat.",
+    description="List the agents, or select one for this chat.",
     run=_run,
-    arguments=(CommandArgument(name="name", description="Of the agent."),),
+    arguments=(CommandArgument(name="name", description="Name of the agent to select."),),
 )

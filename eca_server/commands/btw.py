@@ -1,30 +1,30 @@
-"""`/btw`: a question beside the task, in a chat of its own that begins with this one."""
+"""`/btw`: asks a side question in a fork of this chat."""
 
 from __future__ import annotations
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, arguments_of
+from eca_server.commands.command import Command, CommandContext, arguments_of
 
 __all__ = ["BTW", "ask_aside"]
 
 
-async def ask_aside(turn: Turn, situation: Situation) -> None:
-    """Ask the question in a copy of the turn's chat; the turn goes on."""
-    question = arguments_of(situation.text)
-    if situation.ask_aside is None:
-        turn.say("This editor shows no chats but those it begins itself.", role="system")
+async def ask_aside(turn: Turn, context: CommandContext) -> None:
+    """Ask the question in a fork of the turn's chat; the turn continues."""
+    question = arguments_of(context.text)
+    if context.ask_aside is None:
+        turn.say("This editor cannot show chats that the server starts.", role="system")
     elif not question:
-        turn.say("Expected a question: `/btw QUESTION`.", role="system")
+        turn.say("The question is missing. Send `/btw QUESTION`.", role="system")
     else:
-        asked = await situation.ask_aside(turn.chat, question)
-        turn.say(f"Asked in the chat {asked.title}.", role="system")
+        aside = await context.ask_aside(turn.chat, question)
+        turn.say(f"Your question is answered in the chat {aside.title}.", role="system")
 
 
 BTW = Command(
     name="btw",
-    description="Ask a question beside the task: a new chat begins with this one and answers it.",
+    description="Ask a side question in a fork of this chat, without interrupting the task.",
     run=ask_aside,
     steering="at once",
-    arguments=(CommandArgument(name="question", description="The question.", required=True),),
+    arguments=(CommandArgument(name="question", description="Question to ask.", required=True),),
 )

@@ -1,4 +1,4 @@
-"""`/chats`: the stored chats of all workspaces."""
+"""`/chats`: lists the stored chats of all workspaces."""
 
 from __future__ import annotations
 
@@ -7,47 +7,51 @@ from typing import Final
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.memory import line_of
-from eca_server.commands.command import Command, Situation, arguments_of
+from eca_server.commands.command import Command, CommandContext, arguments_of
 from eca_server.tools.files import printable
 
 __all__ = ["CHATS"]
 
-MOST_LISTED: Final = 50
-_MOST_SEARCHED: Final = 5_000
+MAX_LISTED: Final = 50
+_MAX_SEARCHED: Final = 5_000
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    memory, wanted = situation.memory, arguments_of(situation.text)
+async def _run(turn: Turn, context: CommandContext) -> None:
+    memory, title_part = context.memory, arguments_of(context.text)
     if memory is None:
-        turn.fail("Chats are not stored here.")
+        turn.fail("This server does not store chats.")
         return
-    stored = await memory.latest(_MOST_SEARCHED if wanted else MOST_LISTED + 1, everywhere=True)
+    stored = await memory.latest(_MAX_SEARCHED if title_part else MAX_LISTED + 1, everywhere=True)
     if memory.is_late:
-        turn.fail("The stored chats cannot be read now. Try again once their disk answers.")
+        turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
         return
-    found = [each for each in stored if wanted.lower() in (each.title or each.beginning).lower()]
-    if not found:
+    matches = [
+        each for each in stored if title_part.lower() in (each.title or each.beginning).lower()
+    ]
+    if not matches:
         turn.say(
-            f"No stored chat has {wanted[:100]!r} in its title."
-            if wanted
-            else "No chat is stored.",
+            f"No stored chat has {title_part[:100]!r} in its title. Send `/chats` to list all."
+            if title_part
+            else "There are no stored chats.",
             role="system",
         )
         return
-    lines = [f"- {printable(line_of(each))} `{printable(each.id)}`" for each in found[:MOST_LISTED]]
-    if len(found) > MOST_LISTED:
-        lines.append("- and older ones; `/chats TITLE` finds them")
+    shown = matches[:MAX_LISTED]
+    lines = [f"- {printable(line_of(each))} `{printable(each.id)}`" for each in shown]
+    if len(matches) > MAX_LISTED:
+        lines.append("- and older ones: send `/chats TITLE` to find them")
     listed = "\n".join(lines)
     turn.say(
-        f"Chats of all workspaces:\n\n{listed}\n\n`/resume ID` goes on with one of them here.",
+        f"Chats of all workspaces:\n\n{listed}\n\n"
+        "Send `/resume ID` to continue one of them in this chat.",
         role="system",
     )
 
 
 CHATS = Command(
     name="chats",
-    description="List the stored chats of all workspaces; with a title, those that have it.",
+    description="List the stored chats of all workspaces, or those with a title.",
     run=_run,
     steering="between requests",
-    arguments=(CommandArgument(name="title", description="Or a part of it."),),
+    arguments=(CommandArgument(name="title", description="Title to search for, or a part of it."),),
 )

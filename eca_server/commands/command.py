@@ -1,4 +1,4 @@
-"""What a slash command is, and how one is recognized in a prompt."""
+"""The slash command, its context, and its recognition in a prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eca_server.chat.agent import Agent
 from eca_server.chat.memory import Memory
 from eca_server.chat.store import ChatSettings
 from eca_server.commands.custom import CommandFiles
-from eca_server.config import Loaded, Source
+from eca_server.config import LoadedConfig, Source
 from eca_server.credentials import Logins
 from eca_server.llm.history import Message
 from eca_server.llm.models import Models
@@ -31,86 +31,106 @@ if TYPE_CHECKING:
 __all__ = [
     "BeginChat",
     "Command",
+    "CommandContext",
     "ForkChat",
     "MakeAgent",
     "Run",
-    "Situation",
     "Steering",
     "TrustControl",
     "arguments_of",
+    "ask_model",
     "fenced",
-    "let_answer",
+    "mask_keys",
     "named_command",
-    "told_of_sources",
-    "without_keys",
+    "source_lines",
 ]
 
-_MASKED_FROM = 8  # characters of a key
+_MIN_MASKED = 8  # characters of a key
 
 MakeAgent: TypeAlias = Callable[[Turn, str], Awaitable[Agent | None]]
-"""Who answers a text as if the user had written it, with the prompt's model, behaviour and
-contexts; None: the model cannot be asked, which the user was told."""
+"""Builds the agent that answers a text with the prompt's model, behaviour and contexts; returns
+None after reporting that the model cannot be asked."""
 
 BeginChat: TypeAlias = Callable[[Sequence[Message], str, ChatSettings], Awaitable[Chat]]
-"""Makes a chat of a history, a title and settings, and shows it to the client."""
+"""Creates a chat from a history, a title and settings, and shows it to the client."""
 
 ForkChat: TypeAlias = Callable[[Chat, Sequence[Message]], Awaitable[Chat]]
-"""Makes a chat of messages of another one, and shows it to the client."""
+"""Creates a chat from messages of another one, and shows it to the client."""
 
 Steering: TypeAlias = Literal["between requests", "at once", "refused"]
-"""What becomes of a command that is sent to a turn that runs."""
+"""The moment at which a command runs that is sent to a running turn."""
 
 
 class TrustControl(Protocol):
     """The settings of opened folders that wait for the user, and the user's decisions."""
 
     @property
-    def items(self) -> tuple[TrustItem, ...]: ...  # noqa: D102
+    def items(self) -> tuple[TrustItem, ...]:
+        """The settings that wait for a decision."""
+        ...
+
     @property
-    def listed(self) -> tuple[TrustItem, ...]: ...  # noqa: D102
+    def listed(self) -> tuple[TrustItem, ...]:
+        """The settings that the user has seen in a list."""
+        ...
+
     @property
-    def is_barred(self) -> bool: ...  # noqa: D102
-    def list_waiting(self) -> Listing: ...  # noqa: D102
-    async def accept(self, items: Iterable[TrustItem]) -> None: ...  # noqa: D102
-    async def refuse(self, items: Iterable[TrustItem]) -> None: ...  # noqa: D102
-    async def forget(self) -> bool: ...  # noqa: D102
+    def is_barred(self) -> bool:
+        """True if the editor does not trust the workspace."""
+        ...
+
+    def list_waiting(self) -> Listing:
+        """List the waiting settings for the user."""
+        ...
+
+    async def accept(self, items: Iterable[TrustItem]) -> None:
+        """Store that the user accepts settings."""
+        ...
+
+    async def refuse(self, items: Iterable[TrustItem]) -> None:
+        """Store that the user refuses settings."""
+        ...
+
+    async def forget(self) -> bool:
+        """Remove the trust in the opened folders; return False if there was none."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
-class Situation:
-    """What a command may look at beside its turn.
+class CommandContext:
+    """The data and services of a command, in addition to its turn.
 
     Attributes:
         text: the prompt that names the command.
         loaded: the configuration.
         models: the models.
         model: the model of the turn, as `provider/model`.
-        behavior: of the turn.
-        make_agent: who answers a text in the turn.
+        behavior: the behaviour of the turn.
+        make_agent: builds the agent that answers a text in the turn.
         logins: the stored keys.
-        refresh_models: makes the models anew, after a key came or went, and tells the client.
-        http: how a login is done.
-        workspace: the user's project.
-        gitignore: whether what Git ignores is left out of trees.
-        command_files: where custom commands lie.
-        skill_files: where skills lie.
+        refresh_models: rebuilds the models after a change of keys, and notifies the client.
+        http: the HTTP client for logins.
+        workspace: the opened folders.
+        gitignore: whether trees skip files that Git ignores.
+        command_files: searches for custom commands.
+        skill_files: searches for skills.
         trust: the settings of opened folders that wait for the user.
         memory: the stored chats, if chats are stored.
         mcp: the MCP servers, if any are configured.
-        select_model: selects a model, by its name, for a chat, and tells the client.
-        begin_chat: makes a new chat of what was said elsewhere and shows it; None: the client
-            knows no chats but those it opens.
-        fork_chat: makes a chat that begins with messages of another one; None: likewise.
-        ask_aside: asks a question in a chat that begins with another one; None: likewise.
-        select_agent: selects an agent, by its name, for a chat, and tells the client.
-        find_title: finds what a chat is called, or its id; None: there is no such chat.
+        select_model: selects a model, by its name, for a chat, and notifies the client.
+        begin_chat: creates and shows a chat with an imported history; None: the client shows only
+            chats that it opens.
+        fork_chat: creates and shows a chat with messages of another one; None: as above.
+        ask_aside: asks a question in a fork of a chat; None: as above.
+        select_agent: selects an agent, by its name, for a chat, and notifies the client.
+        find_title: returns the title of a chat, or its id; None: there is no such chat.
         delete_chat: deletes a chat, by its id.
-        asks_user: whether the client shows questions to its user.
+        can_ask_user: whether the client shows questions to its user.
         ask_user: asks the user to choose one of these labels; None: no answer.
     """
 
     text: str
-    loaded: Loaded
+    loaded: LoadedConfig
     models: Models
     model: str
     behavior: str
@@ -132,20 +152,20 @@ class Situation:
     select_agent: Callable[[Chat, str], None]
     find_title: Callable[[str], Awaitable[str | None]]
     delete_chat: Callable[[str], None]
-    asks_user: bool
+    can_ask_user: bool
     ask_user: Callable[[Chat, str, Sequence[str]], Awaitable[str | None]]
 
 
-Run: TypeAlias = Callable[[Turn, Situation], Awaitable[None]]
+Run: TypeAlias = Callable[[Turn, CommandContext], Awaitable[None]]
 
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """A slash command of this server; `run` is the body of its turn.
+    """A native slash command; `run` is the body of its turn.
 
     Attributes:
-        asks_model: a model takes part in the answer.
-        steering: what becomes of it in a turn that runs.
+        asks_model: true if it asks a model.
+        steering: when it runs if it is sent to a running turn.
     """
 
     name: str
@@ -157,10 +177,10 @@ class Command:
 
 
 def named_command(message: str) -> str | None:
-    """The command a prompt names: its first word, if that begins with the only slash in it.
+    """Return the name of a prompt's command, in lower case, or None.
 
-    `/doctor` and `/Costs now` name one; `/usr/bin/env`, `a/b` and `/` do not. Capitals mean
-    nothing.
+    A command is a first word that begins with its only slash: `/doctor` and `/Costs now` name one;
+    `/usr/bin/env`, `a/b` and `/` do not.
     """
     word = message.split(maxsplit=1)[0] if message.strip() else ""
     name = word[1:].lower()
@@ -168,35 +188,35 @@ def named_command(message: str) -> str | None:
 
 
 def arguments_of(prompt: str) -> str:
-    """What stands behind the command's name."""
+    """Return the text behind the command's name."""
     return " ".join(prompt.split(maxsplit=1)[1:]).strip()
 
 
 def fenced(text: str) -> str:
-    """A text as a block of code in Markdown, whatever is in it."""
+    """Return a text as a Markdown code block, with a fence longer than any in the text."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"
 
 
-def told_of_sources(sources: Iterable[Source]) -> list[str]:
-    """Lines about where the configuration was looked for."""
-    states = {"used": "used", "absent": "not found", "broken": "broken, see below"}
+def source_lines(sources: Iterable[Source]) -> list[str]:
+    """Return lines that list the sources of the configuration."""
+    states = {"used": "present", "absent": "not found", "broken": "invalid, see below"}
     return [
-        "Configuration (the later wins):",
+        "Configuration sources (later ones take precedence):",
         "",
         *(f"- {source.name}: {states[source.state]}" for source in sources),
     ]
 
 
-def without_keys(text: str, keys: Iterable[Secret]) -> str:
-    """A report without keys; one so short that it is any word (`ollama`) stays."""
-    return mask(text, *(key for key in keys if len(key.reveal()) >= _MASKED_FROM))
+def mask_keys(text: str, keys: Iterable[Secret]) -> str:
+    """Mask keys in a report, but for those so short that they may be any word (`ollama`)."""
+    return mask(text, *(key for key in keys if len(key.reveal()) >= _MIN_MASKED))
 
 
-async def let_answer(turn: Turn, situation: Situation, text: str) -> None:
-    """Let the model answer a text as if the user had written it."""
+async def ask_model(turn: Turn, context: CommandContext, text: str) -> None:
+    """Ask the model a text as if the user had written it."""
     turn.messages.append(turn.unsent)
-    agent = await situation.make_agent(turn, text)
+    agent = await context.make_agent(turn, text)
     if agent is not None:
         await agent.run(turn)

@@ -1,4 +1,4 @@
-"""`/compact`: a summary takes the place of what was said in the chat so far."""
+"""`/compact`: replaces the chat's messages in the model's context by a summary."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.compaction import NO_PAST, compact, has_past
 from eca_server.chat.reply import limit_of
-from eca_server.commands.command import Command, Situation, arguments_of
+from eca_server.commands.command import Command, CommandContext, arguments_of
 from eca_server.llm.backend import Request
 
 __all__ = ["COMPACT"]
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
+async def _run(turn: Turn, context: CommandContext) -> None:
     if not has_past(turn):
         turn.say(NO_PAST, role="system")
         return
-    wish = arguments_of(situation.text)
-    agent = await situation.make_agent(turn, wish)
+    wish = arguments_of(context.text)
+    agent = await context.make_agent(turn, wish)
     if agent is None:
         return
     turn.limit = limit_of(agent.model)
@@ -33,11 +33,9 @@ async def _run(turn: Turn, situation: Situation) -> None:
 
 COMPACT = Command(
     name="compact",
-    description="Let a summary stand for this chat so far, so that it fits the model again.",
+    description="Summarize this chat to free space in the model's context.",
     run=_run,
     asks_model=True,
     steering="between requests",
-    arguments=(
-        CommandArgument(name="instructions", description="What the summary should look after."),
-    ),
+    arguments=(CommandArgument(name="instructions", description="Instructions for the summary."),),
 )

@@ -1,24 +1,24 @@
-"""`/costs`: what the chat has taken so far."""
+"""`/costs`: shows the tokens and the costs of the chat so far."""
 
 from __future__ import annotations
 
 from eca_server.chat import Turn
 from eca_server.chat.usage import money
-from eca_server.commands.command import Command, Situation
+from eca_server.commands.command import Command, CommandContext
 
 __all__ = ["COSTS"]
 
 _WHY = (
-    "Each request sends the chat again, so the sum grows faster than the chat. `/context` shows "
-    "the size of the next request."
+    "Each request sends the whole chat again, so the sum grows faster than the chat. `/context` "
+    "shows the size of the next request."
 )
 
 
-async def _run(turn: Turn, _: Situation) -> None:
+async def _run(turn: Turn, _: CommandContext) -> None:
     usage = turn.chat.usage
     last, session = money(usage.last_cost), money(usage.cost)
     lines = [
-        f"Tokens of all requests of this chat together: {usage.tokens:,}",
+        f"Tokens of all requests of this chat: {usage.tokens:,}",
         f"Last message: {f'${last}' if last else 'cost unknown'}",
         f"This chat: {f'${session}' if session else 'cost unknown'}",
         "",
@@ -29,7 +29,7 @@ async def _run(turn: Turn, _: Situation) -> None:
 
 COSTS = Command(
     name="costs",
-    description="Tokens and costs of this chat so far.",
+    description="Show the tokens and costs of this chat.",
     run=_run,
     steering="between requests",
 )

@@ -1,15 +1,14 @@
-r"""Custom commands: Markdown files whose text the model is asked in place of `/name`.
+r"""Custom commands: Markdown files whose text is sent to the model in place of `/name`.
 
-They are in `commands/` of the user's folder, where `commands` of the configuration says outside the
-workspace, in `.eca/commands/` of each root, and where the configuration says inside the workspace.
-Of two with one name the first in this order counts, so that a project never shadows the user's own;
-none takes the name of a native command. A file may begin with front matter that holds a
-`description`.
+They are searched in this order: `commands/` of the user's directory, paths of the setting
+`commands` outside the workspace, `.eca/commands/` of each root, paths of the setting inside the
+workspace. Of two commands with one name the first wins, so that a project never shadows the user's
+own; native commands win over all. A file may begin with front matter that has a `description`.
 
-In the text `$ARGS` and `$ARGUMENTS` stand for all that follows the name, `$1`, `$2` (also `$ARG1`)
-for its words; `\$1` is no placeholder. In a text without those, `{{city}}` stands for the first
-word, the next such name for the second. A word in quotes may hold blanks; one that is missing is
-empty. Where a text has no placeholder, what follows the name is put behind it.
+In the text `$ARGS` and `$ARGUMENTS` are replaced by the whole argument text, `$1`, `$2` (also
+`$ARG1`) by its words; `\$1` is not a placeholder. In a text without those, `{{city}}` is replaced
+by the first word, the next such name by the second. A quoted word may contain spaces; a missing
+word is empty. The arguments of a text without placeholders are appended to it.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ import attrs
 import trio
 
 from eca_protocol.messages import CommandArgument
+from eca_server.context.definition_files import DefinitionFiles, InvalidDefinition
 from eca_server.context.front_matter import split_front_matter
-from eca_server.context.laid_down import LaidDown, NotTaken
-from eca_server.context.limits import readable
+from eca_server.context.limits import limit_notes
 from eca_server.context.provenance import workspace_text
 from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
 
-__all__ = ["CommandFiles", "CustomCommand", "FoundCommands", "TooLong", "parse_command", "words_of"]
+__all__ = ["CommandFiles", "CommandList", "CustomCommand", "TooLong", "parse_command", "words_of"]
 
-_MOST = 200  # files of one folder
-_LONGEST = 4 * 2**20  # characters of a text with its arguments put in
-_LONGEST_DESCRIPTION = 200
-_MOST_DESCRIBED = 100  # placeholders that make the described arguments
+_MAX_FILES = 200  # in one directory
+_MAX_CHARACTERS = 4 * 2**20  # characters of an expanded text
+_MAX_DESCRIPTION = 200
+_MAX_DESCRIBED = 100  # placeholders that are described as arguments
 
-_RAN = "The user ran this command of the workspace. Do what it asks:"
+_PREAMBLE = "The user ran this command of the workspace. Follow its instructions:"
 
 _PLACEHOLDER = re.compile(
     r"(?P<escape>\\?)\$(?:(?P<all>ARGUMENTS|ARGS)\b|(?:ARG)?(?P<number>[1-9][0-9]?)(?![0-9]))"
@@ -47,7 +46,7 @@ _WORD = re.compile(r"""""(?=\S)([^"]*)(?<=\S)""(?!\S)|"([^"]*)"(?!\S)|'([^']*)'(
 
 
 class TooLong(Exception):
-    """A command's text is too long with its arguments put in."""
+    """A command whose expanded text is too long."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,11 +54,11 @@ class CustomCommand:
     """One command from a file.
 
     Attributes:
-        name: what stands behind the slash.
+        name: the name behind the slash.
         description: one line.
-        text: what the model is asked, with placeholders.
+        text: the prompt for the model, with placeholders.
         path: its file.
-        is_of_project: whether the file belongs to the workspace, not to the user.
+        is_of_project: true if the file belongs to the workspace, not to the user.
     """
 
     name: str
@@ -70,58 +69,60 @@ class CustomCommand:
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
-        """What its placeholders stand for."""
-        found = self._placeholders(most=_MOST_DESCRIBED)
-        most = max((int(match["number"]) for match in found if match["number"]), default=0)
+        """Its arguments, one for each placeholder."""
+        placeholders = self._placeholders(limit=_MAX_DESCRIBED)
+        most = max((int(match["number"]) for match in placeholders if match["number"]), default=0)
         shown = {f"arg{n}": f"${n}" for n in range(1, most + 1)}
-        shown |= {name: f"{{{{{name}}}}}" for name in _names_of(found)}
+        shown |= {name: f"{{{{{name}}}}}" for name in _names_of(placeholders)}
         arguments = [
             CommandArgument(name=name, description=f"Replaces `{written}` in the command.")
             for name, written in shown.items()
         ]
-        if any(match["all"] for match in found):
-            all_of_it = "All that follows the name, as it is written."
-            arguments.append(CommandArgument(name="args", description=all_of_it))
+        if any(match["all"] for match in placeholders):
+            whole_text = "The whole text after the command's name."
+            arguments.append(CommandArgument(name="args", description=whole_text))
         return tuple(arguments)
 
-    def expand(self, given: str) -> str:
-        """The text with the arguments put in; nothing that is put in is looked at again.
+    def expand(self, argument_text: str) -> str:
+        """Return the text with its placeholders replaced; arguments are not expanded again.
 
         Raises:
-            TooLong: it would have millions of characters.
+            TooLong: the text would have millions of characters.
         """
-        found = self._placeholders()
-        names, count = _names_of(found), len(found)
-        words = words_of(given, most=len(names) or None)
-        if len(self.text) + max(count, 1) * len(given) > _LONGEST:
-            raise TooLong(f"expected at most {_LONGEST:,} characters with its arguments, got more")
-        if not count and given:
-            return f"{self._replaced(names, words, given)}\n\n{given}"
-        return self._replaced(names, words, given)
+        placeholders = self._placeholders()
+        names, count = _names_of(placeholders), len(placeholders)
+        words = words_of(argument_text, limit=len(names) or None)
+        if len(self.text) + max(count, 1) * len(argument_text) > _MAX_CHARACTERS:
+            raise TooLong(
+                f"expected at most {_MAX_CHARACTERS:,} characters with its arguments, got more"
+            )
+        if not count and argument_text:
+            return f"{self._replaced(names, words, argument_text)}\n\n{argument_text}"
+        return self._replaced(names, words, argument_text)
 
-    def framed(self, text: str) -> str:
-        """Return the expanded text as the model is asked it: a workspace's says whose it is."""
+    def for_model(self, text: str) -> str:
+        """Return the prompt for the model; a workspace's text is marked as the workspace's."""
         if not self.is_of_project:
             return text
         where = {"name": self.name, "path": str(self.path)}
-        return f"{_RAN}\n{workspace_text('command', where, text)}"
+        return f"{_PREAMBLE}\n{workspace_text('command', where, text)}"
 
-    def _placeholders(self, *, most: int | None = None) -> list[re.Match[str]]:
-        """Return those that count: a name in braces is the text's own where there are others.
+    def _placeholders(self, *, limit: int | None = None) -> list[re.Match[str]]:
+        """Return the placeholders; names in braces count only if there are no others.
 
         Args:
-            most: how many of the text's placeholders are looked at; None: all.
+            limit: the maximum number of placeholders to read; None: all.
         """
-        matches = islice(_PLACEHOLDER.finditer(self.text), most)
-        found = [match for match in matches if not match["escape"]]
-        return [match for match in found if not match["name"]] or found
+        matches = islice(_PLACEHOLDER.finditer(self.text), limit)
+        placeholders = [match for match in matches if not match["escape"]]
+        return [match for match in placeholders if not match["name"]] or placeholders
 
-    def _replaced(self, names: Mapping[str, int], words: Sequence[str], given: str) -> str:
+    def _replaced(self, names: Mapping[str, int], words: Sequence[str], argument_text: str) -> str:
         def put_in(match: re.Match[str]) -> str:
             if match["escape"]:
                 return match[0][1:]
             if match["all"]:
-                return given
+                return argument_text
             name = match["name"]
             if name and name not in names:
                 return match[0]
@@ -132,49 +133,51 @@ class CustomCommand:
 
 
 def _names_of(placeholders: Iterable[re.Match[str]]) -> Mapping[str, int]:
-    """Return the names in braces, in the order in which they come, each with its number."""
+    """Return the names in braces with their numbers, in order."""
     names = dict.fromkeys(each["name"] for each in placeholders if each["name"])
     return {name: number for number, name in enumerate(names)}
 
 
-def words_of(given: str, *, most: int | None = None) -> tuple[str, ...]:
-    """The arguments in a text: cut at blanks, but not inside quotes around a whole word.
+def words_of(argument_text: str, *, limit: int | None = None) -> tuple[str, ...]:
+    """Split arguments at spaces, but not inside quotes around a whole word.
 
-    Double quotes may be doubled: editors put a value with blanks in quotes, and so may the user.
+    Double quotes may be doubled: editors quote a value with spaces, and so may the user.
 
     Args:
-        given: the text.
-        most: so many at most; the last of them is then all that is left, as it is written.
+        argument_text: the text.
+        limit: the maximum number of words; the last one is then the whole rest as written.
     """
-    found = list(_WORD.finditer(given))
-    words = [next(group for group in match.groups() if group is not None) for match in found]
-    if most is None or len(words) <= most:
+    matches = list(_WORD.finditer(argument_text))
+    words = [next(group for group in match.groups() if group is not None) for match in matches]
+    if limit is None or len(words) <= limit:
         return tuple(words)
-    return (*words[: most - 1], given[found[most - 1].start() :].rstrip()) if most else ()
+    return (
+        (*words[: limit - 1], argument_text[matches[limit - 1].start() :].rstrip()) if limit else ()
+    )
 
 
 def parse_command(name: str, text: str) -> CustomCommand | None:
-    """A command from its file's text; None if the model would be asked nothing."""
+    """Parse the text of a command's file; return None for an empty one."""
     fields, body = split_front_matter(text.replace("\r\n", "\n"))
     body = body.strip()
     if not body:
         return None
-    told = " ".join(fields.get("description", ()))
-    description = told or body.partition("\n")[0].strip("#* \t") or name
+    configured_description = " ".join(fields.get("description", ()))
+    description = configured_description or body.partition("\n")[0].strip("#* \t") or name
     return CustomCommand(
         name=name,
-        description=printable(description[:_LONGEST_DESCRIPTION]),
+        description=printable(description[:_MAX_DESCRIPTION]),
         text=body,
     )
 
 
 @attrs.frozen(kw_only=True)
-class FoundCommands:
-    """The custom commands there are.
+class CommandList:
+    """The valid custom commands, and the problems of the others.
 
     Attributes:
-        commands: each name once.
-        notes: sentences about files that are none.
+        commands: the commands; each name once.
+        notes: sentences about invalid files.
     """
 
     commands: tuple[CustomCommand, ...] = ()
@@ -183,59 +186,61 @@ class FoundCommands:
 
 @attrs.frozen(kw_only=True)
 class CommandFiles:
-    """Where custom commands lie.
+    """The places of custom commands.
 
     Attributes:
-        workspace: its roots.
-        user_folder: the user's own configuration, `~/.config/eca`.
-        configured: paths of files and folders; relative ones start in each root.
+        workspace: its roots are searched.
+        user_directory: the user's configuration directory, `~/.config/eca`.
+        configured: paths of files and directories; relative ones start in each root.
     """
 
     workspace: Workspace
-    user_folder: Path
+    user_directory: Path
     configured: tuple[str, ...] = ()
 
-    async def read(self, *, taken: Iterable[str]) -> FoundCommands:
-        """Every command there is now, but for names that are `taken`."""
+    async def read(self, *, taken: Iterable[str]) -> CommandList:
+        """Search for commands, except those whose names are `taken`."""
 
-        def work() -> FoundCommands:
+        def work() -> CommandList:
             reading = _Reading(
                 workspace=self.workspace,
                 taken=frozenset(taken),
                 checkpoint=trio.from_thread.check_cancelled,
             )
-            own, of_workspace = reading.configured(self.configured, self.user_folder)
-            for path in (str(self.user_folder / "commands"), *own):
+            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            for path in (str(self.user_directory / "commands"), *own):
                 reading.add(path)
             folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]
             for path in (*folders, *of_workspace):
-                reading.add(path, is_the_projects=True)
-            return FoundCommands(
-                commands=tuple(reading.found.values()), notes=readable(reading.notes)
+                reading.add(path, from_workspace=True)
+            return CommandList(
+                commands=tuple(reading.commands.values()), notes=limit_notes(reading.notes)
             )
 
         return await trio.to_thread.run_sync(work)
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading(LaidDown):
-    """What was found so far."""
+class _Reading(DefinitionFiles):
+    """A search: the commands so far."""
 
     taken: frozenset[str]
-    found: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
+    commands: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
 
-    def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
-        """The Markdown files below a folder."""
-        paths = self.listed(folder.real_path, most=_MOST)
+    def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
+        """Yield the Markdown files below a directory."""
+        paths = self.list_visible(folder.real_path, most=_MAX_FILES)
         return (path for path in paths if path.endswith(".md"))
 
-    def take(self, place: Place, *, is_the_projects: bool) -> None:
-        """Of two with one name the first counts."""
+    def add_file(self, place: Place, *, from_workspace: bool) -> None:
+        """Add a command, unless its name is taken."""
         name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
-        if name in self.found or name in self.taken:
+        if name in self.commands or name in self.taken:
             return
         command = parse_command(name, self.text_of(place))
         if command is None:
-            raise NotTaken("there is no text in it")
+            raise InvalidDefinition("the file has no text")
         if printable(name) == name:
-            self.found[name] = attrs.evolve(command, path=place.path, is_of_project=is_the_projects)
+            self.commands[name] = attrs.evolve(
+                command, path=place.path, is_of_project=from_workspace
+            )

@@ -1,4 +1,4 @@
-"""`/delete-chat`: deletes this chat, or a stored one, once the user has confirmed it."""
+"""`/delete-chat`: deletes this chat, or a stored one, after the user's confirmation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, arguments_of
+from eca_server.commands.command import Command, CommandContext, arguments_of
 from eca_server.tools.files import printable
 
 __all__ = ["DELETE_CHAT"]
@@ -16,40 +16,41 @@ _DELETE: Final = "Delete it"
 _KEEP: Final = "Keep it"
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    words = arguments_of(situation.text).split()
+async def _run(turn: Turn, context: CommandContext) -> None:
+    words = arguments_of(context.text).split()
     is_confirmed = words[-1:] == [YES]
-    named = " ".join(words[:-1] if is_confirmed else words)
-    chat_id = named or turn.chat.id
-    found = await situation.find_title(chat_id) if named else turn.chat.title or chat_id
-    if found is None:
-        turn.fail(f"There is no chat {printable(named[:100])!r}; `/chats` lists them with ids.")
+    chat_name = " ".join(words[:-1] if is_confirmed else words)
+    chat_id = chat_name or turn.chat.id
+    title_found = await context.find_title(chat_id) if chat_name else turn.chat.title or chat_id
+    if title_found is None:
+        shown = printable(chat_name[:100])
+        turn.fail(f"There is no chat {shown!r}. Send `/chats` to list all chats with their ids.")
         return
-    title = printable(found)
-    if not is_confirmed and situation.asks_user:
+    title = printable(title_found)
+    if not is_confirmed and context.can_ask_user:
         turn.progress("Waiting for your answer")
-        question = f"Delete the chat {title}? Its messages cannot be restored."
-        is_confirmed = await situation.ask_user(turn.chat, question, (_DELETE, _KEEP)) == _DELETE
+        question = f"Delete the chat {title}? This cannot be undone."
+        is_confirmed = await context.ask_user(turn.chat, question, (_DELETE, _KEEP)) == _DELETE
         if not is_confirmed:
-            turn.say("Nothing was deleted.", role="system")
+            turn.say("The chat was not deleted.", role="system")
             return
     if not is_confirmed:
-        command = " ".join(filter(None, ["/delete-chat", printable(named), YES]))
+        command = " ".join(filter(None, ["/delete-chat", printable(chat_name), YES]))
         turn.say(f"Send `{command}` to delete the chat {title}.", role="system")
     elif chat_id == turn.chat.id:
         turn.finish()
-        situation.delete_chat(chat_id)
+        context.delete_chat(chat_id)
     else:
-        situation.delete_chat(chat_id)
+        context.delete_chat(chat_id)
         turn.say(f"The chat {title} was deleted.", role="system")
 
 
 DELETE_CHAT = Command(
     name="delete-chat",
-    description="Delete this chat, or another one, after a question.",
+    description="Delete this chat or another one, after a confirmation.",
     run=_run,
     arguments=(
-        CommandArgument(name="id", description="Of another chat, as `/chats` lists it."),
-        CommandArgument(name=YES, description=f"The word `{YES}`: there is no question."),
+        CommandArgument(name="id", description="Id of another chat, as listed by `/chats`."),
+        CommandArgument(name=YES, description=f"`{YES}` deletes without a confirmation."),
     ),
 )

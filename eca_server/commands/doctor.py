@@ -1,7 +1,6 @@
-"""`/doctor`: what was found, what is missing, and where to set it; each provider asked on demand.
+"""`/doctor`: reports the configuration and its problems; `/doctor online` asks each provider.
 
-The rule it keeps: nothing is sent unless the user says so; of a key it names the variable or the
-setting it came from, never the key.
+Rules: nothing is sent without `online`; the report names the source of a key, never the key.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import (
     Command,
-    Situation,
+    CommandContext,
     arguments_of,
-    told_of_sources,
-    without_keys,
+    mask_keys,
+    source_lines,
 )
-from eca_server.commands.provider_trial import try_providers
+from eca_server.commands.provider_check import check_providers
 from eca_server.commands.trust import report_trust
 from eca_server.config import Problem, Source
 from eca_server.config.tool_settings import SandboxSettings
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DOCTOR", "report"]
 
-_MOST_MODELS = 10
-_LONGEST_REASON = 500  # characters
+_MAX_MODELS = 10
+_MAX_REASON = 500  # characters
 
 
 def report(
@@ -64,32 +63,32 @@ def report(
     sandbox: str = "off",
     trust: Iterable[str] = (),
 ) -> str:
-    """The whole report, as lines that read well in a terminal and as Markdown.
+    """Return the whole report, readable in a terminal and as Markdown.
 
     Args:
-        version: ours.
+        version: the version of this server.
         python: the interpreter's version.
         platform: the system and its version.
-        json_engine: which library reads and writes JSON.
-        sources: where the configuration was looked for.
-        problems: what is wrong in them; those of keys and URLs are added here.
-        providers: what can be talked to.
+        json_engine: the library that reads and writes JSON.
+        sources: the sources of the configuration.
+        problems: problems of the sources; those of keys and URLs are added here.
+        providers: the configured and known providers.
         selected_model: `provider/model` of a prompt that names none.
-        logins: the providers whose key `/login` stored.
-        behavior: whose rules of approval are told.
-        approval: what decides on tool calls.
-        servers: how the MCP servers are.
-        sandbox: whether commands run in one, and whether this machine can do it.
-        trust: which folders are trusted, and what of them is withheld.
+        logins: the providers whose keys `/login` stored.
+        behavior: the agent whose approval rules are listed.
+        approval: the approval rules.
+        servers: a line for each MCP server.
+        sandbox: the state of the sandbox.
+        trust: a line for each opened folder.
     """
     credentials = [facts.credential for facts in providers if facts.credential is not None]
     of_places = (
-        found.problem
+        detected.problem
         for facts in providers
-        for found in (facts.credential, facts.location)
-        if found is not None and found.problem is not None
+        for detected in (facts.credential, facts.location)
+        if detected is not None and detected.problem is not None
     )
-    found = dict.fromkeys((*problems, *of_places))
+    detected = dict.fromkeys((*problems, *of_places))
     lines = [
         f"ECA for Python {version}",
         "",
@@ -97,12 +96,12 @@ def report(
         f"- Platform: {platform}",
         f"- JSON engine: {json_engine}",
         "",
-        *told_of_sources(sources),
-        *(["", "Problems:", "", *(f"- {problem}" for problem in found)] if found else []),
+        *source_lines(sources),
+        *(["", "Problems:", "", *(f"- {problem}" for problem in detected)] if detected else []),
         "",
         "Workspace trust:",
         "",
-        *(tuple(trust) or ("- no folder is opened",)),
+        *(tuple(trust) or ("- no folder is open",)),
         "",
         "Providers:",
         "",
@@ -116,24 +115,24 @@ def report(
         "",
         *(f"- {line}" for line in tuple(servers) or ("none",)),
         "",
-        f"Tool calls in the behaviour {behavior} (the most specific rule counts, deny before all):",
+        f"Tool call approval for the agent {behavior} (most specific rule wins, deny before all):",
         "",
         *(f"- {line}" for line in approval),
         "",
-        f"Sandbox of commands (toolCall.sandbox): {sandbox}",
+        f"Command sandbox (toolCall.sandbox): {sandbox}",
     ]
     keys = [each.key for each in credentials if each.key is not None]
-    return without_keys("\n".join(lines), keys)
+    return mask_keys("\n".join(lines), keys)
 
 
 def _provider(facts: ProviderFacts) -> Iterator[str]:
     yield f"- {facts.name} ({facts.api})"
     if facts.location is not None:
         yield f"  - url: {_url(facts.location)}"
-    yield f"  - key: {_key(facts.credential)}"
+    yield f"  - key: {_key(facts.name, facts.credential)}"
     models = list(dict.fromkeys((*facts.models, *(model.name for model in facts.listed))))
-    shown = ", ".join(models[:_MOST_MODELS]) or "none"
-    rest = len(models) - _MOST_MODELS
+    shown = ", ".join(models[:_MAX_MODELS]) or "none"
+    rest = len(models) - _MAX_MODELS
     yield f"  - models: {shown}{f' and {rest} more' if rest > 0 else ''}"
 
 
@@ -144,18 +143,18 @@ def _url(location: Location) -> str:
     return f"{shown} (from {location.source})" if location.source else shown
 
 
-def _key(credential: Credential | None) -> str:
+def _key(name: str, credential: Credential | None) -> str:
     if credential is None:
         return "none needed"
     if credential.key is not None:
         return f"found in {credential.source}"
     if credential.problem is not None:
-        return f"unusable in {credential.source}"
-    return f"missing (looked for in {', '.join(credential.looked_for)})"
+        return f"invalid in {credential.source}, see Problems"
+    return f"missing (set {' or '.join(credential.variables)}, or send `/login {name}` in a chat)"
 
 
 async def _servers(manager: Manager | None) -> list[str]:
-    """How each MCP server is, after a moment for those that are starting."""
+    """Return a line for each MCP server, after a short wait for those that are starting."""
     if manager is None:
         return []
     with trio.move_on_after(SERVER_SECONDS):
@@ -165,13 +164,13 @@ async def _servers(manager: Manager | None) -> list[str]:
 
 
 async def _sandbox(settings: SandboxSettings) -> str:
-    """Return the mode, and whether this machine can do it; where it is off, nothing is tried."""
+    """Return the mode and this machine's ability; if the mode is off, do not probe."""
     if settings.mode == "off":
         return "off"
-    found = await trio.to_thread.run_sync(capability)
+    detected = await trio.to_thread.run_sync(capability)
     network = "network allowed" if settings.network else "no network"
-    more = f", {len(settings.writable)} more writable folders" if settings.writable else ""
-    return f"{settings.mode}; {found.state}; {network}{more}"
+    more = f", {len(settings.writable)} additional writable folders" if settings.writable else ""
+    return f"{settings.mode}; {detected.state}; {network}{more}"
 
 
 def _server(server: Server) -> str:
@@ -179,57 +178,57 @@ def _server(server: Server) -> str:
     counts = ", ".join(
         f"{len(each)} {kind}{'s' * (len(each) != 1)}" for kind, each in offers.items() if each
     )
-    told = f"{server.name}: {server.state.value}{f' ({counts})' if counts else ''}"
-    if server.fault is None:
-        return told
-    reason = " ".join(mask(str(server.fault), *server.settings.secrets).split())
-    link = f" Log in here: {server.fault.url}" if server.fault.url else ""
-    return f"{told}: {reason[:_LONGEST_REASON]}.{link}"
+    summary = f"{server.name}: {server.state.value}{f' ({counts})' if counts else ''}"
+    if server.error is None:
+        return summary
+    reason = " ".join(mask(str(server.error), *server.settings.secrets).split())
+    link = f" Log in at {server.error.url}" if server.error.url else ""
+    return f"{summary}: {reason[:_MAX_REASON]}.{link}"
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    stored = await trio.to_thread.run_sync(situation.logins.read)
-    problems = [*situation.loaded.problems, *([stored.problem] if stored.problem else [])]
+async def _run(turn: Turn, context: CommandContext) -> None:
+    stored = await trio.to_thread.run_sync(context.logins.read)
+    problems = [*context.loaded.problems, *([stored.problem] if stored.problem else [])]
     text = report(
         version=version(),
         python=sys.version.split()[0],
         platform=platform.platform(),
         json_engine=json.ENGINE,
-        sources=situation.loaded.sources,
+        sources=context.loaded.sources,
         problems=problems,
-        providers=situation.models.providers,
-        selected_model=situation.model,
+        providers=context.models.providers,
+        selected_model=context.model,
         logins=stored.keys,
-        behavior=turn.chat.session.profile.agent_name(situation.behavior),
-        approval=policy_of(situation.loaded.config, situation.behavior).told(),
-        servers=await _servers(situation.mcp),
-        sandbox=await _sandbox(situation.loaded.config.tool_call.sandbox),
-        trust=report_trust(situation.loaded, [root.path for root in situation.workspace.roots]),
+        behavior=turn.chat.session.profile.agent_name(context.behavior),
+        approval=policy_of(context.loaded.config, context.behavior).describe(),
+        servers=await _servers(context.mcp),
+        sandbox=await _sandbox(context.loaded.config.tool_call.sandbox),
+        trust=report_trust(context.loaded, [root.path for root in context.workspace.roots]),
     )
-    text = f"{text}\n\n{await _trial(situation.models)}"
-    if arguments_of(situation.text).lower() != ONLINE:
+    text = f"{text}\n\n{await _embedded_model(context.models)}"
+    if arguments_of(context.text).lower() != ONLINE:
         turn.say(text, role="system")
         return
     turn.say(text, role="system")
-    turn.progress("Asking the providers")
-    verdicts = await try_providers(situation.models)
-    lines = [f"- {verdict.provider}: {verdict.words}" for verdict in verdicts]
-    told = "\n".join(["Asked just now:", "", *(lines or ["- there is no provider to ask"])])
-    if all(verdict.works for verdict in verdicts):
-        turn.say(told, role="system")
+    turn.progress("Checking the providers")
+    results = await check_providers(context.models)
+    lines = [f"- {result.provider}: {result.message}" for result in results]
+    summary = "\n".join(["Provider check:", "", *(lines or ["- no provider is configured"])])
+    if all(result.works for result in results):
+        turn.say(summary, role="system")
     else:
-        turn.fail(told)
+        turn.fail(summary)
 
 
-async def _trial(models: Models) -> str:
-    """Ask the embedded model for one answer, and say how that went."""
+async def _embedded_model(models: Models) -> str:
+    """Ask the built-in test model for one answer, and return the result."""
     request = Request(messages=[Message(role="user", parts=(TextPart("works"),))])
     try:
         with trio.fail_after(TRIAL_SECONDS):
-            said = await models.find(EMBEDDED).text(request)
+            answer = await models.find(EMBEDDED).text(request)
     except (BackendError, trio.TooSlowError) as error:
-        said = f"failed ({error})"
-    return f"Embedded model: {said}"
+        answer = f"failed ({error})"
+    return f"Built-in test model: {answer}"
 
 
 SERVER_SECONDS = 2.0
@@ -239,10 +238,12 @@ ONLINE = "online"
 
 DOCTOR = Command(
     name="doctor",
-    description="What was found: configuration, providers, keys by name, models.",
+    description="Check the configuration, providers, keys, MCP servers and the sandbox.",
     run=_run,
     steering="between requests",
     arguments=(
-        CommandArgument(name=ONLINE, description=f"The word `{ONLINE}`: each provider is asked."),
+        CommandArgument(
+            name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."
+        ),
     ),
 )

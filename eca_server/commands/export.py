@@ -1,7 +1,7 @@
-"""`/export`: the chat as a file, which `/import` here and in upstream's server reads.
+"""`/export`: writes the chat to a file for `/import` of this and of the upstream server.
 
-The rules it keeps: no file is ever replaced, nobody but the user can read the new one, and no key
-of the server's is in it.
+Rules: no file is ever replaced, only the user can read the new one, and it contains no key of the
+server.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from eca_server.chat import Turn
 from eca_server.chat.exchange import edn
 from eca_server.chat.exchange.written import Hide, envelope, markdown
 from eca_server.chat.flags import Flag
-from eca_server.commands.command import Command, Situation, arguments_of, without_keys
+from eca_server.commands.command import Command, CommandContext, arguments_of, mask_keys
 from eca_server.llm.history import Message
 from eca_server.tools.files import checkpoint, in_thread, printable
 from eca_server.tools.output import counted
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.version import version
-from eca_server.workspace import AlreadyThere, Place, Workspace, replace_file
+from eca_server.workspace import AlreadyExists, Place, Workspace, replace_file
 
 __all__ = ["EXPORT"]
 
-_MOST_NAMES: Final = 100
-_LONGEST_NAME: Final = 60
-_NO_WORD = re.compile(r"[^a-z0-9]+")
+_MAX_NAMES: Final = 100
+_MAX_NAME: Final = 60
+_NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
+async def _run(turn: Turn, context: CommandContext) -> None:
     chat, messages = turn.chat, tuple(turn.chat.history)
     if not messages:
-        turn.fail("There is nothing to export: nothing was said in this chat.")
+        turn.fail("There is nothing to export: this chat has no messages.")
         return
     settings = chat.settings
     about = {
@@ -54,59 +54,57 @@ async def _run(turn: Turn, situation: Situation) -> None:
     }
     write = partial(
         _write,
-        situation.workspace,
-        arguments_of(situation.text),
+        context.workspace,
+        arguments_of(context.text),
         messages,
         about,
         flags=settings.flags,
-        hide=lambda text: without_keys(
-            text, (*situation.models.secrets, *situation.loaded.secrets)
-        ),
+        hide=lambda text: mask_keys(text, (*context.models.secrets, *context.loaded.secrets)),
     )
     try:
         place = await in_thread(write)
-    except ToolFault as fault:
-        turn.fail(f"The chat is not exported: {fault}")
+    except ToolError as error:
+        turn.fail(f"The chat was not exported: {error}")
         return
     count = counted(len(messages), "message")
-    words = f"Exported {count} to `{printable(place.path)}`. Keys are hidden in it"
+    message = f"Exported {count} to `{printable(place.path)}`. Keys are masked in it"
     readable = place.path.suffix in {".edn", ".json"}
-    told = f"; `/import {printable(place.path)}` brings them back." if readable else "."
-    turn.say(words + told, role="system")
+    import_hint = f". Send `/import {printable(place.path)}` to import it." if readable else "."
+    turn.say(message + import_hint, role="system")
 
 
 def _write(
     workspace: Workspace,
-    asked: str,
+    requested_path: str,
     messages: Sequence[Message],
     about: Mapping[str, object],
     *,
     flags: Mapping[str, Flag],
     hide: Hide,
 ) -> Place:
-    places = _places(workspace, asked.strip("\"'"), str(about["title"] or about["id"]))
+    places = _places(workspace, requested_path.strip("\"'"), str(about["title"] or about["id"]))
     form = _FORMS.get(places[0].path.suffix.lower(), _edn)
     data = form(messages, about, flags, hide).encode("utf-8", "replace")
     for place in places[:-1]:
-        with suppress(AlreadyThere):
-            return _made(place, data)
-    return _made(places[-1], data)
+        with suppress(AlreadyExists):
+            return _create(place, data)
+    return _create(places[-1], data)
 
 
-def _made(place: Place, data: bytes) -> Place:
+def _create(place: Place, data: bytes) -> Place:
     replace_file(place, data, expected=None, mode=0o600, checkpoint=checkpoint)
     return place
 
 
-def _places(workspace: Workspace, asked: str, title: str) -> Sequence[Place]:
-    """Where the file may go, the best first: as asked, or under a free name in a folder."""
-    if not asked and not workspace.roots:
-        raise ToolFault("expected `/export PATH`: no folder is open.")
-    folder = workspace.locate(asked or ".")
-    if asked and not folder.real_path.is_dir():
+def _places(workspace: Workspace, requested_path: str, title: str) -> Sequence[Place]:
+    """Return the candidates for the file, best first: the requested path, or names in a folder."""
+    if not requested_path and not workspace.roots:
+        raise ToolError("no folder is open. Send `/export PATH`.")
+    folder = workspace.locate(requested_path or ".")
+    if requested_path and not folder.real_path.is_dir():
         return [folder]
-    slug = _NO_WORD.sub("-", title.lower())[:_LONGEST_NAME].strip("-") or "chat"
-    names = [f"eca-chat-{slug}", *(f"eca-chat-{slug}-{n}" for n in range(2, _MOST_NAMES))]
+    slug = _NOT_A_WORD.sub("-", title.lower())[:_MAX_NAME].strip("-") or "chat"
+    names = [f"eca-chat-{slug}", *(f"eca-chat-{slug}-{n}" for n in range(2, _MAX_NAMES))]
     return [workspace.locate(str(folder.path / f"{name}.edn")) for name in names]
 
 
@@ -136,8 +134,10 @@ _FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
 
 EXPORT = Command(
     name="export",
-    description="Write this chat to a file: .edn or .json for /import, .md for reading.",
+    description="Export this chat to a file: .edn or .json for /import, .md for reading.",
     run=_run,
     steering="between requests",
-    arguments=(CommandArgument(name="path", description="Of a new file, or a folder for it."),),
+    arguments=(
+        CommandArgument(name="path", description="Path of a new file, or a folder for it."),
+    ),
 )

@@ -1,26 +1,26 @@
-"""`/fork`: a second chat that begins with all that was said in this one."""
+"""`/fork`: creates a new chat with the messages of this one."""
 
 from __future__ import annotations
 
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation
+from eca_server.commands.command import Command, CommandContext
 
 __all__ = ["FORK"]
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
+async def _run(turn: Turn, context: CommandContext) -> None:
     chat = turn.chat
-    if situation.fork_chat is None:
-        turn.fail("This editor shows no chats but those it begins itself.")
+    if context.fork_chat is None:
+        turn.fail("This editor cannot show chats that the server starts.")
     elif not chat.history:
-        turn.fail("There is nothing to fork: nothing was said in this chat.")
+        turn.fail("There is nothing to fork: this chat has no messages.")
     else:
-        forked = await situation.fork_chat(chat, tuple(chat.history))
+        forked = await context.fork_chat(chat, tuple(chat.history))
         turn.say(f"This chat was forked to {forked.title}.", role="system")
 
 
 FORK = Command(
     name="fork",
-    description="Begin another chat with all that was said in this one.",
+    description="Create a new chat with the messages of this one.",
     run=_run,
 )

@@ -1,7 +1,7 @@
-"""`/import`: a chat from a file that `/export` wrote, here or in upstream's server.
+"""`/import`: imports a chat from a file of `/export` of this or of the upstream server.
 
-The rules it keeps: an imported chat is a new one and replaces none; clients that know no chats but
-those they open have what was said in it brought into theirs.
+Rule: an imported chat is a new one and replaces none; if the client shows only chats that it opens,
+the messages are appended to the current chat.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.exchange.reading import BadExport, ImportedChat, read_export
 from eca_server.chat.store import ChatSettings
-from eca_server.commands.command import Command, Situation, arguments_of
+from eca_server.commands.command import Command, CommandContext, arguments_of
 from eca_server.tools.files import checkpoint, in_thread
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace, read_file
 
 __all__ = ["IMPORT"]
 
-LARGEST: Final = 32 * 1024 * 1024
-"""Bytes of a file that is read."""
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""Maximum size of a file, in bytes."""
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    path = arguments_of(situation.text).strip("\"'")
+async def _run(turn: Turn, context: CommandContext) -> None:
+    path = arguments_of(context.text).strip("\"'")
     if not path:
-        turn.fail("Expected the path of a file: `/import PATH`.")
+        turn.fail("The path is missing. Send `/import PATH`.")
         return
     try:
-        imported = await in_thread(lambda: _read(situation.workspace, path))
-    except ToolFault as fault:
-        turn.fail(f"No chat is imported: {fault}")
+        imported = await in_thread(lambda: _read(context.workspace, path))
+    except ToolError as error:
+        turn.fail(f"The chat was not imported: {error}")
         return
     count = len(imported.messages)
-    told = f"Imported {count} messages."
-    if situation.begin_chat is None:
+    message = f"Imported {count} messages."
+    if context.begin_chat is None:
         turn.messages += [attrs.evolve(each, content_id=None) for each in imported.messages]
-        told = f"This chat now knows the {count} messages of that one. Go on."
+        message = f"Added {count} messages to this chat. Send a prompt to continue."
     else:
         settings = ChatSettings(
             model=imported.model,
@@ -47,45 +47,45 @@ async def _run(turn: Turn, situation: Situation) -> None:
             is_named_by_user=imported.is_named_by_user,
             flags=imported.flags,
         )
-        await situation.begin_chat(imported.messages, imported.title, settings)
-    turn.say(" ".join([told, *_notes(imported, situation)]), role="system")
+        await context.begin_chat(imported.messages, imported.title, settings)
+    turn.say(" ".join([message, *_notes(imported, context)]), role="system")
 
 
 def _read(workspace: Workspace, path: str) -> ImportedChat:
-    """For a thread: the chat in a file.
+    """Read the chat in a file; runs in a worker thread.
 
     Raises:
-        ToolFault: there is none that can be read.
-        FileFault: the file cannot be used.
-        OSError: it cannot be read.
+        ToolError: the file has no valid chat.
+        FileError: the file cannot be used.
+        OSError: the file cannot be read.
     """
-    data = read_file(workspace.locate(path), limit=LARGEST, checkpoint=checkpoint).data
+    data = read_file(workspace.locate(path), limit=MAX_BYTES, checkpoint=checkpoint).data
     try:
         imported = read_export(data.decode(), checkpoint=checkpoint)
-    except UnicodeDecodeError as fault:
-        raise ToolFault(
-            f"expected text in UTF-8, got something else at byte {fault.start}."
+    except UnicodeDecodeError as error:
+        raise ToolError(
+            f"expected UTF-8 text, got an invalid byte at position {error.start}."
         ) from None
-    except BadExport as fault:
-        raise ToolFault(f"{fault}.") from None
+    except BadExport as error:
+        raise ToolError(f"{error}.") from None
     if not imported.messages:
-        raise ToolFault("there is no message in it.")
+        raise ToolError("the file has no messages.")
     return imported
 
 
-def _notes(imported: ImportedChat, situation: Situation) -> list[str]:
+def _notes(imported: ImportedChat, context: CommandContext) -> list[str]:
     notes = []
     if imported.left_out:
         kinds = ", ".join(f"{count} {role}" for role, count in imported.left_out.items())
-        notes.append(f"Left out, for only their own server reads them: {kinds}.")
-    if imported.model is not None and imported.model not in situation.models.names:
+        notes.append(f"Left out, since only the server that wrote them can read them: {kinds}.")
+    if imported.model is not None and imported.model not in context.models.names:
         notes.append(f"Its model, {imported.model}, is not available here.")
     return notes
 
 
 IMPORT = Command(
     name="import",
-    description="Go on with a chat from a file that `/export` wrote, here or elsewhere.",
+    description="Import a chat from a file that `/export` wrote.",
     run=_run,
-    arguments=(CommandArgument(name="path", description="Of the file.", required=True),),
+    arguments=(CommandArgument(name="path", description="Path of the file.", required=True),),
 )

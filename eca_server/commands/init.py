@@ -1,41 +1,41 @@
-"""`/init`: the model looks at the workspace and writes its AGENTS.md, with approvals as always."""
+"""`/init`: lets the model explore the workspace and write its AGENTS.md, with usual approvals."""
 
 from __future__ import annotations
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, arguments_of, let_answer
-from eca_server.config import in_behavior
+from eca_server.commands.command import Command, CommandContext, arguments_of, ask_model
+from eca_server.config import apply_behavior
 
 __all__ = ["INIT"]
 
 _INSTRUCTION = """\
-Write the file {path}: what an agent who meets this repository for the first time must know to \
-work in it well.
+Write the file {path}: instructions for coding agents that are new to this repository.
 
-Look before you write: the tree, the README, the files that say how it is built, packaged and \
-tested, some of the code and of its tests. If there is an AGENTS.md already, read it, keep what is \
-right and mend the rest.
+Explore before you write: read the directory tree, the README, the files that define how the \
+project is built, packaged and tested, and some of its code and tests. If an AGENTS.md exists, \
+read it, keep what is correct and fix the rest.
 
-Say, as far as it is useful here:
-- what the project is, and where its main parts lie;
-- the commands that build it, check it, run all its tests and a single one, as they are typed;
-- the conventions of its code, tests and commits that one file does not show;
-- what is easily done wrong.
+Include, where useful:
+- the purpose of the project and the location of its main parts;
+- the exact commands to build it, to lint it, to run all tests and to run a single test;
+- conventions of code, tests and commits that a single file does not show;
+- common mistakes.
 
-Write only what you have seen here, no advice that holds everywhere. Markdown, one page at most.\
+Write only facts that you have verified in this repository, no general advice. Use Markdown; one \
+page at most.\
 """
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    roots = situation.workspace.roots
+async def _run(turn: Turn, context: CommandContext) -> None:
+    roots = context.workspace.roots
     if not roots:
-        turn.fail("No folder is open, so there is no place for an AGENTS.md.")
+        turn.fail("No folder is open. Open a folder, and send `/init` again.")
         return
-    own = in_behavior(situation.loaded.config, situation.behavior).prompts.init
+    own = apply_behavior(context.loaded.config, context.behavior).prompts.init
     text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
-    wishes = arguments_of(situation.text)
-    await let_answer(turn, situation, f"{text}\n\n{wishes}" if wishes else text)
+    wishes = arguments_of(context.text)
+    await ask_model(turn, context, f"{text}\n\n{wishes}" if wishes else text)
 
 
 INIT = Command(
@@ -43,5 +43,7 @@ INIT = Command(
     description="Let the model write an AGENTS.md for this workspace.",
     run=_run,
     asks_model=True,
-    arguments=(CommandArgument(name="wishes", description="What it should look at or say."),),
+    arguments=(
+        CommandArgument(name="wishes", description="Additional instructions for the model."),
+    ),
 )

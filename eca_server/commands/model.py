@@ -1,4 +1,4 @@
-"""`/model`: the models there are, and another one for this chat."""
+"""`/model`: lists the models, or selects one for this chat."""
 
 from __future__ import annotations
 
@@ -7,41 +7,43 @@ from typing import Final
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, arguments_of, fenced
+from eca_server.commands.command import Command, CommandContext, arguments_of, fenced
 
 __all__ = ["MODEL"]
 
-MOST_LISTED: Final = 100
+MAX_LISTED: Final = 100
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    wanted, names = arguments_of(situation.text), situation.models.names
-    found = _meant(wanted, names)
-    if not found:
-        turn.fail(f"There is no model whose name holds {wanted!r}; `/model` lists them all.")
-    elif wanted and len(found) == 1:
-        situation.select_model(turn.chat, found[0])
+async def _run(turn: Turn, context: CommandContext) -> None:
+    query, names = arguments_of(context.text), context.models.names
+    matches = _matching(query, names)
+    if not matches:
+        turn.fail(f"No model's name contains {query!r}. Send `/model` to list all models.")
+    elif query and len(matches) == 1:
+        context.select_model(turn.chat, matches[0])
         await turn.chat.keep_settings()
-        turn.say(f"The next prompt of this chat goes to {found[0]}.", role="system")
+        turn.say(f"This chat uses {matches[0]} from the next prompt on.", role="system")
     else:
         selected = turn.chat.settings.model
-        lines = [f"{'*' if name == selected else ' '} {name}" for name in found[:MOST_LISTED]]
-        if len(found) > MOST_LISTED:
-            lines.append(f"  and {len(found) - MOST_LISTED} more")
+        lines = [f"{'*' if name == selected else ' '} {name}" for name in matches[:MAX_LISTED]]
+        if len(matches) > MAX_LISTED:
+            lines.append(f"  and {len(matches) - MAX_LISTED} more")
         listed = fenced("\n".join(lines))
-        turn.say(f"Models:\n\n{listed}\n\n`/model NAME` selects one here.", role="system")
+        turn.say(
+            f"Models:\n\n{listed}\n\nSend `/model NAME` to select one for this chat.", role="system"
+        )
 
 
-def _meant(wanted: str, names: Sequence[str]) -> Sequence[str]:
-    """The models that a word may mean: the one of that name, else those whose names hold it."""
-    word = wanted.lower()
+def _matching(query: str, names: Sequence[str]) -> Sequence[str]:
+    """Return the model of exactly this name, else those whose names contain it, ignoring case."""
+    word = query.lower()
     exact = [name for name in names if name.lower() == word]
     return exact or [name for name in names if word in name.lower()]
 
 
 MODEL = Command(
     name="model",
-    description="List the models there are; with a name, select one for this chat.",
+    description="List the models, or select one for this chat.",
     run=_run,
-    arguments=(CommandArgument(name="name", description="Of the model, or a part of it."),),
+    arguments=(CommandArgument(name="name", description="Name of the model, or a part of it."),),
 )

@@ -1,4 +1,4 @@
-"""`/prompt-show`: what the model would be told if the prompt were its text."""
+"""`/prompt-show`: shows the request that a prompt would send to the model."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Iterator
 from eca_protocol import json
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, arguments_of, fenced
-from eca_server.context import Built
+from eca_server.commands.command import Command, CommandContext, arguments_of, fenced
+from eca_server.context import PromptContext
 from eca_server.llm.backend import Tool
 from eca_server.llm.history import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
 __all__ = ["PROMPT_SHOW"]
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    agent = await situation.make_agent(turn, arguments_of(situation.text))
+async def _run(turn: Turn, context: CommandContext) -> None:
+    agent = await context.make_agent(turn, arguments_of(context.text))
     if agent is None:
         return
     origin = agent.model.origin
-    behavior = turn.chat.session.profile.agent_name(situation.behavior)
+    behavior = turn.chat.session.profile.agent_name(context.behavior)
     tools = agent.toolbox.offered
     parts = [
-        f"Model: {origin.provider}/{origin.model}\n\nBehaviour: {behavior}",
+        f"Model: {origin.provider}/{origin.model}\n\nAgent: {behavior}",
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
         f"Tools ({len(tools)}):\n\n{_listed(tools)}",
         _of_contexts(await agent.gather()),
@@ -40,7 +40,7 @@ def _size_of_tool(tool: Tool) -> int:
     return len(tool.description) + len(json.dumps(tool.parameters))
 
 
-def _of_contexts(built: Built) -> str:
+def _of_contexts(built: PromptContext) -> str:
     texts = [part.text for part in built.parts if isinstance(part, TextPart)]
     attached = len(built.parts) - len(texts)
     lines = [fenced("\n".join(texts))] if texts else []
@@ -55,7 +55,7 @@ def _of_history(history: Iterable[Message]) -> str:
 
 
 def _sizes(parts: Iterable[Part]) -> Iterator[int]:
-    """The characters of what the model reads as text."""
+    """Yield the numbers of characters of the parts that the model reads as text."""
     for part in parts:
         match part:
             case ToolCallPart(raw=raw):
@@ -68,10 +68,8 @@ def _sizes(parts: Iterable[Part]) -> Iterator[int]:
 
 PROMPT_SHOW = Command(
     name="prompt-show",
-    description="What the model would be told: system prompt, tools, contexts, history.",
+    description="Show the next request to the model: system prompt, tools, contexts, history.",
     run=_run,
     steering="between requests",
-    arguments=(
-        CommandArgument(name="prompt", description="A prompt whose mentions are followed."),
-    ),
+    arguments=(CommandArgument(name="prompt", description="Prompt whose mentions are resolved."),),
 )

@@ -1,25 +1,25 @@
-"""`/repo-map-show`: the workspace as the context `repoMap` gives it to the model."""
+"""`/repo-map-show`: shows the context `repoMap` of the workspace."""
 
 from __future__ import annotations
 
 import trio
 
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, fenced
+from eca_server.commands.command import Command, CommandContext, fenced
 from eca_server.context import draw_roots
 
 __all__ = ["REPO_MAP_SHOW"]
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    workspace = situation.workspace
+async def _run(turn: Turn, context: CommandContext) -> None:
+    workspace = context.workspace
     if not workspace.roots:
         turn.fail("No folder is open.")
         return
 
     def draw() -> str:
         return draw_roots(
-            workspace, gitignore=situation.gitignore, checkpoint=trio.from_thread.check_cancelled
+            workspace, gitignore=context.gitignore, checkpoint=trio.from_thread.check_cancelled
         )
 
     turn.say(fenced(await trio.to_thread.run_sync(draw)), role="system")
@@ -27,7 +27,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
 
 REPO_MAP_SHOW = Command(
     name="repo-map-show",
-    description="The files of the workspace, as the repository map shows them to the model.",
+    description="Show the repository map that the model receives.",
     run=_run,
     steering="between requests",
 )

@@ -1,4 +1,4 @@
-"""`/resume`: the stored chats of this workspace, and one of them brought into this chat."""
+"""`/resume`: lists the stored chats of this workspace, or adds one's messages to this chat."""
 
 from __future__ import annotations
 
@@ -8,51 +8,55 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.chat.memory import Memory, line_of
 from eca_server.chat.store import StoredChat
-from eca_server.commands.command import Command, Situation
+from eca_server.commands.command import Command, CommandContext
 
 __all__ = ["RESUME"]
 
-LISTED = 20
+MAX_LISTED = 20
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    memory = situation.memory
+async def _run(turn: Turn, context: CommandContext) -> None:
+    memory = context.memory
     if memory is None:
-        turn.fail("Chats are not stored here.")
+        turn.fail("This server does not store chats.")
         return
-    others = [each for each in await memory.latest(LISTED + 1) if each.id != turn.chat.id]
-    wanted = situation.text.split()[1:]
-    if wanted:
+    others = [each for each in await memory.latest(MAX_LISTED + 1) if each.id != turn.chat.id]
+    arguments = context.text.split()[1:]
+    if arguments:
         numbered = {f"{number}": each.id for number, each in enumerate(others, 1)}
-        stored = await _stored(numbered.get(wanted[0], wanted[0]), turn, memory)
+        stored = await _stored(numbered.get(arguments[0], arguments[0]), turn, memory)
         if stored is not None:
             messages = [attrs.evolve(each.message, content_id=None) for each in stored.messages]
             turn.messages.extend(messages)
             count = len(messages)
-            told = f"This chat now knows the {count} messages of that one. Go on."
-            turn.say(told, role="system")
+            message = f"Added {count} messages to this chat. Send a prompt to continue."
+            turn.say(message, role="system")
             return
     if memory.is_late:
-        turn.fail("The stored chats cannot be read now. Try again once their disk answers.")
+        turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
     elif not others:
-        turn.say("There is no other chat of this workspace.", role="system")
-    elif wanted:
-        turn.fail(f"Expected a number from 1 to {len(others)} or a chat's id, got {wanted[0]!r}.")
+        turn.say("This workspace has no other stored chats.", role="system")
+    elif arguments:
+        turn.fail(
+            f"Expected a number from 1 to {len(others)} or a chat's id, got {arguments[0]!r}."
+        )
     else:
         lines = [f"{number}. {line_of(each)}" for number, each in enumerate(others, 1)]
-        lines.append("\n`/resume N` goes on with one of them here.")
+        lines.append("\nSend `/resume N` to continue one of them in this chat.")
         turn.say("\n".join(lines), role="system")
 
 
 async def _stored(chat_id: str, turn: Turn, memory: Memory) -> StoredChat | None:
-    """Another chat in which something was said, however old."""
+    """Return a stored chat other than the turn's, if it has messages."""
     stored = None if chat_id == turn.chat.id else await memory.load(chat_id)
     return stored if stored is not None and stored.messages else None
 
 
 RESUME = Command(
     name="resume",
-    description="List the stored chats of this workspace; with a number, go on with one here.",
+    description="List the stored chats of this workspace, or continue one in this chat.",
     run=_run,
-    arguments=(CommandArgument(name="number", description="Of the chat in that list, or its id."),),
+    arguments=(
+        CommandArgument(name="number", description="Number of the chat in the list, or its id."),
+    ),
 )

@@ -1,11 +1,11 @@
-r"""Prompts of MCP servers as commands: `/server:prompt`, and what the server makes of one.
+r"""Prompts of MCP servers as commands: `/server:prompt`.
 
-Arguments are told in the prompt's order, cut at blanks but not inside quotes; the last one takes
-all that is left, and `""` passes an optional one over.
+Arguments are given in the prompt's order, split at spaces but not inside quotes; the last one takes
+the whole rest, and `""` skips an optional one.
 
-The rules they keep: a name is one word and stands for one prompt, however servers name theirs;
-whatever a server does, the turn ends with a readable text; only in what the user typed is an
-`@path` followed, for the prompt's own words are not the user's.
+Rules: a name is one word and means one prompt, whatever names servers use; whatever a server does,
+the turn ends with a readable text; an `@path` is resolved only in the user's message, since the
+user did not write the prompt's text.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import trio
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.commands.command import Situation, arguments_of
+from eca_server.commands.command import CommandContext, arguments_of
 from eca_server.commands.custom import words_of
-from eca_server.commands.given_prompt import messages_of
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.manager import PATIENCE, Manager
+from eca_server.commands.prompt_messages import messages_of
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.manager import START_WAIT_SECONDS, Manager
 from eca_server.mcp.messages import Prompt
 from eca_server.mcp.server import Server
 from eca_server.mcp.states import State
@@ -41,26 +41,26 @@ __all__ = [
 ]
 
 _NOT_IN_NAMES = re.compile(r"[^\w.:@+~-]+")
-_MOST: Final = 500  # prompts that are commands
-_MOST_ARGUMENTS: Final = 20
-_LONGEST_NAME: Final = 128
-_LONGEST_DESCRIPTION: Final = 500
-_LONGEST_OF_ARGUMENT: Final = 200
-_LONGEST_FAULT: Final = 2000
+_MAX_PROMPTS: Final = 500  # prompts
+_MAX_ARGUMENTS: Final = 20
+_MAX_NAME: Final = 128
+_MAX_DESCRIPTION: Final = 500
+_MAX_ARGUMENT_DESCRIPTION: Final = 200
+_MAX_ERROR: Final = 2000
 
 
 class MissingArguments(Exception):
-    """A prompt was called without what it needs; the text says how it is called."""
+    """A call of a prompt without a required argument; the text shows the usage."""
 
 
 @attrs.frozen(kw_only=True)
 class ServerPrompt:
-    """One prompt of a server that runs.
+    """One prompt of a running server.
 
     Attributes:
-        name: what stands behind the slash.
-        server: who offers it.
-        prompt: as its server lists it.
+        name: the name behind the slash.
+        server: its server.
+        prompt: the prompt as its server lists it.
     """
 
     name: str
@@ -69,128 +69,132 @@ class ServerPrompt:
 
     @property
     def description(self) -> str:
-        """One line."""
-        told = self.prompt.description or self.prompt.title or f"A prompt of {self.server.name}."
-        return _line(told, _LONGEST_DESCRIPTION)
+        """Its description in one line."""
+        text = self.prompt.description or self.prompt.title or f"A prompt of {self.server.name}."
+        return _line(text, _MAX_DESCRIPTION)
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
-        """As the server describes them."""
+        """Its arguments, as the server describes them."""
         return tuple(
             CommandArgument(
-                name=_line(each.name, _LONGEST_NAME),
-                description=_line(each.description, _LONGEST_OF_ARGUMENT) or None,
+                name=_line(each.name, _MAX_NAME),
+                description=_line(each.description, _MAX_ARGUMENT_DESCRIPTION) or None,
                 required=each.required,
             )
-            for each in self.prompt.arguments[:_MOST_ARGUMENTS]
+            for each in self.prompt.arguments[:_MAX_ARGUMENTS]
         )
 
-    def values(self, given: str) -> Mapping[str, str]:
-        """The arguments by name, from what stands behind the command's name.
+    def values(self, argument_text: str) -> Mapping[str, str]:
+        """Return the arguments by name.
+
+        Args:
+            argument_text: the text behind the command's name.
 
         Raises:
-            MissingArguments: there are too few.
+            MissingArguments: a required argument is missing.
         """
-        wanted = self.prompt.arguments[:_MOST_ARGUMENTS]
-        words = words_of(given, most=len(wanted))
+        arguments = self.prompt.arguments[:_MAX_ARGUMENTS]
+        words = words_of(argument_text, limit=len(arguments))
         values = {
             each.wire_name: word
-            for each, word in zip(wanted, words, strict=False)
+            for each, word in zip(arguments, words, strict=False)
             if word or each.required
         }
-        if any(each.required and each.wire_name not in values for each in wanted):
+        if any(each.required and each.wire_name not in values for each in arguments):
             raise MissingArguments(self._usage(len(words)))
         return values
 
-    def _usage(self, given: int) -> str:
-        """What is missing where only so many arguments were given, and how to call it."""
+    def _usage(self, count: int) -> str:
+        """Return the missing arguments after the first `count`, and the usage."""
         missing = "; ".join(
             f"`{each.name}`" + (f" ({each.description})" if each.description else "")
-            for each in self.arguments[given:]
+            for each in self.arguments[count:]
             if each.required
         )
         usage = " ".join(
             each.name if each.required else f"[{each.name}]" for each in self.arguments
         )
         return (
-            f"`/{self.name}` needs {missing}. Write `/{self.name} {usage}`, "
-            "and put a value with blanks in quotes."
+            f"Missing arguments of `/{self.name}`: {missing}. Send `/{self.name} {usage}`; put a "
+            "value with spaces in quotes."
         )
 
 
 def server_prompts(
     servers: Iterable[Server], taken: Collection[str] = ()
 ) -> tuple[ServerPrompt, ...]:
-    """The prompts of servers, each under a name of its own; `taken` are names in use."""
-    used = set(taken)
+    """Return the prompts of servers under unique names; `taken` are names in use."""
+    used_names = set(taken)
     offered = ((server, prompt) for server in servers for prompt in server.prompts)
-    found = []
-    for server, prompt in islice(offered, _MOST):
-        plain = _NOT_IN_NAMES.sub("-", f"{server.name}:{prompt.name}"[:_LONGEST_NAME])
+    prompts = []
+    for server, prompt in islice(offered, _MAX_PROMPTS):
+        plain = _NOT_IN_NAMES.sub("-", f"{server.name}:{prompt.name}"[:_MAX_NAME])
         name, number = plain, 1
-        while name.lower() in used:
+        while name.lower() in used_names:
             number += 1
             name = f"{plain}-{number}"
-        used.add(name.lower())
-        found.append(ServerPrompt(name=name, server=server, prompt=prompt))
-    return tuple(found)
+        used_names.add(name.lower())
+        prompts.append(ServerPrompt(name=name, server=server, prompt=prompt))
+    return tuple(prompts)
 
 
-def _line(text: str, longest: int) -> str:
-    """A server's text as one line that people can read."""
-    return printable(" ".join(text[: 4 * longest].split())[:longest])
+def _line(text: str, limit: int) -> str:
+    """Return a server's text as one printable line."""
+    return printable(" ".join(text[: 4 * limit].split())[:limit])
 
 
 async def find_server_prompt(
     name: str, manager: Manager, taken: Collection[str]
 ) -> ServerPrompt | str | None:
-    """The prompt that a command's name means, after a moment for a server that is starting.
+    """Find the prompt of a command, after a short wait for a server that is starting.
 
     Returns:
-        A sentence, where it would be one of a server that does not tell its prompts now; None,
-        where no server is meant.
+        The prompt; a sentence, if its server does not run; None, if the name belongs to no server.
     """
-    meant = [each for each in manager if name.startswith(prefix_of(each))]
-    with trio.move_on_after(PATIENCE):
-        for server in meant:
+    candidates = [each for each in manager if name.startswith(prefix_of(each))]
+    with trio.move_on_after(START_WAIT_SECONDS):
+        for server in candidates:
             await server.listed()
-    for found in server_prompts(manager.running, taken):
-        if found.name.lower() == name:
-            return found
-    silent = [f"{each.name} ({each.state.value})" for each in meant if not _tells(each)]
-    return f"MCP servers that do not tell their prompts: {', '.join(silent)}." if silent else None
+    for prompt in server_prompts(manager.running, taken):
+        if prompt.name.lower() == name:
+            return prompt
+    stopped = [f"{each.name} ({each.state.value})" for each in candidates if not _is_running(each)]
+    return f"These MCP servers do not run: {', '.join(stopped)}." if stopped else None
 
 
 def prefix_of(server: Server) -> str:
-    """Return what the names of a server's prompts begin with, in small letters."""
+    """Return the prefix of the names of a server's prompts, in lower case."""
     return f"{_NOT_IN_NAMES.sub('-', server.name).lower()}:"
 
 
-def _tells(server: Server) -> bool:
+def _is_running(server: Server) -> bool:
     return server.state is State.RUNNING
 
 
-async def run_server_prompt(found: ServerPrompt, turn: Turn, situation: Situation) -> None:
-    """The body of a turn: what the server makes of its prompt is what the model answers."""
-    given = arguments_of(situation.text)
-    name, server = f"`/{found.name}`", found.server
+async def run_server_prompt(
+    server_prompt: ServerPrompt, turn: Turn, context: CommandContext
+) -> None:
+    """Run a turn in which the model answers a server's prompt."""
+    argument_text = arguments_of(context.text)
+    name, server = f"`/{server_prompt.name}`", server_prompt.server
     try:
-        values = found.values(given)
-    except MissingArguments as fault:
-        turn.fail(str(fault))
+        values = server_prompt.values(argument_text)
+    except MissingArguments as error:
+        turn.fail(str(error))
         return
     turn.progress(f"Asking {server.name} for the prompt")
     try:
-        result = await server.session.get_prompt(found.prompt.wire_name, values)
-    except MCPFault as fault:
-        reason = mask(str(fault), *server.settings.secrets)[:_LONGEST_FAULT]
-        turn.fail(f"{name}: the MCP server {server.name} did not give it: {reason}.")
+        result = await server.session.get_prompt(server_prompt.prompt.wire_name, values)
+    except MCPError as error:
+        reason = mask(str(error), *server.settings.secrets)[:_MAX_ERROR]
+        turn.fail(f"{name}: the MCP server {server.name} refused the prompt: {reason}.")
         return
-    more = given if not found.prompt.arguments else ""
-    messages = messages_of(result, server=server.name, typed=situation.text, more=more)
+    more = argument_text if not server_prompt.prompt.arguments else ""
+    messages = messages_of(result, server=server.name, user_text=context.text, extra_text=more)
     if not messages:
-        turn.fail(f"{name}: the MCP server {server.name} gave a prompt without a text.")
+        turn.fail(f"{name}: the MCP server {server.name} returned an empty prompt.")
         return
-    agent = await situation.make_agent(turn, given)
+    agent = await context.make_agent(turn, argument_text)
     if agent is not None:
         await attrs.evolve(agent, asked=messages).run(turn)

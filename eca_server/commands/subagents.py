@@ -1,20 +1,20 @@
-"""`/subagents`: the agents that others may have work for them."""
+"""`/subagents`: lists the agents that other agents may call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from eca_server.chat import Turn
-from eca_server.commands.command import Command, Situation, fenced
+from eca_server.commands.command import Command, CommandContext, fenced
 from eca_server.config import Behavior
 
 __all__ = ["SUBAGENTS"]
 
 
-async def _run(turn: Turn, situation: Situation) -> None:
-    behaviors = situation.loaded.config.behaviors
+async def _run(turn: Turn, context: CommandContext) -> None:
+    behaviors = context.loaded.config.behaviors
     lines = [
-        " - ".join([name, *_told(each)])
+        " - ".join([name, *_details(each)])
         for name, each in sorted(behaviors.items())
         if name and "subagent" in each.mode
     ]
@@ -22,7 +22,7 @@ async def _run(turn: Turn, situation: Situation) -> None:
     turn.say(listed, role="system")
 
 
-def _told(behavior: Behavior) -> Iterator[str]:
+def _details(behavior: Behavior) -> Iterator[str]:
     if behavior.description:
         yield " ".join(behavior.description.split())
     if behavior.default_model:
@@ -35,7 +35,7 @@ def _told(behavior: Behavior) -> Iterator[str]:
 
 SUBAGENTS = Command(
     name="subagents",
-    description="List the agents that others may call.",
+    description="List the agents that other agents may call.",
     run=_run,
     steering="between requests",
 )

@@ -1,4 +1,4 @@
-"""A badge for a README: how many of the duties that could be judged are kept."""
+"""A badge for a README: the share of judged requirements that are met."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eca_protocol.testing.conformance.known import Conclusion, conclusion
 from eca_protocol.testing.conformance.run import Run
 from eca_server.pages.xml import xml_text
 
-__all__ = ["badge"]
+__all__ = ["render_badge"]
 
 _GOOD, _ODD, _BAD = "#17744a", "#855600", "#b3261a"
 _COLOURS: Final[Mapping[Conclusion, str]] = {
@@ -19,30 +19,30 @@ _COLOURS: Final[Mapping[Conclusion, str]] = {
     "nothing judged": _ODD,
     "conformant": _GOOD,
 }
-_CHARACTER: Final = 7  # pixels that one takes at most, in a font of 11
+_CHARACTER: Final = 7  # maximum width of a character in pixels, in a font of 11
 _BORDER: Final = 10
 
 
-def badge(run: Run, known: Collection[str] = ()) -> str:
-    """The badge as SVG: red if something binding fails, green if nothing does in a whole run.
+def render_badge(run: Run, known: Collection[str] = ()) -> str:
+    """Render the badge as SVG: red if the run fails, green if a complete run passes, else yellow.
 
     Args:
-        run: what was found.
-        known: names of failures that do not fail the run: with them it is neither.
+        run: the run.
+        known: names of known failures, which do not fail the run.
     """
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
-    left = f"ECA {run.edition.value}"
-    right = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
+    label = f"ECA {run.edition.value}"
+    value = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
     colour = _COLOURS[conclusion(run, known)]
-    first = len(left) * _CHARACTER + _BORDER
-    second = len(right) * _CHARACTER + _BORDER
-    title = xml_text(f"{left}: {right} duties kept")
+    first = len(label) * _CHARACTER + _BORDER
+    second = len(value) * _CHARACTER + _BORDER
+    title = xml_text(f"{label}: {value} requirements met")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second}" height="20" role="img">'
         f'<title>{title}</title><rect width="{first}" height="20" fill="#444"/>'
         f'<rect x="{first}" width="{second}" height="20" fill="{colour}"/>'
         '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" '
-        f'text-anchor="middle"><text x="{first / 2:g}" y="14">{xml_text(left)}</text>'
-        f'<text x="{first + second / 2:g}" y="14">{xml_text(right)}</text></g></svg>\n'
+        f'text-anchor="middle"><text x="{first / 2:g}" y="14">{xml_text(label)}</text>'
+        f'<text x="{first + second / 2:g}" y="14">{xml_text(value)}</text></g></svg>\n'
     )

@@ -1,7 +1,7 @@
 """The command line of `conformance`.
 
-Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 the target cannot be
-started, 4 the suite itself failed, 130 and 143 ended by a signal.
+Exit codes: 0 conformant, 1 not conformant, 2 wrong usage, 3 the target cannot be started, 4 the
+suite itself failed, 130 and 143 ended by a signal.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_server.command_line import tell
-from eca_server.conformance.badge import badge
-from eca_server.conformance.compare import Change, compare, compared
-from eca_server.conformance.html import html
-from eca_server.conformance.junit import junit
+from eca_server.command_line import write_to_user
+from eca_server.conformance.badge import render_badge
+from eca_server.conformance.compare import Change, compare, describe_changes
+from eca_server.conformance.html import render_html
+from eca_server.conformance.junit import render_junit
 from eca_server.conformance.progress import Progress
-from eca_server.conformance.table import table
+from eca_server.conformance.table import render_table
 from eca_server.printable import printable_line, printable_lines
 from eca_server.report_files import Outputs, OutputsInvalid
 from eca_server.signals import until_a_signal
@@ -52,25 +52,23 @@ from eca_server.signals import until_a_signal
 __all__ = ["run"]
 
 _DESCRIPTION = """\
-Find out where a server departs from the ECA protocol: COMMAND starts it, in
-whatever language it is written; the suite is its editor and its model, and
-judges each row of the requirements table that it can see. With --client COMMAND
-starts a client that does by itself what its user would, such as a test of an
-editor's plugin; the suite is its server.
+Check a server's conformance to the ECA protocol. COMMAND starts the server, in any
+language; the suite acts as its editor and its model, and judges each observable
+requirement. With --client, COMMAND starts a client that acts without a user, such
+as the test of an editor's plugin; the suite acts as its server.
 
-The model stands at a loopback address. The server is told of it in ECA_CONFIG,
-in upstream's form; a server that is configured otherwise gets the file that
---config-template describes. In it, in COMMAND, in --config-arg and in --env
-these stand for what the suite puts in: {{url}}, {{key}}, {{model}},
-{{workspace}} and {{file}}, the written file. A client finds in {{server}} the
-path of the program that it has to start as its server; without it in COMMAND it
-is taken to speak over its own stdin and stdout.
+The model listens at a loopback address. The server gets it in ECA_CONFIG, in
+upstream's format, or in a file made from --config-template. In that file, in
+COMMAND, in --config-arg and in --env the suite replaces {{url}}, {{key}},
+{{model}}, {{workspace}} and {{file}} (the path of that file). A client gets in
+{{server}} the path of the program to start as its server; without it in COMMAND,
+the client speaks over its own stdin and stdout.
 """
 
 _EPILOG = """\
-Exit codes: 0 nothing binding fails, 1 something does, 2 wrong usage, 3 COMMAND
-cannot be started, 4 nothing that was judged fails, but the suite itself failed
-in a case or cannot write what it found, 130 and 143 ended by a signal.
+Exit codes: 0 conformant, 1 not conformant, 2 wrong usage, 3 COMMAND cannot be
+started, 4 no judged requirement is broken, but the suite itself failed in a case
+or cannot write a report, 130 and 143 ended by a signal.
 """
 
 AnyCase: TypeAlias = Case | ClientCase
@@ -96,92 +94,99 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     about = parser.add_argument_group("COMMAND")
-    about.add_argument("--client", action="store_true", help="it is a client, and no server")
+    about.add_argument("--client", action="store_true", help="COMMAND is a client")
     about.add_argument(
         "--edition",
         type=_edition,
         metavar="EDITION",
-        help="2025-06, 2025-09, 2025-10 or current (default: what it speaks by itself)",
+        help="2025-06, 2025-09, 2025-10 or current (default: the target's own)",
     )
     about.add_argument(
         "--as",
         dest="personality",
         choices=sorted(PERSONALITIES),
         metavar="CLIENT",
-        help=f"be like a client of the field: {', '.join(sorted(PERSONALITIES))}",
+        help=f"behave like this client: {', '.join(sorted(PERSONALITIES))}",
     )
-    about.add_argument("--cwd", type=Path, metavar="FOLDER", help="where COMMAND is started")
+    about.add_argument("--cwd", type=Path, metavar="FOLDER", help="working folder of COMMAND")
     about.add_argument(
         "--env",
         action="append",
         type=_variable,
         default=[],
         metavar="NAME=VALUE",
-        help="one more environment variable; may be repeated",
+        help="an environment variable of COMMAND; may be repeated",
     )
     about.add_argument(
-        "--config-template", type=Path, metavar="FILE", help="its configuration, to be filled in"
+        "--config-template", type=Path, metavar="FILE", help="template of its configuration file"
     )
     about.add_argument(
         "--config-arg",
         action="append",
         default=[],
         metavar="ARGUMENT",
-        help="one more argument behind COMMAND, such as --config={{file}}; may be repeated",
+        help="an argument appended to COMMAND, such as --config={{file}}; may be repeated",
     )
     about.add_argument(
         "--api",
         choices=("openai-chat", "anthropic"),
         default="openai-chat",
-        help="which API the model speaks (default: %(default)s)",
+        help="the model's API (default: %(default)s)",
     )
-    which = parser.add_argument_group("the suite")
-    which.add_argument(
+    suite = parser.add_argument_group("the suite")
+    suite.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="rows, cases or chapters by name, such as 'W-2*' or stops; may be repeated",
+        help="requirements, cases or chapters by name, such as 'W-2*' or stops; may be repeated",
     )
-    which.add_argument("--list", action="store_true", help="list the cases and run none")
-    which.add_argument("--jobs", type=_count, metavar="N", help="cases at once (default: by CPUs)")
-    which.add_argument(
+    suite.add_argument("--list", action="store_true", help="list the cases without running them")
+    suite.add_argument("--jobs", type=_count, metavar="N", help="parallel cases (default: by CPUs)")
+    suite.add_argument(
         "--seconds",
         type=_seconds,
         default=SECONDS,
         metavar="N",
-        help="for the whole; what has no time is untestable (default: %(default)g)",
+        help="time limit; later requirements are untestable (default: %(default)g)",
     )
-    found = parser.add_argument_group("what is found")
-    found.add_argument("--verbose", action="store_true", help="tell of every row")
-    found.add_argument("--json-out", type=Path, metavar="FILE", help="the findings as a JSON list")
-    found.add_argument("--junit", type=Path, metavar="FILE", help="the same for a build server")
-    found.add_argument("--html", type=Path, metavar="FILE", help="the same as a page for people")
-    found.add_argument("--badge", type=Path, metavar="FILE", help="a badge, as SVG")
-    found.add_argument(
-        "--compare", type=Path, metavar="FILE", help="tell what changed since that --json-out"
+    reports = parser.add_argument_group("reports")
+    reports.add_argument("--verbose", action="store_true", help="print every requirement")
+    reports.add_argument(
+        "--json-out", type=Path, metavar="FILE", help="write the findings as a JSON list"
     )
-    found.add_argument(
+    reports.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit XML report")
+    reports.add_argument("--html", type=Path, metavar="FILE", help="write an HTML report")
+    reports.add_argument("--badge", type=Path, metavar="FILE", help="write a badge as SVG")
+    reports.add_argument(
+        "--compare", type=Path, metavar="FILE", help="compare with an earlier --json-out"
+    )
+    reports.add_argument(
         "--known-failures",
         type=Path,
         metavar="FILE",
-        help="ids, one a line: what fails there fails the run no more",
+        help="ids, one per line; their failures do not fail the run",
     )
-    found.add_argument(
-        "--write-known-failures", type=Path, metavar="FILE", help="write down what fails today"
+    reports.add_argument(
+        "--write-known-failures",
+        type=Path,
+        metavar="FILE",
+        help="write the ids of this run's failures",
     )
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command; the exit code."""
+    """Run the command, and return the exit code."""
     try:
         return _run_command(arguments)
     except OSError as fault:
-        _complain(f"{fault}; that says nothing of what is tested")
-    except Exception:  # noqa: BLE001 - whatever it is, it must not look like a verdict
-        tell(printable_lines(traceback.format_exc()), sys.stderr)
-        _complain("the suite itself failed; that says nothing of what is tested. Please report it.")
+        _report_error(f"{fault}; this is not a verdict on the target")
+    except Exception:  # noqa: BLE001 - a bug must not look like a verdict
+        write_to_user(printable_lines(traceback.format_exc()), sys.stderr)
+        _report_error(
+            "the suite itself failed; this is not a verdict on the target. Please report it."
+        )
     return _SUITE_FAILED
 
 
@@ -190,16 +195,14 @@ def _run_command(arguments: Sequence[str]) -> int:
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
     options = _options(words[:split])
-    chosen = _chosen(options)
-    if not chosen:
-        return _refuse(
-            f"--only: no case is called {' or '.join(options.only)}, or judges such rows"
-        )
+    selected = _select_cases(options)
+    if not selected:
+        return _refuse(f"--only: no case or requirement is called {' or '.join(options.only)}")
     if options.list:
-        tell("".join(map(_listed, chosen.values())), sys.stdout)
+        write_to_user("".join(map(_case_text, selected.values())), sys.stdout)
         return 0
     if not command:
-        return _refuse("expected `-- COMMAND` that starts what is tested")
+        return _refuse("expected `-- COMMAND`, which starts the target")
     try:
         _outputs(options).check()
         known = _read(options.known_failures, lambda text: known_failures(text.decode()))
@@ -207,45 +210,47 @@ def _run_command(arguments: Sequence[str]) -> int:
         target = _target(options, command)
     except (OutputsInvalid, OSError, ValueError) as fault:
         return _refuse(str(fault))
-    return _judge(options, target, chosen, known or frozenset(), earlier)
+    return _judge(options, target, selected, known or frozenset(), earlier)
 
 
 def _judge(
     options: argparse.Namespace,
     target: Target,
-    chosen: Mapping[str, AnyCase],
+    selected: Mapping[str, AnyCase],
     known: Collection[str],
     earlier: Run | None,
 ) -> int:
-    progress = Progress(sys.stderr, len(chosen))
+    progress = Progress(sys.stderr, len(selected))
 
     async def judge() -> Run | StartFailed:
         try:
-            return await _run(options, target, chosen.values(), progress)
+            return await _run(options, target, selected.values(), progress)
         except StartFailed as fault:
             return fault
 
-    outcome, signalled = trio.run(until_a_signal, judge)
-    progress.end()
+    outcome, signal_number = trio.run(until_a_signal, judge)
+    progress.close()
     if outcome is None:
-        return 128 + (signalled or 0)
+        return 128 + (signal_number or 0)
     if isinstance(outcome, StartFailed):
-        _complain(f"cannot be started: {outcome}")
+        _report_error(f"the target cannot be started: {outcome}")
         return _CANNOT_START
     if options.only:
-        outcome = _narrowed(outcome, chosen, options.only)
-        earlier = earlier and _narrowed(earlier, chosen, options.only)
+        outcome = _restrict(outcome, selected, options.only)
+        earlier = earlier and _restrict(earlier, selected, options.only)
     changes = None if earlier is None else compare(earlier, outcome)
-    tell(printable_lines(table(outcome, known, verbose=options.verbose)), sys.stdout)
+    write_to_user(
+        printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout
+    )
     if changes is not None:
-        lines = "".join(f"{line}\n" for line in compared(changes))
-        tell(f"\n{printable_lines(lines)}", sys.stdout)
-    not_written = _outputs(options).write(outcome, _renderers(chosen, known, changes))
-    for fault in not_written:
-        _complain(f"{fault}; that says nothing of what is tested")
+        lines = "".join(f"{line}\n" for line in describe_changes(changes))
+        write_to_user(f"\n{printable_lines(lines)}", sys.stdout)
+    failures = _outputs(options).write(outcome, _renderers(selected, known, changes))
+    for fault in failures:
+        _report_error(f"{fault}; this is not a verdict on the target")
     if unexpected(outcome, known):
         return 1
-    return _SUITE_FAILED if not_written or new_faults(outcome, known) else 0
+    return _SUITE_FAILED if failures or new_faults(outcome, known) else 0
 
 
 async def _run(
@@ -257,67 +262,67 @@ async def _run(
             cases=[case for case in cases if isinstance(case, ClientCase)],
             jobs=options.jobs,
             seconds=options.seconds,
-            told=progress.take,
+            told=progress.add,
         )
     return await run_suite(
         target,
         cases=[case for case in cases if isinstance(case, Case)],
         jobs=options.jobs,
         seconds=options.seconds,
-        told=progress.take,
+        told=progress.add,
     )
 
 
 def _outputs(options: argparse.Namespace) -> Outputs:
-    """The files that are to be written."""
-    wanted = {
+    """Return the output files by option."""
+    files = {
         "--json-out": options.json_out,
         "--junit": options.junit,
         "--html": options.html,
         "--badge": options.badge,
         "--write-known-failures": options.write_known_failures,
     }
-    return Outputs({option: file for option, file in wanted.items() if file is not None})
+    return Outputs({option: file for option, file in files.items() if file is not None})
 
 
 def _renderers(
     cases: Mapping[str, AnyCase], known: Collection[str], changes: tuple[Change, ...] | None
 ) -> Mapping[str, Callable[[Run], str]]:
-    """An option -> what is written to its file."""
+    """Return the renderer of each option's file."""
     return {
         "--json-out": lambda run: dumps(run.to_json()).decode() + "\n",
-        "--junit": lambda run: junit(run, known),
-        "--html": lambda run: html(run, cases, known=known, changes=changes),
-        "--badge": lambda run: badge(run, known),
+        "--junit": lambda run: render_junit(run, known),
+        "--html": lambda run: render_html(run, cases, known=known, changes=changes),
+        "--badge": lambda run: render_badge(run, known),
         "--write-known-failures": known_text,
     }
 
 
-def _chosen(options: argparse.Namespace) -> dict[str, AnyCase]:
-    """The cases that a pattern names, with the rows that count; all without a pattern.
+def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
+    """Return the cases that a pattern names, with the named requirements; all without a pattern.
 
-    A row that says what another one says is judged by the cases of that one.
+    A requirement equal to another one is judged by the cases of that one.
     """
     patterns: Sequence[str] = options.only
     cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
     same = SAME_OF_CLIENTS if options.client else SAME
     named = {id_ for id_ in REQUIREMENTS if _is_named(id_, patterns)}
     named |= {same[id_] for id_ in named if id_ in same}
-    chosen: dict[str, AnyCase] = {}
+    selected: dict[str, AnyCase] = {}
     for name, case in cases.items():
         rows = tuple(id_ for id_ in case.rows if id_ in named)
         if not patterns or _is_named(name, patterns):
-            chosen[name] = case
+            selected[name] = case
         elif rows:
-            chosen[name] = attrs.evolve(case, rows=rows)
-    return chosen
+            selected[name] = attrs.evolve(case, rows=rows)
+    return selected
 
 
-def _narrowed(outcome: Run, chosen: Mapping[str, AnyCase], patterns: Sequence[str]) -> Run:
-    """Only the findings on rows that are named, and on those of the chosen cases."""
-    rows = {id_ for case in chosen.values() for id_ in case.rows}
-    kept = (f for f in outcome.findings if f.id in rows or _is_named(f.id, patterns))
-    return attrs.evolve(outcome, findings=tuple(kept))
+def _restrict(outcome: Run, selected: Mapping[str, AnyCase], patterns: Sequence[str]) -> Run:
+    """Keep only the findings on named requirements, and on those of the selected cases."""
+    rows = {id_ for case in selected.values() for id_ in case.rows}
+    findings = (f for f in outcome.findings if f.id in rows or _is_named(f.id, patterns))
+    return attrs.evolve(outcome, findings=tuple(findings))
 
 
 def _is_named(name: str, patterns: Sequence[str]) -> bool:
@@ -328,7 +333,7 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
     template: Path | None = options.config_template
     words = (*command, *options.config_arg, *dict(options.env).values())
     if template is None and any("{{file}}" in word for word in words):
-        raise ValueError("{{file}} is what --config-template is written to, and there is none")
+        raise ValueError("{{file}} needs --config-template FILE")
     return Target(
         command=command,
         cwd=options.cwd,
@@ -342,7 +347,7 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
     )
 
 
-def _listed(case: AnyCase) -> str:
+def _case_text(case: AnyCase) -> str:
     return f"{case.name}\n    {case.does}\n    {' '.join(case.rows)}\n"
 
 
@@ -357,11 +362,11 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _read(path: Path | None, read: Callable[[bytes], _Read]) -> _Read | None:
-    """What a file holds.
+    """Read a file, if there is one.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it holds nothing of the kind; the text begins with its name.
+        OSError: the file cannot be read.
+        ValueError: its content is invalid; the text begins with its name.
     """
     if path is None:
         return None
@@ -402,10 +407,10 @@ def _seconds(text: str) -> float:
 
 
 def _refuse(why: str) -> int:
-    _complain(why)
+    _report_error(why)
     return 2
 
 
-def _complain(why: str) -> None:
-    told = "\n".join(printable_line(line, longest=2000) for line in why.splitlines())
-    sys.stderr.write(f"eca-server conformance: {told}\n")
+def _report_error(why: str) -> None:
+    text = "\n".join(printable_line(line, longest=2000) for line in why.splitlines())
+    sys.stderr.write(f"eca-server conformance: {text}\n")

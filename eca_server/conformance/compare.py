@@ -1,4 +1,4 @@
-"""Two runs side by side: what broke since, what was mended, what is judged now or no more."""
+"""Comparison of two runs, requirement by requirement."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import attrs
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
 
-__all__ = ["Change", "Kind", "compare", "compared"]
+__all__ = ["Change", "ChangeKind", "compare", "describe_changes"]
 
-Kind: TypeAlias = Literal["broken", "mended", "judged", "lost", "new", "gone"]
+ChangeKind: TypeAlias = Literal["broken", "fixed", "judged", "lost", "new", "gone"]
 
-WORDS: Final[Mapping[Kind, str]] = {
-    "broken": "not kept any more",
-    "mended": "kept now",
+DESCRIPTIONS: Final[Mapping[ChangeKind, str]] = {
+    "broken": "broken now",
+    "fixed": "fixed now",
     "judged": "judged now",
-    "lost": "not judged any more",
+    "lost": "no longer judged",
     "new": "only in this run",
     "gone": "only in the earlier run",
 }
@@ -27,64 +27,64 @@ _SHOWN: Final = 30  # ids of a line
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """What became of one row.
+    """The change of one requirement.
 
     Attributes:
-        id: the row.
-        kind: what became of it.
-        before: the earlier verdict; None: it was not in that run.
-        after: today's; None: it is not in this run.
+        id: the requirement.
+        kind: the kind of the change.
+        before: the verdict of the earlier run; None if it has none.
+        after: the verdict of the later run; None if it has none.
     """
 
     id: str
-    kind: Kind
+    kind: ChangeKind
     before: Verdict | None
     after: Verdict | None
 
 
 def compare(before: Run, after: Run) -> tuple[Change, ...]:
-    """Every row whose verdict is another, what broke first."""
+    """Return the requirements with changed verdicts, broken ones first."""
     earlier = {finding.id: finding for finding in before.findings}
-    today = {finding.id: finding for finding in after.findings}
-    order = tuple(WORDS)
+    later = {finding.id: finding for finding in after.findings}
+    order = tuple(DESCRIPTIONS)
     changes = [
         change
-        for id_ in dict.fromkeys((*earlier, *today))
-        if (change := _change(id_, earlier.get(id_), today.get(id_))) is not None
+        for id_ in dict.fromkeys((*earlier, *later))
+        if (change := _change(id_, earlier.get(id_), later.get(id_))) is not None
     ]
     return tuple(sorted(changes, key=lambda change: order.index(change.kind)))
 
 
-def compared(changes: tuple[Change, ...]) -> Iterator[str]:
-    """The changes as lines for a terminal."""
+def describe_changes(changes: tuple[Change, ...]) -> Iterator[str]:
+    """Yield the changes as lines for a terminal."""
     if not changes:
         yield "Nothing has changed since the earlier run."
-    for kind, words in WORDS.items():
+    for kind, description in DESCRIPTIONS.items():
         ids = [change.id for change in changes if change.kind == kind]
         if ids:
             more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-            yield f"{len(ids)} {words}: {' '.join(ids[:_SHOWN])}{more}"
+            yield f"{len(ids)} {description}: {' '.join(ids[:_SHOWN])}{more}"
 
 
 def _change(id_: str, before: Finding | None, after: Finding | None) -> Change | None:
-    was = before.verdict if before else None
-    is_ = after.verdict if after else None
-    kind = _kind(was, is_)
-    return None if kind is None else Change(id=id_, kind=kind, before=was, after=is_)
+    old = before.verdict if before else None
+    new = after.verdict if after else None
+    kind = _kind(old, new)
+    return None if kind is None else Change(id=id_, kind=kind, before=old, after=new)
 
 
-def _kind(was: Verdict | None, is_: Verdict | None) -> Kind | None:
+def _kind(old: Verdict | None, new: Verdict | None) -> ChangeKind | None:
     judged: tuple[Verdict, ...] = ("pass", "fail", "warn")
-    if was is None:
+    if old is None:
         return "new"
-    if is_ is None:
+    if new is None:
         return "gone"
-    if was in judged and is_ in judged:
+    if old in judged and new in judged:
         return (
-            None if (was == "pass") == (is_ == "pass") else "mended" if is_ == "pass" else "broken"
+            None if (old == "pass") == (new == "pass") else "fixed" if new == "pass" else "broken"
         )
-    if was not in judged and is_ not in judged:
+    if old not in judged and new not in judged:
         return None
-    if is_ in {"fail", "warn"}:
+    if new in {"fail", "warn"}:
         return "broken"
-    return "judged" if is_ in judged else "lost"
+    return "judged" if new in judged else "lost"

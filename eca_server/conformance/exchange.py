@@ -1,4 +1,4 @@
-"""The exchange of a finding as a sequence diagram: a lane for each party, an arrow a message."""
+"""The exchange of a finding as a sequence diagram: a lane a party, an arrow a message."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from eca_protocol.testing.conformance.verdicts import Exchanged, Party
-from eca_protocol.transcript.cutter import header_of, message_in
-from eca_server.pages import shown
+from eca_protocol.transcript.splitter import header_of, message_in
+from eca_server.pages import escape_text
 
-__all__ = ["exchange", "label"]
+__all__ = ["message_label", "render_exchange"]
 
 _LANES: Final[tuple[Party, ...]] = ("client", "server", "model")
 _LONGEST: Final = 90  # characters of a label
 
 
-def exchange(passed: Sequence[Exchanged], breach: int | None) -> Iterator[str]:
-    """HTML of the diagram.
+def render_exchange(passed: Sequence[Exchanged], breach: int | None) -> Iterator[str]:
+    """Render the diagram as HTML.
 
     Args:
-        passed: what passed, in order.
-        breach: the place of what broke the row; None: nothing in particular did.
+        passed: the exchanged messages, in order.
+        breach: the index of the message that breaks the requirement; None if there is none.
     """
     lanes = [lane for lane in _LANES if any(lane in (each.source, each.target) for each in passed)]
     names = "".join(f"<b>{lane}</b>" for lane in lanes)
@@ -28,17 +28,17 @@ def exchange(passed: Sequence[Exchanged], breach: int | None) -> Iterator[str]:
     start = passed[0].at if passed else 0.0
     for place, each in enumerate(passed):
         start_lane, end_lane = lanes.index(each.source), lanes.index(each.target)
-        left = min(start_lane, end_lane)
-        way = "right" if start_lane < end_lane else "left"
+        lane = min(start_lane, end_lane)
+        direction = "right" if start_lane < end_lane else "left"
         broken = " broken" if place == breach else ""
-        yield f'<details class="arrow {way} from{left}{broken}"><summary>'
-        yield f"{shown(label(each))}<small>{each.at - start:+.3f} s</small></summary>"
-        yield f"<pre>{shown(_whole(each))}</pre></details>"
+        yield f'<details class="arrow {direction} from{lane}{broken}"><summary>'
+        yield f"{escape_text(message_label(each))}<small>{each.at - start:+.3f} s</small></summary>"
+        yield f"<pre>{escape_text(_full_text(each))}</pre></details>"
     yield "</div>\n"
 
 
-def label(passed: Exchanged) -> str:
-    """What passed, in a few words."""
+def message_label(passed: Exchanged) -> str:
+    """Return a short label of a message."""
     text = _label(passed)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -46,7 +46,7 @@ def label(passed: Exchanged) -> str:
 def _label(passed: Exchanged) -> str:
     if "model" in (passed.source, passed.target):
         first = passed.data.decode("utf-8", "replace").partition("\n")[0]
-        return first if passed.source == "model" else "a request for an answer"
+        return first if passed.source == "model" else "model request"
     header = header_of(passed.data)
     message = message_in(passed.data[header[0] :]) if header else None
     if message is None:
@@ -54,19 +54,19 @@ def _label(passed: Exchanged) -> str:
     method = message.get("method")
     if not isinstance(method, str):
         error = message.get("error")
-        came = f"error {_code(error)}" if "error" in message else "result"
-        return f"{came} for id {message.get('id')!r}"
-    about = _about(message.get("params"))
+        outcome = f"error {_code(error)}" if "error" in message else "result"
+        return f"{outcome} for id {message.get('id')!r}"
+    summary = _summary(message.get("params"))
     id_ = f" (id {message['id']!r})" if "id" in message else ""
-    return f"{method}{id_}{': ' if about else ''}{about}"
+    return f"{method}{id_}{': ' if summary else ''}{summary}"
 
 
 def _code(error: object) -> object:
     return error.get("code") if isinstance(error, Mapping) else error
 
 
-def _about(params: Any) -> str:
-    """What tells this message from others of its method."""
+def _summary(params: Any) -> str:
+    """Return the content that distinguishes this message from others of its method."""
     if not isinstance(params, Mapping):
         return ""
     content = params.get("content")
@@ -77,7 +77,7 @@ def _about(params: Any) -> str:
     return " ".join(str(word) for word in words if isinstance(word, str) and word)
 
 
-def _whole(passed: Exchanged) -> str:
+def _full_text(passed: Exchanged) -> str:
     text = passed.data.decode("utf-8", "backslashreplace")
-    left_out = passed.size - len(passed.data)
-    return f"{text}\n... cut, {left_out:,} bytes left out ..." if left_out else text
+    omitted = passed.size - len(passed.data)
+    return f"{text}\n... cut, {omitted:,} bytes left out ..." if omitted else text

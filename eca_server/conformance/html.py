@@ -1,4 +1,4 @@
-"""The report for people: one HTML file, with each row and the exchange that shows its breach."""
+"""The HTML report: one file with each requirement, and the exchange of each breach."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eca_protocol.testing.conformance.client.suite import ClientCase
 from eca_protocol.testing.conformance.known import Conclusion, conclusion, new_faults
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
-from eca_server.conformance.compare import WORDS, Change
-from eca_server.conformance.exchange import exchange
-from eca_server.pages import page, quoted, shown
+from eca_server.conformance.compare import DESCRIPTIONS, Change
+from eca_server.conformance.exchange import render_exchange
+from eca_server.pages import escape_attribute, escape_text, render_page
 
-__all__ = ["html"]
+__all__ = ["render_html"]
 
 _NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
     "fail": ("failed", "bad"),
@@ -24,7 +24,7 @@ _NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
     "untestable": ("untestable", ""),
     "not-applicable": ("not applicable", ""),
 }
-"""A verdict -> its word, and how that is coloured."""
+"""The word and the colour of each verdict."""
 
 _COLOURS: Final[Mapping[Conclusion, str]] = {
     "not conformant": "bad",
@@ -36,34 +36,34 @@ _COLOURS: Final[Mapping[Conclusion, str]] = {
 _GRAVITY: Final[tuple[Verdict, ...]] = ("not-applicable", "untestable", "pass", "warn", "fail")
 _KEYS: Final = """\
 <p class="faint keys"><kbd>/</kbd> search, <kbd>j</kbd> <kbd>k</kbd> next and previous,
-<kbd>Enter</kbd> open, <kbd>n</kbd> next that failed, <kbd>f</kbd> failed only,
-<kbd>a</kbd> all, <kbd>o</kbd> open or close all, <kbd>t</kbd> light or dark</p>
+<kbd>Enter</kbd> open, <kbd>n</kbd> next failed, <kbd>f</kbd> failed only,
+<kbd>a</kbd> all, <kbd>o</kbd> open or close all, <kbd>t</kbd> theme</p>
 """
 _ORDERS: Final = """\
 <select id="order" aria-label="Order"><option value="faults">worst first</option>
-<option value="place">as in the table</option></select>
+<option value="place">table order</option></select>
 """
 
 
-def html(
+def render_html(
     run: Run,
     cases: Mapping[str, Case | ClientCase],
     *,
     known: Collection[str] = (),
     changes: tuple[Change, ...] | None = None,
 ) -> str:
-    """The whole page.
+    """Render the page.
 
     Args:
-        run: what was found.
-        cases: the cases by name, for what they do.
-        known: names of failures that do not fail the run.
-        changes: what is other than in an earlier run; None: there is none to compare with.
+        run: the run.
+        cases: the cases by name, for their descriptions.
+        known: names of known failures, which do not fail the run.
+        changes: the changes since an earlier run; None without one.
     """
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
-    kept = f"{counts.get('pass', 0)} of {judged} duties kept" if judged else "nothing judged"
-    title = f"{run.target}: {kept}"
+    met = f"{counts.get('pass', 0)} of {judged} requirements met" if judged else "nothing judged"
+    title = f"{run.target}: {met}"
     body = [
         "<header>\n",
         *_verdict(run, known),
@@ -72,7 +72,7 @@ def html(
         "</header>\n<main>\n",
         *_changes(changes),
         *_sections(run),
-        "<h2>Duties</h2>\n",
+        "<h2>Requirements</h2>\n",
         *_tools(counts, total=len(run.findings)),
         '<div id="items">\n',
         *(
@@ -84,11 +84,11 @@ def html(
         _KEYS,
         "</main>\n",
     ]
-    return page(title, body, script="report.js", style="report.css")
+    return render_page(title, body, script="report.js", style="report.css")
 
 
 def _worst_first(run: Run) -> list[tuple[int, Finding]]:
-    """The findings with their places in the table, as the page shows them at first."""
+    """Return the findings with their positions in the table, in the page's initial order."""
     return sorted(enumerate(run.findings), key=lambda each: -_GRAVITY.index(each[1].verdict))
 
 
@@ -96,22 +96,23 @@ def _verdict(run: Run, known: Collection[str]) -> Iterator[str]:
     ended = [each for each in run.incidents if each.case not in known]
     faults = new_faults(run, known)
     word = conclusion(run, known)
-    yield f'<div class="verdict"><h1>{shown(run.target)}</h1>{_badge(word, _COLOURS[word])}</div>\n'
-    notes = [f"ended during {each.case}: {each.what}" for each in ended]
-    notes += [f"in {each.case} {each.told}; that is no fault of the target's" for each in faults]
+    yield f'<div class="verdict"><h1>{escape_text(run.target)}</h1>'
+    yield f"{_badge(word, _COLOURS[word])}</div>\n"
+    notes = [f"the target ended during {each.case}: {each.what}" for each in ended]
+    notes += [f"in {each.case} {each.told}; this is not an error of the target" for each in faults]
     if notes:
-        told = "".join(f"<li>{shown(note)}</li>" for note in notes)
-        yield f'<ul class="notes">{told}</ul>\n'
+        items = "".join(f"<li>{escape_text(note)}</li>" for note in notes)
+        yield f'<ul class="notes">{items}</ul>\n'
 
 
 def _facts(run: Run) -> Iterator[str]:
     facts = {
-        "edition": run.edition.value,
-        "began": run.started.isoformat(timespec="seconds"),
-        "took": f"{run.seconds:.1f} s",
+        "Edition": run.edition.value,
+        "Started": run.started.isoformat(timespec="seconds"),
+        "Duration": f"{run.seconds:.1f} s",
     }
     yield "<dl>"
-    yield from (f"<dt>{name}</dt><dd>{shown(value)}</dd>" for name, value in facts.items())
+    yield from (f"<dt>{name}</dt><dd>{escape_text(value)}</dd>" for name, value in facts.items())
     yield "</dl>\n"
 
 
@@ -132,33 +133,35 @@ def _changes(changes: tuple[Change, ...] | None) -> Iterator[str]:
         yield '<p class="faint">Nothing has changed.</p>\n'
         return
     yield "<dl>"
-    for kind, words in WORDS.items():
+    for kind, description in DESCRIPTIONS.items():
         ids = [change.id for change in changes if change.kind == kind]
         if ids:
-            links = ", ".join(f'<a href="#{quoted(id_)}">{shown(id_)}</a>' for id_ in ids)
-            yield f"<dt>{words}</dt><dd>{links}</dd>"
+            links = ", ".join(
+                f'<a href="#{escape_attribute(id_)}">{escape_text(id_)}</a>' for id_ in ids
+            )
+            yield f"<dt>{description}</dt><dd>{links}</dd>"
     yield "</dl>\n"
 
 
 def _sections(run: Run) -> Iterator[str]:
-    """How each section of the table fares, as a bar."""
+    """Render the verdicts of each section of the table as a bar."""
     yield '<h2>Sections</h2>\n<table class="sections">\n'
-    found: dict[str, list[Verdict]] = {}
+    by_section: dict[str, list[Verdict]] = {}
     for finding in run.findings:
-        found.setdefault(finding.requirement.section, []).append(finding.verdict)
-    for section, verdicts in found.items():
+        by_section.setdefault(finding.requirement.section, []).append(finding.verdict)
+    for section, verdicts in by_section.items():
         counts = {verdict: verdicts.count(verdict) for verdict in _NAMES}
-        told = ", ".join(f"{counts[each]} {_NAMES[each][0]}" for each in _NAMES if counts[each])
-        yield f'<tr><th scope="row">{shown(section)}</th><td>'
+        text = ", ".join(f"{counts[each]} {_NAMES[each][0]}" for each in _NAMES if counts[each])
+        yield f'<tr><th scope="row">{escape_text(section)}</th><td>'
         yield '<svg class="ratio" viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" '
-        yield f'aria-label="{quoted(told)}">'
+        yield f'aria-label="{escape_attribute(text)}">'
         start = 0.0
         for verdict in ("pass", "warn", "fail"):
             width = 1000 * counts[verdict] / len(verdicts)
             kind = _NAMES[verdict][1]
             yield f'<rect class="{kind}" x="{start:.2f}" y="0" width="{width:.2f}" height="10"/>'
             start += width
-        yield f'</svg></td><td class="faint">{told}</td></tr>\n'
+        yield f'</svg></td><td class="faint">{text}</td></tr>\n'
     yield "</table>\n"
 
 
@@ -169,7 +172,7 @@ def _tools(counts: Mapping[Verdict, int], *, total: int) -> Iterator[str]:
         if counts.get(verdict):
             yield f'<button data-show="{_trait(verdict)}">{word} {counts[verdict]}</button>\n'
     yield f'{_ORDERS}<span id="count" class="faint end" role="status"></span>'
-    yield '<button id="open">open all</button><button id="theme">light or dark</button></div>\n'
+    yield '<button id="open">Open or close all</button><button id="theme">Theme</button></div>\n'
 
 
 def _trait(verdict: Verdict) -> str:
@@ -181,29 +184,29 @@ def _finding(
 ) -> Iterator[str]:
     row = finding.requirement
     word, kind = _NAMES[finding.verdict]
-    yield f'<details class="item card" id="{quoted(finding.id)}" '
+    yield f'<details class="item card" id="{escape_attribute(finding.id)}" '
     yield f'data-is="{_trait(finding.verdict)}" data-place="{place}" '
     yield f'data-faults="{_GRAVITY.index(finding.verdict)}">'
-    yield f'<summary>{_badge(word, kind)}<span class="name">{shown(finding.id)}</span>'
-    yield f"<span>{shown(row.statement)}</span>"
+    yield f'<summary>{_badge(word, kind)}<span class="name">{escape_text(finding.id)}</span>'
+    yield f"<span>{escape_text(row.statement)}</span>"
     if is_known and finding.verdict == "fail":
         yield _badge("known", "odd")
-    yield f'<span class="numbers">{shown(row.section)}</span>'
+    yield f'<span class="numbers">{escape_text(row.section)}</span>'
     if finding.verdict in {"fail", "warn"}:
-        yield f'<span class="why">{shown(finding.got)}</span>'
+        yield f'<span class="why">{escape_text(finding.got)}</span>'
     yield '</summary><div class="inside">'
     case = cases.get(finding.case)
     facts = {
-        "binds": f"{row.side}, {row.level}, {_editions(row.window)}",
-        "ruling": row.ruling or "",
-        "expected": finding.expected,
-        "got": finding.got,
-        "case": f"{finding.case}: {case.does}" if case else finding.case,
+        "Applies to": f"{row.side}, {row.level}, {_editions(row.window)}",
+        "Ruling": row.ruling or "",
+        "Expected": finding.expected,
+        "Got": finding.got,
+        "Case": f"{finding.case}: {case.does}" if case else finding.case,
     }
-    told = "".join(f"<dt>{name}</dt><dd>{shown(v)}</dd>" for name, v in facts.items() if v)
-    yield f"<dl>{told}</dl>"
+    rows = "".join(f"<dt>{name}</dt><dd>{escape_text(v)}</dd>" for name, v in facts.items() if v)
+    yield f"<dl>{rows}</dl>"
     if finding.exchange:
-        yield from exchange(finding.exchange, finding.breach)
+        yield from render_exchange(finding.exchange, finding.breach)
     yield "</div></details>\n"
 
 

@@ -1,7 +1,7 @@
-"""JUnit's XML, as build servers read it: a section is a test suite, a row a test case.
+"""The JUnit XML report for build servers: a section is a test suite, a requirement a test case.
 
-A warning passes, and says what it says as output; what could not be judged is skipped; a server
-that ended during a case is an error, in a suite of its own, and so is a case that failed by itself.
+A warning passes, with its text as output. A requirement that was not judged is skipped. The end of
+the target during a case, and a failure of the suite itself, are errors in separate suites.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.pages.xml import xml_attribute, xml_text
 
-__all__ = ["junit"]
+__all__ = ["render_junit"]
 
 
-def junit(run: Run, known: Collection[str] = ()) -> str:
-    """The whole run.
+def render_junit(run: Run, known: Collection[str] = ()) -> str:
+    """Render the report of a run.
 
     Args:
-        run: what was found.
-        known: names of failures that do not fail the run: they are skipped.
+        run: the run.
+        known: names of known failures, which are skipped.
     """
     name = xml_attribute(f"{run.target}, edition {run.edition.value}")
     sections: dict[str, list[Finding]] = {}
@@ -30,8 +30,8 @@ def junit(run: Run, known: Collection[str] = ()) -> str:
     suites = [_suite(section, findings, known) for section, findings in sections.items()]
     ends = [(each.case, each.what) for each in run.incidents if each.case not in known]
     faults = [(each.case, each.traceback) for each in new_faults(run, known)]
-    suites += _errors("ends of the target", "it ended while it was talked to", ends)
-    suites += _errors("faults of the suite", "the suite itself failed, not the target", faults)
+    suites += _errors("ends of the target", "the target ended during a case", ends)
+    suites += _errors("errors of the suite", "the suite itself failed, not the target", faults)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name={name} time="{run.seconds:.3f}">\n{"".join(suites)}</testsuites>\n'
@@ -58,8 +58,8 @@ def _case(finding: Finding, known: Collection[str]) -> str:
     why = f"expected {finding.expected}\ngot {finding.got}\ncase {finding.case}"
     body = ""
     if _is_skipped(finding, known):
-        told = f"known failure: {finding.got}" if finding.verdict == "fail" else finding.got
-        body = f"<skipped message={xml_attribute(told)}/>"
+        reason = f"known failure: {finding.got}" if finding.verdict == "fail" else finding.got
+        body = f"<skipped message={xml_attribute(reason)}/>"
     elif finding.verdict == "fail":
         message = xml_attribute(f"expected {finding.expected}")
         body = f"<failure message={message}>{xml_text(why)}</failure>"
@@ -70,7 +70,7 @@ def _case(finding: Finding, known: Collection[str]) -> str:
 
 
 def _errors(name: str, why: str, cases: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """What went wrong beside the rows: cases, and how they ended."""
+    """Render a suite of errors, each with its case."""
     if cases:
         yield f'<testsuite name="{name}" tests="{len(cases)}" errors="{len(cases)}">\n'
     for case, what in cases:

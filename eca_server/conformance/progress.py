@@ -1,4 +1,4 @@
-"""What a person sees while the suite runs: a live line on a terminal, elsewhere nothing."""
+"""The progress of the suite: a live line on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TextIO
 from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.suite import ClientCase
 from eca_protocol.testing.conformance.verdicts import Finding
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.printable import printable_line
 
 __all__ = ["Progress"]
@@ -20,11 +20,11 @@ _REDRAW: Final = 0.1  # seconds between two drawings
 
 
 class Progress:
-    """Tells how far the suite is.
+    """The progress of the suite, redrawn as cases end.
 
     Args:
-        out: where it is told.
-        total: how many cases there are.
+        out: the stream to print to.
+        total: the number of cases.
     """
 
     def __init__(self, out: TextIO, total: int) -> None:
@@ -33,23 +33,23 @@ class Progress:
         self._live = out.isatty() and os.environ.get("TERM") != "dumb"
         self._done = 0
         self._failed: set[str] = set()
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._drawn = 0.0
 
-    def take(self, case: Case | ClientCase, findings: Sequence[Finding]) -> None:
-        """A case has ended."""
+    def add(self, case: Case | ClientCase, findings: Sequence[Finding]) -> None:
+        """Count a case that ended."""
         self._done += 1
         self._failed |= {finding.id for finding in findings if finding.verdict == "fail"}
         now = time.monotonic()
         if self._live and now - self._drawn >= _REDRAW:
             self._drawn = now
-            failed = f", {len(self._failed)} rows fail" if self._failed else ""
-            done = f"{self._done} of {self._total} cases{failed}, {now - self._began:.0f} s"
+            failed = f", {len(self._failed)} requirements failed" if self._failed else ""
+            done = f"{self._done} of {self._total} cases{failed}, {now - self._started:.0f} s"
             line = f"{done}, last {printable_line(case.name)}"
             line = line[: shutil.get_terminal_size().columns - 1]
-            tell(f"\r\x1b[K{line}", self._out)
+            write_to_user(f"\r\x1b[K{line}", self._out)
 
-    def end(self) -> None:
-        """Nothing more comes."""
+    def close(self) -> None:
+        """Clear the live line."""
         if self._live:
-            tell("\r\x1b[K", self._out)
+            write_to_user("\r\x1b[K", self._out)

@@ -1,4 +1,4 @@
-"""What a run has found, for a terminal: each row that is not kept, then what was not judged."""
+"""The findings of a run for a terminal: broken requirements, then those not judged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import NO_TIME, VERDICTS, Finding, Verdict
 from eca_server.printable import printable_line
 
-__all__ = ["table"]
+__all__ = ["render_table"]
 
 _WORDS: Final[dict[Verdict, str]] = {
     "fail": "FAIL",
@@ -27,27 +27,27 @@ _WORDS: Final[dict[Verdict, str]] = {
     "untestable": "untestable",
     "not-applicable": "n/a",
 }
-_SHOWN: Final = 6  # ids that a line on rows not judged names
+_SHOWN: Final = 6  # ids in a line of requirements that were not judged
 
 
-def table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> str:
-    """The findings as text, with its last line's end.
+def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> str:
+    """Render the findings as text, with a final newline.
 
     Args:
-        run: what was found.
-        known: names of failures that do not fail the run.
-        verbose: whether each row is told, with what was not judged and what passed.
+        run: the run.
+        known: names of known failures, which do not fail the run.
+        verbose: include each requirement, even one that passed or was not judged.
     """
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     target = printable_line(run.target, longest=500)
     lines = [f"{target}: edition {run.edition.value}, {run.seconds:.1f} s", ""]
     for finding in run.findings:
         if verbose or finding.verdict in {"fail", "warn"}:
-            lines += _told(finding, width, is_known=finding.id in known)
+            lines += _finding_lines(finding, width, is_known=finding.id in known)
     if not verbose:
         lines += _not_judged(run, width)
     for incident in run.incidents:
-        lines += ["The server ended during a case", *_field("case", incident.case, width)]
+        lines += ["The target ended during a case", *_field("case", incident.case, width)]
         lines += [*_field("what", incident.what, width), ""]
     for fault in run.faults:
         lines += ["The suite itself failed in a case", *_field("case", fault.case, width)]
@@ -61,14 +61,14 @@ def table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> st
     return "".join(f"{line}\n" for line in lines)
 
 
-def _told(finding: Finding, width: int, *, is_known: bool) -> Iterator[str]:
+def _finding_lines(finding: Finding, width: int, *, is_known: bool) -> Iterator[str]:
     row = finding.requirement
     word = "known failure" if is_known and finding.verdict == "fail" else _WORDS[finding.verdict]
     level = "" if row.level == "must" else f" ({row.level})"
     yield f"{word:10} {finding.id}  {row.section}{level}"
     if finding.verdict == "pass":
         return
-    yield from _field("duty", row.statement, width)
+    yield from _field("must", row.statement, width)
     if finding.expected:
         yield from _field("expected", finding.expected, width)
     is_judged = finding.verdict in {"fail", "warn"}
@@ -89,7 +89,7 @@ def _field(name: str, text: str, width: int) -> list[str]:
 
 
 def _not_judged(run: Run, width: int) -> Iterator[str]:
-    """The rows that were not judged, those with the same reason in one paragraph."""
+    """Yield the requirements that were not judged, grouped by their reason."""
     rest = [f for f in run.findings if f.verdict in {"untestable", "not-applicable"}]
     rest.sort(key=lambda finding: (finding.verdict, finding.got))
     for (verdict, why), group in groupby(rest, key=lambda f: (f.verdict, f.got)):
@@ -105,23 +105,23 @@ def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
     counts = run.counts()
     yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts.get(verdict))
     if late := sum(finding.got.startswith(NO_TIME) for finding in run.findings):
-        yield f"{late} rows had no time: --seconds gives more, --only begins with some."
+        yield f"{late} requirements had no time: use --seconds for more, or --only for fewer cases."
     if again := passing_again(run, known):
-        yield f"No failures any more, take them off the list: {' '.join(again)}"
+        yield f"Known failures that pass now, to remove from the list: {' '.join(again)}"
     if faults := new_faults(run, known):
         yield (
-            f"The suite itself failed in {' '.join(fault.case for fault in faults)}: what these "
-            "judge was not judged. That is a fault of the suite, and none of the target's; please "
-            "report it with what --verbose tells."
+            f"The suite itself failed in {' '.join(fault.case for fault in faults)}, whose "
+            "requirements were not judged. This is an error of the suite, not of the target. "
+            "Please report it with the output of --verbose."
         )
     match conclusion(run, known):
         case "not conformant":
             yield f"Not conformant: {' '.join(unexpected(run, known))}"
         case "not judged whole":
-            yield "Nothing that was judged is broken, but the run is not whole."
+            yield "No judged requirement is broken, but the run is not complete."
         case "only known failures":
-            yield "Nothing binding fails but what is known to."
+            yield "Only known failures."
         case "nothing judged":
-            yield "Nothing could be judged."
+            yield "No requirement could be judged."
         case "conformant":
-            yield "Nothing binding fails."
+            yield "Conformant: no judged requirement of level must is broken."

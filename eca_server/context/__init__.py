@@ -1,18 +1,18 @@
-"""What a model is given beside the user's words: contexts, mentions, AGENTS.md, rules."""
+"""The material sent to a model with the user's prompt: contexts, mentions, AGENTS.md, rules."""
 
 from __future__ import annotations
 
-from eca_server.context.contexts import Built, build
+from eca_server.context.contexts import PromptContext, build_context
 from eca_server.context.disk import draw_roots
 from eca_server.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.context.limits import Limits
 from eca_server.context.queries import query_contexts
 
 __all__ = [
-    "Built",
     "InstructionFiles",
     "Limits",
-    "build",
+    "PromptContext",
+    "build_context",
     "draw_roots",
     "query_contexts",
     "read_instruction_files",

@@ -1,9 +1,9 @@
-"""The IP addresses that a page may be fetched from: those of the public internet.
+"""The check that an IP address belongs to the public internet.
 
-An address that carries another one (IPv4-mapped, NAT64, ISATAP) is judged by the address inside;
-where a translator of the user's network decides what that is (6to4, Teredo, local NAT64), it is not
-public. The tables are written out here, since `ipaddress` calls some of these ranges global, and
-differently in each version of Python.
+An address with an embedded one (IPv4-mapped, NAT64, ISATAP) is judged by the embedded address. If
+the user's network translates the address (6to4, Teredo, local NAT64), it is not public. The tables
+are complete here, since `ipaddress` calls some of these ranges global, depending on the version of
+Python.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _NOT_PUBLIC_4: Final = tuple(
     map(
         ipaddress.IPv4Network,
         (
-            "0.0.0.0/8",  # this network; Linux takes it for the machine itself
+            "0.0.0.0/8",  # this network; the machine itself on Linux
             "10.0.0.0/8",
             "100.64.0.0/10",  # carrier-grade NAT; metadata of some clouds
             "127.0.0.0/8",
-            "168.63.129.16/32",  # Azure's host, which every virtual machine of it reaches
+            "168.63.129.16/32",  # Azure's host, reachable from every virtual machine
             "169.254.0.0/16",  # link-local; metadata of most clouds
             "172.16.0.0/12",
             "192.0.0.0/24",  # protocol assignments; metadata of Oracle's cloud
@@ -52,7 +52,7 @@ _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address, as `getaddrinfo` gives it, is one of the public internet."""
+    """Return True if an address from `getaddrinfo` belongs to the public internet."""
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv4Address):
         return not any(ip in network for network in _NOT_PUBLIC_4)

@@ -1,8 +1,8 @@
-"""The frame around what a model is given beside the user's words: files, folders, pages, rules.
+"""The tags around the material sent with the user's prompt: files, directories, pages, rules.
 
-The rule it keeps: nothing inside can pretend to be the frame. Every tag of the frame begins with
-`<eca_` or `</eca_`, and a `<` that would begin one inside a content is written `&lt;`; all the rest
-of a content stays as it is, so that the model can quote it exactly.
+The rule of this module: no content can imitate a tag. Every tag begins with `<eca_` or `</eca_`,
+and a `<` that would begin such a tag inside a content is written `&lt;`. The rest of a content is
+unchanged, so that the model can quote it exactly.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from eca_server.tools.files import printable
 
 __all__ = ["Section", "render"]
 
-# Spaces, slashes and invisible characters would not keep a reader from taking it for a tag.
+# A model may also read it as a tag with spaces, slashes or invisible characters in it.
 _TAG_LIKE = re.compile(r"<(?=[^\w<]{0,16}e[^\w<]{0,4}c[^\w<]{0,4}a[^\w<]{0,4}_)", re.IGNORECASE)
 _IN_ATTRIBUTES = str.maketrans({'"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
 
 @attrs.frozen(kw_only=True)
 class Section:
-    """One thing the model is given.
+    """A tag with its content.
 
     Attributes:
-        name: what kind of thing: the tag without its `eca_`.
-        attributes: what identifies it, in this order; any text.
-        body: its contents, any text, and sections within it.
+        name: the tag without its `eca_`.
+        attributes: the attributes in order; any text.
+        body: texts and nested sections.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Section:
 
 
 def render(sections: Iterable[Section]) -> str:
-    """The sections as text, each tag and each content beginning a line."""
+    """Return sections as text, with each tag and each content at the beginning of a line."""
     return "\n".join(line for section in sections for line in _lines(section))
 
 
@@ -54,7 +54,7 @@ def _lines(section: Section) -> Iterator[str]:
     yield f"<{tag}{attributes}>"
     for is_text, parts in groupby(section.body, lambda part: isinstance(part, str)):
         if is_text:
-            # Joined first: the end of one text and the beginning of the next could make a tag.
+            # Joined before the escape: two texts could form a tag together.
             texts = (str(part).removesuffix("\n") for part in parts)
             yield _TAG_LIKE.sub("&lt;", "\n".join(texts))
         else:

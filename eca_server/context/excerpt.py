@@ -1,9 +1,9 @@
-"""The beginning of a text file, or some of its lines, however large the file is.
+"""The beginning of a text file of any size, or some of its lines.
 
-The rule it keeps: no more is held than the caller asks for, what is left out is told in bytes
-(ruling W-38), and a file that is no text is refused.
+The rules of this module: no more text is held than requested; the number of omitted bytes is
+reported (ruling W-38); a file that is not text is refused.
 
-Everything here touches the disk: call it in a worker thread.
+Everything here accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eca_protocol.messages import LinesRange
 from eca_server.tools.output import cut_mark
 from eca_server.workspace import (
     Checkpoint,
-    FileFault,
+    FileError,
     NotText,
     Place,
     TooLarge,
@@ -28,26 +28,26 @@ from eca_server.workspace import (
     open_file,
 )
 
-__all__ = ["Excerpt", "PastTheEnd", "read_excerpt"]
+__all__ = ["Excerpt", "LinesOutOfRange", "read_excerpt"]
 
-_LOOKED_AT = 1 << 16  # bytes that decide what a file's encoding is
+_LOOKED_AT = 1 << 16  # bytes read to detect the encoding
 _PIECE = 1 << 18  # bytes read between two checkpoints
-_FARTHEST = 1 << 28  # bytes that are gone through for some lines
+_FARTHEST = 1 << 28  # bytes read to reach a line
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LAST_CHARACTER = re.compile(rb"[\xc0-\xff][\x80-\xbf]{0,3}\Z")
 
 
-class PastTheEnd(FileFault):
-    """Lines were asked for that the file does not have."""
+class LinesOutOfRange(FileError):
+    """The requested lines are past the end of the file."""
 
 
 @attrs.frozen(kw_only=True)
 class Excerpt:
-    r"""Some of a file's text.
+    r"""A part of a file's text.
 
     Attributes:
-        text: what was kept, its line ends as `\n`, without a mark.
-        left_out: bytes of what was asked for and is not in it.
+        text: the part, with `\n` as line ends, without a mark.
+        left_out: requested bytes that are not in it.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Excerpt:
 
     @property
     def marked(self) -> str:
-        """The text, and in words how much is missing, if something is."""
+        """The text, with a mark at its end if it was cut."""
         if not self.left_out:
             return self.text
         gap = "" if self.text.endswith("\n") or not self.text else "\n"
@@ -69,19 +69,19 @@ def read_excerpt(
     lines: LinesRange | None = None,
     checkpoint: Checkpoint = lambda: None,
 ) -> Excerpt:
-    """The text of a file, at most `size` bytes of UTF-8.
+    """Read the text of a file, at most `size` bytes of UTF-8.
 
     Args:
         place: the file.
-        size: how much is kept; a cut falls on a line's end where one is near.
-        lines: only these, from 1, both included; an end past the file's is the file's.
-        checkpoint: called between pieces; what it raises ends the reading.
+        size: the maximum size; the text is cut at a line end if one is near.
+        lines: the only lines to read, from 1, inclusive; the end may be past the file's.
+        checkpoint: called between pieces; an exception of it ends the call.
 
     Raises:
-        NotText: it is binary, or text of an unknown encoding.
-        PastTheEnd: the first of the lines is past the end of the file.
-        TooLarge: the lines are too far into the file to be looked for.
-        FileFault: it is no regular file, or moved.
+        NotText: it is binary, or its encoding is unknown.
+        LinesOutOfRange: the first line is past the end of the file.
+        TooLarge: the lines are too far into the file.
+        FileError: it is not a regular file, or its path changed.
         OSError: it cannot be read.
     """
     with open_file(place) as file:
@@ -92,18 +92,18 @@ def read_excerpt(
         pieces = _pieces(file, decoder, checkpoint)
         if lines is not None:
             return _fitting(*_lines_in(pieces, lines, size), size=size)
-        kept: list[str] = []
+        parts: list[str] = []
         for piece in pieces:
-            kept.append(piece)
-            if sum(map(len, kept)) > size:
+            parts.append(piece)
+            if sum(map(len, parts)) > size:
                 break
         unread = max(os.fstat(file.fileno()).st_size - file.tell(), 0)
         undecoded = len(decoder.getstate()[0])  # the first half of a character
-        return _fitting("".join(kept), unread + undecoded, size=size)
+        return _fitting("".join(parts), unread + undecoded, size=size)
 
 
 def _encoding(head: bytes, *, whole: bool) -> tuple[str, int]:
-    """A file's encoding by its first bytes, and where the text begins."""
+    """Return a file's encoding by its first bytes, and the offset of the text."""
     for bom, encoding in _UTF_16.items():
         if head.startswith(bom):
             return encoding, len(bom)
@@ -118,18 +118,18 @@ def _pieces(
         checkpoint()
         piece = decoder.decode(data)
         if "\0" in piece:
-            raise NotText("it is binary: there is a NUL in it")
+            raise NotText("it is binary: it has a NUL")
         yield piece
     yield decoder.decode(b"", final=True)
 
 
 def _lines_in(pieces: Iterator[str], lines: LinesRange, size: int) -> tuple[str, int]:
-    """The lines that were asked for, and how many bytes of them were too much to keep."""
+    """Return the requested lines, and the number of their bytes that did not fit."""
     first = max(lines.start, 1)
     last = max(lines.end, first)
-    number = 1  # of the line that the piece begins in
-    kept: list[str] = []
-    held = left_out = seen = 0
+    number = 1  # of the line at the beginning of the piece
+    parts: list[str] = []
+    held = left_out = position = 0
     ending = ""
     for piece in pieces:
         breaks = piece.count("\n")
@@ -138,23 +138,23 @@ def _lines_in(pieces: Iterator[str], lines: LinesRange, size: int) -> tuple[str,
             if held > size:
                 left_out += len(part.encode())
             else:
-                kept.append(part)
+                parts.append(part)
                 held += len(part)
         number += breaks
         if number > last:
             break
         ending = piece[-1:] or ending
-        seen += len(piece)
-        if seen > _FARTHEST:
+        position += len(piece)
+        if position > _FARTHEST:
             raise TooLarge(f"line {last} is more than {_FARTHEST >> 20} MiB into the file")
     if not held and first > 1:
-        there_are = number - (ending in ("", "\n"))
-        raise PastTheEnd(f"line {first} was asked for, and the last one is {there_are}")
-    return "".join(kept), left_out
+        last_line = number - (ending in ("", "\n"))
+        raise LinesOutOfRange(f"expected a line up to {last_line}, the last one, got {first}")
+    return "".join(parts), left_out
 
 
 def _after(text: str, breaks: int) -> int:
-    """The position after so many line breaks; the text's end if it has fewer."""
+    """Return the position after a number of line breaks; the end of the text if it has fewer."""
     position = 0
     for _ in range(breaks):
         position = text.find("\n", position) + 1
@@ -166,8 +166,8 @@ def _after(text: str, breaks: int) -> int:
 def _fitting(text: str, left_out: int, *, size: int) -> Excerpt:
     data = text.encode()
     if len(data) > size:
-        kept = data[:size].decode(errors="ignore")
-        line_end = kept.rfind("\n") + 1
-        text = kept[:line_end] if line_end * 2 > len(kept) else kept
+        head = data[:size].decode(errors="ignore")
+        line_end = head.rfind("\n") + 1
+        text = head[:line_end] if line_end * 2 > len(head) else head
         left_out += len(data) - len(text.encode())
     return Excerpt(text=text.replace("\r\n", "\n"), left_out=left_out)

@@ -1,8 +1,8 @@
-"""What may stand above the text of a Markdown file: `key: value` between two lines of dashes.
+"""The front matter of a Markdown file: `key: value` between two lines of dashes.
 
-It is the small part of YAML that such files use: words, also over several lines, lists in brackets,
-lists of lines. What is more than that is passed over. A file of 64 KiB costs milliseconds, whatever
-is in it: no expression here begins or ends with blanks that another part of it may match, too.
+Only a small part of YAML is supported: words, also over several lines, lists in brackets, lists of
+lines. Everything else is ignored. A file of 64 KiB takes milliseconds, whatever its content: no
+expression here begins or ends with blanks that another part of it may match, too.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _BLANKS = " \t"
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    r"""Return the fields above a text whose line ends are `\n`, each as words; and the rest."""
-    found = _FRONT_MATTER.match(text)
-    if found is None:
+    r"""Return the fields of a text with `\n` as line ends, each as words; and the rest."""
+    match = _FRONT_MATTER.match(text)
+    if match is None:
         return {}, text
     # By key the lines of a value, or the items of a list where the first line is empty.
     fields: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in found[1].split("\n"):
+    for line in match[1].split("\n"):
         if field := _KEY.match(line):
             lines = fields[field[1]] = [field[2].strip(_BLANKS)]
         elif lines and not lines[0] and (item := _ITEM.match(line)):
             lines.append(_plain(item[1].strip(_BLANKS)))
         elif lines and lines[0] and line[:1] in _BLANKS and (more := line.strip(_BLANKS)):
             lines.append(more)
-    return {name: tuple(_words(lines)) for name, lines in fields.items()}, text[found.end() :]
+    return {name: tuple(_words(lines)) for name, lines in fields.items()}, text[match.end() :]
 
 
 def _words(lines: Sequence[str]) -> Sequence[str]:

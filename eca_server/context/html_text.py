@@ -1,8 +1,9 @@
-"""An HTML page as text that a model reads well: paragraphs, headings, lists, links, code.
+"""An HTML page as text for a model: paragraphs, headings, lists, links, code.
 
-The rule it keeps: linear time for any input. A page is written by a stranger, and the standard
-library's parser takes hours over some of two megabytes (CVE-2025-6069 is one of them, unmended in
-many a Python we run on); this one only moves forward: what is not closed goes on to the end.
+The rule of this module: linear time for any input, since a page may be hostile. The standard
+library's parser takes hours for some pages of two megabytes (CVE-2025-6069, for example, is unfixed
+in some supported versions of Python). This parser only moves forward: an unclosed element extends
+to the end.
 """
 
 from __future__ import annotations
@@ -46,19 +47,19 @@ _TOKENS_AT_A_STRETCH = 1_000
 
 @attrs.frozen(kw_only=True)
 class Page:
-    """A page as text; `title` is empty where it has none."""
+    """A page as text; `title` may be empty."""
 
     title: str
     text: str
 
 
 def html_to_text(source: str, *, url: str, checkpoint: Callable[[], object]) -> Page:
-    """What a browser would show of a page, in Markdown's spelling.
+    """Return the visible text of a page as Markdown.
 
     Args:
-        source: the HTML, of any quality.
-        url: the page's own, which its links start from.
-        checkpoint: called now and then; what it raises ends the work.
+        source: the HTML, valid or not.
+        url: the URL of the page, as the base of its links.
+        checkpoint: called now and then; an exception of it ends the call.
     """
     writer = _Writer(url)
     position = count = 0
@@ -82,13 +83,13 @@ def html_to_text(source: str, *, url: str, checkpoint: Callable[[], object]) -> 
 
 
 class _Writer:
-    """Takes tags and texts in their order."""
+    """A writer of Markdown from tags and texts in order."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._parts: list[str] = []
-        self._link: tuple[int, str] | None = None  # where it begins in the parts, and its URL
-        self._title: int | None = None  # where it begins
+        self._link: tuple[int, str] | None = None  # its start in the parts, and its URL
+        self._title: int | None = None  # its start in the parts
         self._titles: list[str] = []
         self._is_raw = False
 
@@ -162,11 +163,11 @@ class _Writer:
             return
         start, url = self._link
         self._link = None
-        words = "".join(self._parts[start:])
-        if words.strip() and not self._is_raw:
-            before = words[: len(words) - len(words.lstrip())]
-            after = words[len(words.rstrip()) :]
-            self._parts[start:] = [f"{before}[{' '.join(words.split())}]({url}){after}"]
+        label = "".join(self._parts[start:])
+        if label.strip() and not self._is_raw:
+            before = label[: len(label) - len(label.lstrip())]
+            after = label[len(label.rstrip()) :]
+            self._parts[start:] = [f"{before}[{' '.join(label.split())}]({url}){after}"]
 
     def _end_title(self) -> None:
         if self._title is not None:
@@ -176,5 +177,5 @@ class _Writer:
 
 
 def _value(attribute: re.Pattern[str], attributes: str) -> str:
-    found = attribute.search(attributes)
-    return html.unescape(next((each for each in found.groups() if each), "")) if found else ""
+    match = attribute.search(attributes)
+    return html.unescape(next((each for each in match.groups() if each), "")) if match else ""

@@ -1,4 +1,4 @@
-"""How much a prompt's contexts may be, all of them together and each."""
+"""The limits of a prompt's contexts."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from collections.abc import Sequence
 
 import attrs
 
-from eca_server.llm.attachments import LARGEST_DOCUMENT, LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_DOCUMENT_BYTES, MAX_IMAGE_BYTES
 
-__all__ = ["Limits", "readable"]
+__all__ = ["Limits", "limit_notes"]
 
 _MOST_NOTES = 20
 
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Sizes are bytes, of text as UTF-8; what is over them is cut with a mark (ruling W-38).
+    """Limits of sizes and numbers.
+
+    Sizes are in bytes, of text as UTF-8; a longer text is cut with a mark (ruling W-38).
 
     Attributes:
-        contexts: how many contexts and mentions of one prompt are looked at.
-        total: all texts of one prompt.
-        file: one file.
-        directory: the texts of one directory.
-        page: the text of one web page.
-        pages: how many web pages are fetched for one prompt.
-        resource: the text of one piece of a resource.
-        resources: how many resources are read for one prompt.
-        pieces: how many pieces of one resource are taken.
-        tree: entries of one tree.
-        picture: one picture.
-        document: one document (PDF).
-        attachments: how many pictures and documents.
+        contexts: number of contexts and mentions of one prompt.
+        total: size of all texts of one prompt.
+        file: size of one file.
+        directory: size of the texts of one directory.
+        page: size of the text of one web page.
+        pages: number of web pages of one prompt.
+        resource: size of the text of one piece of a resource.
+        resources: number of resources of one prompt.
+        pieces: number of pieces of one resource.
+        tree: number of entries of one tree.
+        picture: size of one picture.
+        document: size of one document (PDF).
+        attachments: number of pictures and documents.
     """
 
     contexts: int = 100
@@ -43,13 +45,13 @@ class Limits:
     resources: int = 20
     pieces: int = 50
     tree: int = 800
-    picture: int = LARGEST_PICTURE
-    document: int = LARGEST_DOCUMENT
+    picture: int = MAX_IMAGE_BYTES
+    document: int = MAX_DOCUMENT_BYTES
     attachments: int = 5
 
 
-def readable(notes: Sequence[str]) -> tuple[str, ...]:
-    """As many notes as somebody reads, and how many there are beyond."""
+def limit_notes(notes: Sequence[str]) -> tuple[str, ...]:
+    """Return the first notes, and the number of the others."""
     more = len(notes) - _MOST_NOTES
     if more <= 0:
         return tuple(notes)

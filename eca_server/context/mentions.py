@@ -1,8 +1,8 @@
-"""`@path` in what the user writes: files and directories of the workspace that are meant.
+"""`@path` in a message: a mention of a file or a directory of the workspace.
 
-The rules it keeps: a mention is no consent (ruling W-41), so only what really lies in a root is
-read; and an `@` that is no path (an e-mail address, a decorator, a package, code in a fence) is
-left alone without a word.
+The rules of this module: a mention is not consent (ruling W-41), so only paths whose real path is
+in a root are read. An `@` that is not a path (an e-mail address, a decorator, a package, code in a
+fence) is ignored silently.
 
     @/home/me/src/a.py   @~/src/a.py   @./a.py   @src/a.py:L3-L9   @a.py   @src/   @"with space.md"
 """
@@ -19,9 +19,9 @@ import attrs
 
 from eca_protocol.messages import LinesRange
 from eca_server.tools.files import printable
-from eca_server.workspace import FileFault, Place, Workspace
+from eca_server.workspace import FileError, Place, Workspace
 
-__all__ = ["Found", "Mention", "Target", "find_mentions", "follow"]
+__all__ = ["Mention", "ResolvedMention", "Target", "find_mentions", "resolve_mention"]
 
 _FENCED = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 _MENTION = re.compile(
@@ -34,7 +34,7 @@ _PUNCTUATION = ".,;:!?)]}*_"
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """One way to read a mention."""
+    """One interpretation of a mention."""
 
     path: str
     lines: LinesRange | None = None
@@ -42,12 +42,12 @@ class Target:
 
 @attrs.frozen(kw_only=True)
 class Mention:
-    """An `@` followed by what may be a path.
+    """An `@` followed by a possible path.
 
     Attributes:
-        text: as it was written, with the `@`.
-        targets: the ways to read it, the most literal first: a sentence's end may be its last
-            character, or not.
+        text: as written, with the `@`.
+        targets: the interpretations, the most literal first: punctuation at the end may belong to
+            the path or to the sentence.
     """
 
     text: str
@@ -55,16 +55,16 @@ class Mention:
 
 
 @attrs.frozen(kw_only=True)
-class Found:
-    """A mention that leads to something in the workspace."""
+class ResolvedMention:
+    """The file or directory of a mention."""
 
     place: Place
     lines: LinesRange | None
 
 
 def find_mentions(message: str, *, most: int) -> tuple[Mention, ...]:
-    """The first mentions in a message, each once, in its order; the disk is not asked."""
-    found: dict[str, Mention] = {}
+    """Return the first mentions in a message, each once, in order; read no disk."""
+    mentions: dict[str, Mention] = {}
     for match in _MENTION.finditer(_FENCED.sub("\n", message)):
         if match["quoted"]:
             readings = [match["quoted"] + (match["after_quote"] or "")]
@@ -74,28 +74,26 @@ def find_mentions(message: str, *, most: int) -> tuple[Mention, ...]:
         targets = tuple(dict.fromkeys(_target(each) for each in readings if each))
         if targets:
             text = match[0].rstrip(_PUNCTUATION) or match[0]
-            found.setdefault(text, Mention(text=text, targets=targets))
-        if len(found) >= most:
+            mentions.setdefault(text, Mention(text=text, targets=targets))
+        if len(mentions) >= most:
             break
-    return tuple(found.values())
+    return tuple(mentions.values())
 
 
-def follow(mention: Mention, workspace: Workspace) -> Found | str | None:
-    """Where a mention leads: to something that may be read, to a note for the user, or nowhere.
+def resolve_mention(mention: Mention, workspace: Workspace) -> ResolvedMention | str | None:
+    """Return the file or directory of a mention, or a note for the user, or None.
 
-    It asks the disk: call it in a worker thread.
+    It accesses the disk: call it in a worker thread.
     """
     notes = []
     shown = printable(mention.text)
     for target, place in _places(mention, workspace):
         if _is_meant(target.path, _mode(place.real_path)):
-            if place.inside:
-                return Found(place=place, lines=target.lines)
-            notes.append(
-                f"{shown} was not read: it lies outside the workspace; add it as a context"
-            )
-        elif place.inside and "/" in target.path and _mode(place.real_path.parent) is not None:
-            notes.append(f"{shown} was not read: there is no such file")
+            if place.is_inside:
+                return ResolvedMention(place=place, lines=target.lines)
+            notes.append(f"{shown} was not read: it is outside the workspace; add it as a context")
+        elif place.is_inside and "/" in target.path and _mode(place.real_path.parent) is not None:
+            notes.append(f"{shown} was not read: the file does not exist")
     return notes[0] if notes else None
 
 
@@ -112,7 +110,7 @@ def _places(mention: Mention, workspace: Workspace) -> Iterator[tuple[Target, Pl
     for target in mention.targets:
         bases: list[Path | None] = [root.path for root in workspace.roots]
         for base in bases or [None]:
-            with contextlib.suppress(FileFault):
+            with contextlib.suppress(FileError):
                 yield target, workspace.locate(target.path, base=base)
 
 
@@ -124,6 +122,6 @@ def _mode(path: Path) -> int | None:
 
 
 def _is_meant(written: str, mode: int | None) -> bool:
-    """Whether there is what was written; a word alone is no directory, for it is often a word."""
+    """Return True if a path exists; a single word must be a file, since it is often a word."""
     is_path = "/" in written or written in {"~", ".", ".."}
     return mode is not None and (is_path or stat.S_ISREG(mode))

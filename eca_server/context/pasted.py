@@ -1,6 +1,6 @@
-"""Pictures that came with the prompt itself.
+"""Pictures pasted into the prompt.
 
-The rule it keeps: what it is its bytes say, whatever the client calls it.
+The rule of this module: the media type is detected from the bytes, not taken from the client.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import binascii
 
 from eca_protocol.messages import ImageContext
 from eca_server.context.limits import Limits
-from eca_server.llm.attachments import SIGNATURE, Attachment, attachment, media_type_of
+from eca_server.llm.attachments import SIGNATURE_BYTES, Attachment, make_attachment, media_type_of
 from eca_server.workspace import NotText, TooLarge
 
-__all__ = ["pasted"]
+__all__ = ["pasted_attachment"]
 
-_HEAD = SIGNATURE * 4
+_HEAD = SIGNATURE_BYTES * 4
 
 
-def pasted(context: ImageContext, limits: Limits) -> Attachment:
-    """A pasted picture as a model is shown it; a document (PDF) is one, too.
+def pasted_attachment(context: ImageContext, limits: Limits) -> Attachment:
+    """Return the attachment of a pasted picture or document (PDF).
 
     Raises:
-        FileFault: it is nothing that a model can be shown, or too large.
+        FileError: its type is not supported, or it is too large.
     """
     text = context.base64
     text = text.partition(",")[2] if text.startswith("data:") else text
@@ -30,12 +30,12 @@ def pasted(context: ImageContext, limits: Limits) -> Attachment:
         raise TooLarge(f"expected at most {most} bytes, got about {len(text) * 3 // 4}")
     try:
         data = binascii.a2b_base64(text)
-    except ValueError as fault:  # also for characters that are not of ASCII
-        raise NotText(f"expected base64: {fault}") from fault
+    except ValueError as error:  # also for non-ASCII characters
+        raise NotText(f"expected base64: {error}") from error
     media_type = media_type_of(data[:_HEAD])
     if media_type is None:
         raise NotText("expected PNG, JPEG, GIF, WebP or PDF, got something else")
     most = limits.document if media_type == "application/pdf" else limits.picture
     if len(data) > most:
         raise TooLarge(f"expected at most {most} bytes, got {len(data)}")
-    return attachment(media_type, "pasted", data)
+    return make_attachment(media_type, "pasted", data)

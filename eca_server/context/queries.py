@@ -1,4 +1,4 @@
-"""`chat/queryContext`: what the user may add to a prompt, while they type (ruling W-40)."""
+"""`chat/queryContext`: the contexts that match the text the user types (ruling W-40)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from eca_protocol.messages import (
     FileContext,
     McpResourceContext,
 )
-from eca_server.workspace import FileFault, FileIndex, Found, Workspace
+from eca_server.workspace import FileError, FileIndex, FileMatch, Workspace
 
 __all__ = ["query_contexts"]
 
 _MOST = 200
-_MOST_GIVEN = 10_000
+_MOST_EXISTING = 10_000
 
 
 async def query_contexts(
@@ -30,24 +30,24 @@ async def query_contexts(
     workspace: Workspace,
     resources: Sequence[McpResourceContext] = (),
 ) -> ChatQueryContextResponse:
-    """The files, directories and resources that fit a query, best first, at most 200.
+    """Return the files, directories and resources that match a query, best first, at most 200.
 
-    A blank query gives the roots, then the resources, then all the rest; another one gives the
-    resources last. What the client has already is left out, by where it leads, however it is
-    spelled. The repository map and the cursor are not offered: the one is deprecated, and only the
-    editor knows where the other is.
+    A blank query gives the roots, then the resources, then the rest; any other query gives the
+    resources last. Contexts of the client are left out, compared by their real paths. The
+    repository map and the cursor are not offered: the former is deprecated, and the position of
+    the latter is known only to the editor.
 
     Args:
-        params: what is asked for.
-        index: the workspace's files.
-        workspace: its roots.
-        resources: those of MCP servers that fit and that the client has not yet.
+        params: the query and the contexts of the client.
+        index: the files of the workspace.
+        workspace: the workspace.
+        resources: the matching resources of MCP servers, without those of the client.
     """
-    given = params.contexts[:_MOST_GIVEN]
-    found = await index.search(params.query, limit=_MOST + len(given))
+    existing = params.contexts[:_MOST_EXISTING]
+    matches = await index.search(params.query, limit=_MOST + len(existing))
 
     def offer() -> list[ChatContext]:
-        return list(_offered(found, given, workspace))
+        return list(_offered(matches, existing, workspace))
 
     paths = await trio.to_thread.run_sync(offer)
     before = len(paths) if params.query.strip() else _count_of_roots(paths, workspace)
@@ -62,17 +62,17 @@ def _count_of_roots(paths: Iterable[ChatContext], workspace: Workspace) -> int:
 
 
 def _offered(
-    found: Iterable[Found], given: Sequence[ChatContext], workspace: Workspace
+    matches: Iterable[FileMatch], existing: Sequence[ChatContext], workspace: Workspace
 ) -> Iterator[ChatContext]:
-    has = set()
-    for context in given:
+    existing_paths = set()
+    for context in existing:
         if isinstance(context, DirectoryContext) or (
             isinstance(context, FileContext) and context.lines_range is None
         ):
-            has.add(_real(context.path, workspace))
-    for each in found:
+            existing_paths.add(_real(context.path, workspace))
+    for each in matches:
         path = str(each.path)
-        if not _is_text(path) or (has and _real(path, workspace) in has):
+        if not _is_text(path) or (existing_paths and _real(path, workspace) in existing_paths):
             continue
         yield DirectoryContext(path=path) if each.is_directory else FileContext(path=path)
 
@@ -80,12 +80,12 @@ def _offered(
 def _real(path: str, workspace: Workspace) -> Path | None:
     try:
         return workspace.locate(path).real_path
-    except FileFault:
+    except FileError:
         return None
 
 
 def _is_text(path: str) -> bool:
-    """Whether a name is UTF-8; another one could not be written, nor come back."""
+    """Return True if a name is UTF-8; any other name cannot be sent to the client."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Resources of MCP servers: which ones may be added to a prompt, and what they hold as a section.
+"""Resources of MCP servers: the search for them, and their contents as sections.
 
-The rules it keeps: whatever a server gives stands in the frame of its resource and cannot leave
-it; what is no text and nothing that models are shown is named and left out. A template is offered
-where the user has typed a URI that fills it, since only the user knows what to put into its holes.
+The rules of this module: the content of a resource is inside its tags and cannot close them. A
+content of an unsupported type is named and left out. A template is offered only if the typed URI
+fills it, since only the user knows the values of its variables.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import trio
 from eca_protocol.messages import McpResourceContext
 from eca_server.context.block import Section
 from eca_server.context.limits import Limits
-from eca_server.llm.attachments import Attachment, attachment, largest, media_type_of
-from eca_server.mcp.faults import MCPFault
+from eca_server.llm.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
+from eca_server.mcp.errors import MCPError
 from eca_server.tools.output import Cap, cut_end
 from eca_server.workspace import NotText, TooLarge
 
@@ -27,47 +27,47 @@ if TYPE_CHECKING:
     from eca_server.mcp.server import Server
 
 __all__ = [
-    "GivenResource",
+    "ResourceContent",
     "ResourceReader",
     "Resources",
-    "give_resource",
     "matching_resources",
     "read_resources",
+    "resource_content",
 ]
 
 Key: TypeAlias = tuple[str, str]
 """The server's name and the resource's URI."""
 
 Resources: TypeAlias = "Mapping[Key, tuple[ResourceContents, ...] | str]"
-"""What each resource holds, or why that is not known."""
+"""The contents of each resource, or the reason why they are missing."""
 
-_MOST: Final = 100  # resources that are offered for one query
-_LONGEST: Final = 500  # characters of what is shown of one
+_MOST: Final = 100  # resources offered for one query
+_LONGEST: Final = 500  # characters of a name or description
 _LONGEST_URI: Final = 2000
-_HOLE = re.compile(r"\{[^{}]*\}")
+_VARIABLE = re.compile(r"\{[^{}]*\}")
 
 
 class ResourceReader(Protocol):
-    """The way to the servers' resources, for one chat."""
+    """Access to the resources of servers, for one chat."""
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
-        """Ask a server, by its name; raises MCPFault with what the user may read."""
+        """Read a resource of a server; raise MCPError with a message for the user."""
         ...
 
     def changed(self) -> Sequence[Key]:
-        """Those that were read for the chat and have changed since."""
+        """Return the resources that changed since they were read for the chat."""
         ...
 
 
 @attrs.frozen(kw_only=True)
-class GivenResource:
-    """What one piece of a resource gave.
+class ResourceContent:
+    """The content of one piece of a resource.
 
     Attributes:
         section: for the model.
-        size: bytes of text in it.
-        is_cut: some of the text had no room.
-        attachment: goes beside the section.
+        size: bytes of text in the section.
+        is_cut: whether the text was cut.
+        attachment: the picture or document of the section.
     """
 
     section: Section
@@ -77,49 +77,51 @@ class GivenResource:
 
 
 def matching_resources(
-    servers: Iterable[Server], query: str, given: Iterable[object]
+    servers: Iterable[Server], query: str, existing: Iterable[object]
 ) -> tuple[McpResourceContext, ...]:
-    """The resources whose URI, name, `server:name` or description holds a query; or all, if blank.
+    """Return the resources whose URI, name, `server:name` or description contains a query.
+
+    A blank query matches all.
 
     Args:
-        servers: those that run.
-        query: what the user has typed.
-        given: the contexts that the client has already.
+        servers: the running servers.
+        query: as typed.
+        existing: the contexts of the client, which are left out.
     """
-    wanted = query.strip()
-    has = {(each.server, each.uri) for each in given if isinstance(each, McpResourceContext)}
-    found: dict[Key, McpResourceContext] = {}
+    query = query.strip()
+    keys = {(each.server, each.uri) for each in existing if isinstance(each, McpResourceContext)}
+    matches: dict[Key, McpResourceContext] = {}
     for server in servers:
-        for uri, resource in _matching(server, wanted):
+        for uri, resource in _matching(server, query):
             key = server.name, uri
-            if key not in has and key not in found and len(uri) <= _LONGEST_URI:
-                found[key] = McpResourceContext(
+            if key not in keys and key not in matches and len(uri) <= _LONGEST_URI:
+                matches[key] = McpResourceContext(
                     uri=uri,
                     name=resource.name[:_LONGEST],
                     description=(resource.description or resource.title)[:_LONGEST],
                     mime_type=resource.mime_type[:_LONGEST] or "text/plain",
                     server=server.name,
                 )
-            if len(found) >= _MOST:
-                return tuple(found.values())
-    return tuple(found.values())
+            if len(matches) >= _MOST:
+                return tuple(matches.values())
+    return tuple(matches.values())
 
 
-def _matching(server: Server, wanted: str) -> Iterator[tuple[str, Resource | ResourceTemplate]]:
-    folded = wanted.casefold()
+def _matching(server: Server, query: str) -> Iterator[tuple[str, Resource | ResourceTemplate]]:
+    folded = query.casefold()
     for resource in server.resources:
-        shown = f"{server.name}:{resource.name}"  # as clients list it, and complete it
-        told = (resource.uri, resource.name, resource.title, resource.description, shown)
-        if any(folded in each[:_LONGEST_URI].casefold() for each in told):
+        shown = f"{server.name}:{resource.name}"  # as clients list and complete it
+        texts = (resource.uri, resource.name, resource.title, resource.description, shown)
+        if any(folded in each[:_LONGEST_URI].casefold() for each in texts):
             yield resource.uri, resource
     for template in server.templates:
-        if _fills(wanted, template.uri_template):
-            yield wanted, template
+        if _fills(query, template.uri_template):
+            yield query, template
 
 
 def _fills(uri: str, template: str) -> bool:
-    """Whether a URI is a template (RFC 6570) with something in each of its holes."""
-    first, *between = _HOLE.split(template)
+    """Return True if a URI is an expansion of a template (RFC 6570) without empty variables."""
+    first, *between = _VARIABLE.split(template)
     if ":" not in first or not between or not uri.startswith(first):
         return False
     end = len(first)
@@ -131,45 +133,47 @@ def _fills(uri: str, template: str) -> bool:
     return uri.endswith(between[-1]) and len(uri) - len(between[-1]) > end
 
 
-async def read_resources(wanted: Iterable[Key], reader: ResourceReader) -> Resources:
-    """Ask for each resource, all of them at once."""
-    found: dict[Key, tuple[ResourceContents, ...] | str] = {}
+async def read_resources(keys: Iterable[Key], reader: ResourceReader) -> Resources:
+    """Read resources concurrently."""
+    resources: dict[Key, tuple[ResourceContents, ...] | str] = {}
 
-    async def ask(server: str, uri: str) -> None:
+    async def read(server: str, uri: str) -> None:
         try:
-            found[server, uri] = await reader.read(server, uri)
-        except MCPFault as fault:
-            found[server, uri] = str(fault)
+            resources[server, uri] = await reader.read(server, uri)
+        except MCPError as error:
+            resources[server, uri] = str(error)
 
     async with trio.open_nursery() as nursery:
-        for server, uri in wanted:
-            nursery.start_soon(ask, server, uri)
-    return found
+        for server, uri in keys:
+            nursery.start_soon(read, server, uri)
+    return resources
 
 
-def give_resource(
-    server: str, contents: ResourceContents, *, room: int, limits: Limits
-) -> GivenResource:
-    """One piece of a resource: a text, a picture, a document.
+def resource_content(
+    server: str, contents: ResourceContents, *, budget: int, limits: Limits
+) -> ResourceContent:
+    """Return the content of one piece of a resource: a text, a picture, a document.
 
     Args:
-        server: who gave it.
+        server: the name of the server.
         contents: the piece.
-        room: bytes that are left for text.
-        limits: how much of everything.
+        budget: the remaining bytes for text.
+        limits: of sizes and numbers.
 
     Raises:
-        FileFault: it is nothing that a model can be shown, or too large.
+        FileError: its type is not supported, or it is too large.
     """
     attributes = {"server": server, "uri": contents.uri[:_LONGEST_URI]}
     if contents.mime_type:
         attributes["type"] = contents.mime_type[:_LONGEST]
     if contents.text is not None:
-        size = min(limits.resource, room)
+        size = min(limits.resource, budget)
         text = cut_end(contents.text, Cap(lines=size, size=size))
         section = Section(name="resource", attributes=attributes, body=(text,))
-        return GivenResource(section=section, size=len(text.encode()), is_cut=text != contents.text)
-    return GivenResource(
+        return ResourceContent(
+            section=section, size=len(text.encode()), is_cut=text != contents.text
+        )
+    return ResourceContent(
         section=Section(name="resource", attributes=attributes),
         attachment=_attachment(contents),
     )
@@ -179,9 +183,9 @@ def _attachment(contents: ResourceContents) -> Attachment:
     data = contents.blob
     media_type = media_type_of(data)
     if media_type is None:
-        told = f" of the type {contents.mime_type}" if contents.mime_type else ""
-        raise NotText(f"it is binary: {len(data)} bytes{told}")
-    if len(data) > largest(media_type):
-        raise TooLarge(f"expected at most {largest(media_type)} bytes, got {len(data)}")
+        kind = f" of the type {contents.mime_type}" if contents.mime_type else ""
+        raise NotText(f"it is binary: {len(data)} bytes{kind}")
+    if len(data) > max_bytes_of(media_type):
+        raise TooLarge(f"expected at most {max_bytes_of(media_type)} bytes, got {len(data)}")
     name = contents.uri.rstrip("/").rpartition("/")[2] or "resource"
-    return attachment(media_type, name, data)
+    return make_attachment(media_type, name, data)

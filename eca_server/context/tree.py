@@ -1,4 +1,4 @@
-"""A folder's files as an indented tree, the upper levels first where not all has room."""
+"""The files of a directory as an indented tree; the deeper levels are cut first."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ __all__ = ["draw_tree"]
 
 
 @attrs.define(eq=False)
-class _Folder:
-    folders: dict[str, _Folder] = attrs.field(factory=dict)
+class _Directory:
+    directories: dict[str, _Directory] = attrs.field(factory=dict)
     files: list[str] = attrs.field(factory=list)
-    shown: bool = False
+    is_shown: bool = False
 
     @property
     def size(self) -> int:
-        return len(self.folders) + len(self.files)
+        return len(self.directories) + len(self.files)
 
 
 def draw_tree(paths: Iterable[str], *, limit: int) -> str:
-    """Relative paths, `/` between the names, as a tree of at most `limit` entries.
+    """Return relative paths, with `/`, as a tree of at most `limit` entries.
 
-    A folder's contents are shown whole or, told by their number, not at all; those of upper
-    folders go before those of lower ones. The top is always shown, as far as the limit goes.
+    The contents of a directory are shown in full or only by their number; upper directories come
+    before lower ones. The top is always shown, up to the limit.
     """
-    top = _Folder()
+    top = _Directory()
     for path in sorted(paths):
         *above, name = path.split("/")
-        folder = top
+        directory = top
         for each in above:
-            folder = folder.folders.setdefault(each, _Folder())
-        folder.files.append(name)
+            directory = directory.directories.setdefault(each, _Directory())
+        directory.files.append(name)
     _choose(top, limit)
     lines: list[str] = []
     _draw(top, "", lines)
@@ -44,22 +44,22 @@ def draw_tree(paths: Iterable[str], *, limit: int) -> str:
     return "\n".join(lines)
 
 
-def _choose(top: _Folder, limit: int) -> None:
+def _choose(top: _Directory, limit: int) -> None:
     waiting = deque([top])
     while waiting:
-        folder = waiting.popleft()
-        folder.shown = folder is top or folder.size <= limit
-        if folder.shown:
-            limit -= folder.size
-            waiting.extend(folder.folders.values())
+        directory = waiting.popleft()
+        directory.is_shown = directory is top or directory.size <= limit
+        if directory.is_shown:
+            limit -= directory.size
+            waiting.extend(directory.directories.values())
 
 
-def _draw(folder: _Folder, indent: str, lines: list[str]) -> None:
-    for name, below in folder.folders.items():
-        if below.shown:
+def _draw(directory: _Directory, indent: str, lines: list[str]) -> None:
+    for name, below in directory.directories.items():
+        if below.is_shown:
             lines.append(f"{indent}{printable(name)}/")
             _draw(below, f"{indent}  ", lines)
         else:
             entries = "1 entry" if below.size == 1 else f"{below.size} entries"
             lines.append(f"{indent}{printable(name)}/ ({entries} left out)")
-    lines.extend(f"{indent}{printable(name)}" for name in folder.files)
+    lines.extend(f"{indent}{printable(name)}" for name in directory.files)

@@ -1,10 +1,10 @@
 """Web pages as text for a prompt.
 
-The rules it keeps: a page is bounded in time and size; only text is taken; and no address of the
-user's own network is asked, whatever a name resolves to and wherever a page redirects, unless that
-is allowed: a link in a prompt may have been written by somebody else. A page is asked at the very
-address that was checked, so that its name cannot be pointed elsewhere in between. Through a proxy
-that the environment names, the proxy decides what a name is.
+The rules of this module: time and size are limited, and only text is accepted. No address of the
+user's own network is requested, whatever a name resolves to and wherever a page redirects, unless
+that is allowed: a link in a prompt may come from a third party. The request goes to the checked
+address, so that the name cannot resolve to a different one in between. With a proxy from the
+environment, the proxy resolves names.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 import attrs
 import trio
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.context.addresses import is_public
 from eca_server.context.html_text import Page, html_to_text
 from eca_server.workspace import NotText, decode
 
-__all__ = ["PageFault", "fetch_page"]
+__all__ = ["PageError", "fetch_page"]
 
 _LARGEST = 2 * 2**20  # bytes of a page
-_SECONDS = 20.0  # for all of it, redirects included
+_SECONDS = 20.0  # in total, redirects included
 _REDIRECTS = 5
 _LONGEST_URL = 8_000  # characters
 _DEADLINES = Deadlines(connect=10, write=10, first_byte=15, idle=10)
@@ -40,27 +40,27 @@ _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]+)""", 
 _CHARSETS = re.compile(r"ascii|utf-(?:8|16).*|iso.*|cp\d+|koi8.*|gb.*|big5.*|euc.*|shift.*|mac.*")
 
 
-class PageFault(ECAError):
-    """A page that cannot be had, or is not to be had; the text says why."""
+class PageError(ECAError):
+    """A page that cannot or must not be fetched; the message says why."""
 
 
 async def fetch_page(url: str, *, http: HTTPClient, allow_private: bool = False) -> Page:
-    """The text of a web page; redirects are followed.
+    """Fetch the text of a web page; follow redirects.
 
     Args:
         url: `http` or `https`.
-        http: how it is asked.
-        allow_private: addresses of this machine and of private networks may be asked, too.
+        http: the client.
+        allow_private: allow addresses of this machine and of private networks.
 
     Raises:
-        PageFault: there is no page, no text, too much of it, or it is not allowed.
+        PageError: the page is missing, is not text, is too large, or is not allowed.
     """
     with trio.move_on_after(_SECONDS):
         try:
             return await _follow(url, http, allow_private)
-        except HTTPFault as fault:
-            raise PageFault(str(fault)) from fault
-    raise PageFault(f"it took longer than {_SECONDS:g} s")
+        except HTTPError as error:
+            raise PageError(str(error)) from error
+    raise PageError(f"it took longer than {_SECONDS:g} s")
 
 
 async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:
@@ -71,48 +71,50 @@ async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:
         ) as response:
             location = response.headers.get("location")
             if response.status not in _MOVED or location is None:
-                _must_be_found(response.status)
+                _check_status(response.status)
                 content_type = response.headers.get("content-type", "")
-                data = await response.read(_LARGEST + 1)  # one more tells that there is more
+                data = await response.read(
+                    _LARGEST + 1
+                )  # one byte more shows that the page is larger
                 return await trio.to_thread.run_sync(partial(_read, data, content_type, url))
         url = _joined(url, location)
-    raise PageFault(f"it redirects more than {_REDIRECTS} times")
+    raise PageError(f"it redirects more than {_REDIRECTS} times")
 
 
 @attrs.frozen(kw_only=True)
 class _Hop:
-    """What is asked: a URL, and an address of its host that was checked."""
+    """A URL, and a checked address of its host."""
 
     url: str
     address: str
 
 
 async def _checked(url: str, allow_private: bool) -> _Hop:
-    """Resolve a URL's host and judge where it leads."""
+    """Resolve a URL's host and check its addresses."""
     if len(url) > _LONGEST_URL:
-        raise PageFault(f"expected a URL of at most {_LONGEST_URL} characters, got {len(url)}")
+        raise PageError(f"expected a URL of at most {_LONGEST_URL} characters, got {len(url)}")
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
         name = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else ""
-    except ValueError as fault:
-        raise PageFault(f"it is no URL ({fault})") from None
+    except ValueError as error:
+        raise PageError(f"it is not a URL ({error})") from None
     if port is None:
-        raise PageFault(f"expected an http or https URL, got {parts.scheme or 'no'!r} as scheme")
+        raise PageError(f"expected an http or https URL, got {parts.scheme or 'no'!r} as scheme")
     if not parts.hostname:
-        raise PageFault("expected a URL with a host, got none")
+        raise PageError("expected a URL with a host, got none")
     if parts.username is not None:
-        raise PageFault("a URL with a user name in it is not asked")
+        raise PageError("expected a URL without a user name, got one with a user name")
     name = name or parts.hostname
     addresses = await _resolve(name, port)
     if not allow_private:
         for address in addresses:
             if not is_public(address):
-                raise PageFault(f"{name} is {address}, in a private network")
+                raise PageError(f"{name} is {address}, in a private network")
     host = f"[{name}]" if ":" in name else name
     netloc = host if parts.port is None else f"{host}:{port}"
-    asked = parts._replace(netloc=netloc, fragment="")
-    return _Hop(url=urlunsplit(asked), address=addresses[0])
+    target = parts._replace(netloc=netloc, fragment="")
+    return _Hop(url=urlunsplit(target), address=addresses[0])
 
 
 def _is_ipv6(parts: SplitResult) -> bool:
@@ -121,27 +123,27 @@ def _is_ipv6(parts: SplitResult) -> bool:
 
 async def _resolve(name: str, port: int) -> list[str]:
     try:
-        found = await trio.socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        infos = await trio.socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise PageFault(f"the host {name!r} cannot be found") from None
-    return [str(address[0]) for *_, address in found]
+        raise PageError(f"the host {name!r} cannot be found") from None
+    return [str(address[0]) for *_, address in infos]
 
 
-def _must_be_found(status: int) -> None:
+def _check_status(status: int) -> None:
     if status != HTTPStatus.OK:
         phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
-        raise PageFault(f"the server answered {status} {phrase}".rstrip())
+        raise PageError(f"the server answered {status} {phrase}".rstrip())
 
 
 def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
     except ValueError:
-        raise PageFault("it redirects to what is no URL") from None
+        raise PageError("it redirects to an invalid URL") from None
 
 
 def _read(data: bytes, content_type: str, url: str) -> Page:
-    """The text of a body; in a worker thread."""
+    """Return the text of a body; in a worker thread."""
     page = _page_of(data[:_LARGEST], content_type, url)
     if len(data) <= _LARGEST:
         return page
@@ -158,11 +160,11 @@ def _page_of(data: bytes, content_type: str, url: str) -> Page:
     if _TEXT.fullmatch(kind):
         return Page(title="", text=_decoded(data, parameters, None))
     if kind:
-        raise PageFault(f"expected a text, got {kind!r}")
+        raise PageError(f"expected a text, got {kind!r}")
     try:
         return Page(title="", text=decode(data).text)
     except NotText:
-        raise PageFault("expected a text, got something without a type") from None
+        raise PageError("expected a text, got something without a type") from None
 
 
 def _decoded(data: bytes, parameters: str, meta: re.Match[bytes] | None) -> str:

@@ -1,12 +1,11 @@
-"""Where keys and URLs of the endpoints come from, stored logins, the environment without keys.
+"""Keys and URLs of the endpoints, stored logins, and an environment without keys.
 
-The rule it keeps: what is said of a key is where it came from (a configured key, a variable's
-name), never what it is.
+Messages name the source of a key (a configuration key, a variable), never the key itself.
 """
 
 from __future__ import annotations
 
-from eca_server.credentials.logins import Logins, LoginsFault, StoredKeys
+from eca_server.credentials.logins import Logins, LoginsError, StoredKeys
 from eca_server.credentials.lookup import (
     LOGIN,
     Credential,
@@ -14,10 +13,10 @@ from eca_server.credentials.lookup import (
     child_environment,
     find_key,
     find_url,
-    url_fault,
+    url_problem,
     variable_of,
 )
-from eca_server.credentials.oauth import Client, LoggedOut, OAuthFault, TokenSet
+from eca_server.credentials.oauth import Client, LoggedOut, OAuthError, TokenSet
 from eca_server.credentials.tokens import Tokens
 
 __all__ = [
@@ -27,14 +26,14 @@ __all__ = [
     "Location",
     "LoggedOut",
     "Logins",
-    "LoginsFault",
-    "OAuthFault",
+    "LoginsError",
+    "OAuthError",
     "StoredKeys",
     "TokenSet",
     "Tokens",
     "child_environment",
     "find_key",
     "find_url",
-    "url_fault",
+    "url_problem",
     "variable_of",
 ]

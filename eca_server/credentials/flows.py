@@ -1,8 +1,7 @@
-"""How a login is done without pasting a key: in the browser, or with a code on another device.
+"""Logins without pasting a key: in the browser, or with a code on another device.
 
-The rule it keeps: a flow is what a provider documents for programs of others. What a vendor keeps
-for its own programs is not here; who has a client of his own with it configures that
-(`providers.<name>.auth`), under whatever name he was given.
+A built-in flow is one that its provider documents for third-party programs. A vendor's private
+client is not used. A user with a client of their own configures it (`providers.<name>.auth`).
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config.login_settings import Auth
 from eca_server.credentials.oauth import (
     Challenge,
     Client,
-    OAuthFault,
+    OAuthError,
     TokenSet,
     ask,
     post_form,
@@ -38,9 +37,9 @@ __all__ = [
     "BrowserLogin",
     "DeviceLogin",
     "Flow",
-    "Invitation",
     "KeyFromBrowser",
-    "Tell",
+    "LoginInstructions",
+    "ShowInstructions",
     "flow_of",
 ]
 
@@ -50,12 +49,12 @@ _SLOWER: Final = 5.0  # seconds, as the standard says
 
 
 @attrs.frozen(kw_only=True)
-class Invitation:
-    """What the user is to do now.
+class LoginInstructions:
+    """The next step that the user has to take.
 
     Attributes:
         url: the page to open in a browser.
-        code: what is to be entered there; None: nothing.
+        code: the code to enter on that page; None: no code is needed.
     """
 
     url: str
@@ -63,44 +62,44 @@ class Invitation:
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """The step as text for the user."""
         if self.code is None:
             return f"Open this page in your browser and log in:\n\n{self.url}"
         return f"Open {self.url} in a browser and enter this code: `{self.code}`"
 
 
-Tell = Callable[[Invitation], None]
-"""Shows it to the user."""
+ShowInstructions = Callable[[LoginInstructions], None]
+"""A function that shows the instructions to the user."""
 
 
 class Flow(Protocol):
-    """One way to log in."""
+    """A way to log in to a provider."""
 
     @property
-    def begins_at_once(self) -> bool:
-        """Whether it is what is meant by a login, and not one way beside a pasted key."""
+    def starts_directly(self) -> bool:
+        """True: a plain login uses this flow; False: it is offered next to pasting a key."""
         ...
 
-    async def run(self, http: HTTPClient, tell: Tell) -> Secret | TokenSet:
-        """Log in; what is to be stored. Cancelling ends it at once.
+    async def run(self, http: HTTPClient, show: ShowInstructions) -> Secret | TokenSet:
+        """Log in and return the key or tokens to store. Cancellation stops the login.
 
         Raises:
-            OAuthFault: it was refused, or not done in time.
-            HTTPFault: the provider cannot be reached.
+            OAuthError: the provider refused, or the login was not finished in time.
+            HTTPError: the provider cannot be reached.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class BrowserLogin:
-    """OAuth's code grant with PKCE; the browser comes back to a page of ours.
+    """OAuth's authorization code grant with PKCE; the browser is redirected to a local page.
 
     Attributes:
-        client: who logs in.
-        authorize_url: where the browser is sent.
-        scope: what is asked for.
-        redirect_port: where it comes back to; 0: anywhere.
-        redirect_path: likewise.
+        client: the OAuth client.
+        authorize_url: the page that the browser opens.
+        scope: the requested scope.
+        redirect_port: the port of the local page; 0: any free port.
+        redirect_path: the path of the local page.
     """
 
     client: Client
@@ -109,10 +108,10 @@ class BrowserLogin:
     redirect_port: int = 0
     redirect_path: str = "/callback"
 
-    begins_at_once: ClassVar[bool] = True
+    starts_directly: ClassVar[bool] = True
 
-    async def run(self, http: HTTPClient, tell: Tell) -> TokenSet:
-        """As `Flow.run`."""
+    async def run(self, http: HTTPClient, show: ShowInstructions) -> TokenSet:
+        """Log in through the browser and exchange the code for tokens."""
         from eca_server.credentials.redirect import redirect_page  # noqa: PLC0415 - it loads h11
 
         challenge = Challenge()
@@ -126,7 +125,7 @@ class BrowserLogin:
                 "code_challenge_method": "S256",
                 **({"scope": self.scope} if self.scope else {}),
             }
-            tell(_invitation(self.authorize_url, query))
+            show(_instructions(self.authorize_url, query))
             code = await page.code()
             return await tokens_for_code(
                 http,
@@ -140,20 +139,20 @@ class BrowserLogin:
 
 @attrs.frozen(kw_only=True)
 class KeyFromBrowser:
-    """OpenRouter's: the browser brings a code, and for the code there is an ordinary key.
+    """OpenRouter's login: the browser brings a code, which is exchanged for an API key.
 
     Attributes:
-        authorize_url: where the browser is sent.
-        key_url: where the code is exchanged.
+        authorize_url: the page that the browser opens.
+        key_url: the URL that exchanges the code.
     """
 
     authorize_url: str
     key_url: str
 
-    begins_at_once: ClassVar[bool] = False
+    starts_directly: ClassVar[bool] = False
 
-    async def run(self, http: HTTPClient, tell: Tell) -> Secret:
-        """As `Flow.run`."""
+    async def run(self, http: HTTPClient, show: ShowInstructions) -> Secret:
+        """Log in through the browser and return the key."""
         from eca_server.credentials.redirect import redirect_page  # noqa: PLC0415 - it loads h11
 
         challenge = Challenge()
@@ -163,9 +162,9 @@ class KeyFromBrowser:
                 "code_challenge": challenge.text,
                 "code_challenge_method": "S256",
             }
-            tell(_invitation(self.authorize_url, query))
+            show(_instructions(self.authorize_url, query))
             code = await page.code()
-        sent = {
+        payload = {
             "code": code.reveal(),
             "code_verifier": challenge.verifier.reveal(),
             "code_challenge_method": "S256",
@@ -175,7 +174,7 @@ class KeyFromBrowser:
             "POST",
             self.key_url,
             headers={"content-type": "application/json"},
-            content=json.dumps(sent),
+            content=json.dumps(payload),
             hide=(code, challenge.verifier),
         )
         return secret_in(answer, "key")
@@ -183,35 +182,35 @@ class KeyFromBrowser:
 
 @attrs.frozen(kw_only=True)
 class DeviceLogin:
-    """OAuth's device grant: a code is shown, which the user enters on a page of the provider.
+    """OAuth's device grant: the user enters a code on a page of the provider.
 
     Attributes:
-        client: who logs in.
-        device_url: where the code is had.
-        scope: what is asked for.
+        client: the OAuth client.
+        device_url: the URL that issues the code.
+        scope: the requested scope.
     """
 
     client: Client
     device_url: str
     scope: str | None = None
 
-    begins_at_once: ClassVar[bool] = True
+    starts_directly: ClassVar[bool] = True
 
-    async def run(self, http: HTTPClient, tell: Tell) -> Secret | TokenSet:
-        """As `Flow.run`; a token that never ends is a key."""
+    async def run(self, http: HTTPClient, show: ShowInstructions) -> Secret | TokenSet:
+        """Log in with a device code; a token that never expires is returned as a key."""
         fields = {"client_id": self.client.id, **({"scope": self.scope} if self.scope else {})}
-        begun = await post_form(http, self.device_url, fields)
-        device = secret_in(begun, "device_code")
-        page, user_code = begun.get("verification_uri"), begun.get("user_code")
+        start = await post_form(http, self.device_url, fields)
+        device = secret_in(start, "device_code")
+        page, user_code = start.get("verification_uri"), start.get("user_code")
         if not isinstance(page, str) or not isinstance(user_code, str):
-            raise OAuthFault("expected verification_uri and user_code in the answer")
-        tell(Invitation(url=page, code=user_code))
-        lasts = min(seconds_in(begun, "expires_in") or 900.0, _LONGEST_DEVICE_LOGIN)
-        with trio.move_on_after(lasts):
-            answer = await self._answer(http, device, seconds_in(begun, "interval") or 5.0)
+            raise OAuthError("expected verification_uri and user_code in the answer")
+        show(LoginInstructions(url=page, code=user_code))
+        lifetime = min(seconds_in(start, "expires_in") or 900.0, _LONGEST_DEVICE_LOGIN)
+        with trio.move_on_after(lifetime):
+            answer = await self._answer(http, device, seconds_in(start, "interval") or 5.0)
             tokens = tokens_in(answer, self.client, now=time.time())
             return tokens.access if tokens.expires_at is None else tokens
-        raise OAuthFault("the code was not entered in time")
+        raise OAuthError("the code was not entered in time")
 
     async def _answer(
         self, http: HTTPClient, device: Secret, interval: float
@@ -225,13 +224,13 @@ class DeviceLogin:
             await trio.sleep(interval)
             try:
                 return await post_form(http, self.client.token_url, fields)
-            except OAuthFault as fault:
-                if fault.code == "slow_down":
+            except OAuthError as error:
+                if error.code == "slow_down":
                     interval += _SLOWER
-                elif fault.code != "authorization_pending":
+                elif error.code != "authorization_pending":
                     raise
-            except HTTPFault:
-                interval += _SLOWER  # the user is in the middle of it: better late than not
+            except HTTPError:
+                interval += _SLOWER  # keep polling: the user may be entering the code
 
 
 _KEYS_FROM_BROWSER: Mapping[str, KeyFromBrowser] = {
@@ -240,7 +239,7 @@ _KEYS_FROM_BROWSER: Mapping[str, KeyFromBrowser] = {
         key_url="https://openrouter.ai/api/v1/auth/keys",
     ),
 }
-"""By provider; documented for any program."""
+"""Logins that a provider documents for any program, by provider."""
 
 
 KEY_HINTS: Mapping[str, str] = {
@@ -249,15 +248,15 @@ KEY_HINTS: Mapping[str, str] = {
         "`providers.github-copilot.auth.clientId` to the client id of an app that you may use."
     ),
 }
-"""By provider: what a user has to know of its key."""
+"""Advice on the key of a provider, by provider."""
 
 
 def flow_of(provider: str, auth: Auth) -> Flow | None:
-    """How one logs in to a provider; None: by pasting a key.
+    """Return the login flow of a provider; None: the user pastes a key.
 
     Args:
-        provider: its name.
-        auth: what is configured for it.
+        provider: the provider's name.
+        auth: its configured login settings.
     """
     if auth.client_id is None:
         return _KEYS_FROM_BROWSER.get(provider)
@@ -281,7 +280,7 @@ def flow_of(provider: str, auth: Auth) -> Flow | None:
 
 
 def _github(auth: Auth) -> Auth:
-    """What need not be configured of GitHub's logins, on whichever host."""
+    """Add the defaults for a login to GitHub or a GitHub Enterprise host."""
     host = (auth.url or "https://github.com").rstrip("/")
     return attrs.evolve(
         auth,
@@ -291,5 +290,5 @@ def _github(auth: Auth) -> Auth:
     )
 
 
-def _invitation(url: str, query: Mapping[str, str]) -> Invitation:
-    return Invitation(url=f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}")
+def _instructions(url: str, query: Mapping[str, str]) -> LoginInstructions:
+    return LoginInstructions(url=f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}")

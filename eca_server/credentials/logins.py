@@ -1,10 +1,11 @@
-"""What `/login` was given or has got, keys and tokens, in a file of its own.
+"""Keys and tokens stored by `/login`, in a file of their own.
 
-The rules it keeps: nobody but the user can read the file; it is replaced as a whole and by one
-server at a time, so that none loses what another stored; one that is damaged is told, and kept
-aside when a new one takes its place; nothing that is said of it shows a key.
+- Only the user can read the file.
+- The file is replaced as a whole, under a lock, so that servers do not overwrite each other.
+- A damaged file is reported, and moved aside when a login is stored.
+- Messages about the file never contain a key.
 
-Everything here touches the disk: call it in a worker thread, but for the first `read`.
+Everything here touches the disk: call it in a worker thread, except the first `read`.
 """
 
 from __future__ import annotations
@@ -19,37 +20,37 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config import Problem, data_folder, make_data_folder
+from eca_server.config import Problem, data_directory, make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.credentials import system_keyring
 from eca_server.credentials.oauth import Authentication, Client, TokenSet
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
-__all__ = ["Logins", "LoginsFault", "StoredKeys"]
+__all__ = ["Logins", "LoginsError", "StoredKeys"]
 
 _LOCK_SECONDS = 2.0
 _IN_KEYRING: Final = {"in": "keyring"}
-"""What the file has of a login that is in the system's keyring."""
+"""The file's entry for a login that is in the system's keyring."""
 
 
-class LoginsFault(ECAError):
-    """The file of logins cannot be read or written, and why."""
+class LoginsError(ECAError):
+    """The file of logins cannot be read or written; the message says why."""
 
 
-class _Damaged(LoginsFault):
-    """The file holds no logins, of whatever version."""
+class _Damaged(LoginsError):
+    """The file is not a file of logins, whatever its version."""
 
 
 @attrs.frozen(kw_only=True)
 class StoredKeys:
-    """What `read` found.
+    """The result of `Logins.read`.
 
     Attributes:
-        keys: by provider; of a token set what requests carry now.
-        tokens: the token sets among them.
-        problem: why there may be more that cannot be read.
+        keys: the keys by provider; for a token set, its access token.
+        tokens: the token sets by provider.
+        problem: the reason why stored logins may be missing.
     """
 
     keys: Mapping[str, Secret] = attrs.field(factory=dict)
@@ -61,9 +62,9 @@ class Logins:
     """The user's stored logins.
 
     Args:
-        environ: tells where the file is.
-        in_keyring: whether new ones are kept in the system's keyring; the file then only tells
-            that there is one.
+        environ: the environment variables, which determine the path of the file.
+        in_keyring: returns whether new logins go to the system's keyring; the file then only
+            notes that a login exists.
 
     Attributes:
         path: the file; it need not exist.
@@ -72,45 +73,45 @@ class Logins:
     def __init__(
         self, environ: Mapping[str, str], *, in_keyring: Callable[[], bool] = lambda: False
     ) -> None:
-        self.path = data_folder(environ) / "logins.json"
+        self.path = data_directory(environ) / "logins.json"
         self._in_keyring = in_keyring
         self._unlocked: dict[str, dict[str, Any]] = {}
 
     @property
     def is_locked(self) -> bool:
-        """Whether there is something in the keyring that was not read yet; touches the disk."""
-        with suppress(LoginsFault):
-            return any(name not in self._unlocked for name in self._kept_in_keyring())
+        """True if the keyring has a login that was not read yet. Touches the disk."""
+        with suppress(LoginsError):
+            return any(name not in self._unlocked for name in self._names_in_keyring())
         return False
 
     def unlock(self) -> None:
-        """Read what is in the keyring, which may ask the user first; never on the event loop.
+        """Read the logins in the keyring, which may prompt the user; not for the event loop.
 
         Raises:
-            LoginsFault: it cannot be read.
+            LoginsError: the keyring cannot be read.
         """
         try:
-            for name in self._kept_in_keyring():
-                found = json.loads(system_keyring.get(name) or "{}")
-                self._unlocked[name] = found if isinstance(found, dict) else {}
-        except (system_keyring.KeyringFault, ValueError) as fault:
-            raise LoginsFault(str(fault)) from None
+            for name in self._names_in_keyring():
+                content = json.loads(system_keyring.get(name) or "{}")
+                self._unlocked[name] = content if isinstance(content, dict) else {}
+        except (system_keyring.KeyringError, ValueError) as error:
+            raise LoginsError(str(error)) from None
 
-    def _kept_in_keyring(self) -> list[str]:
+    def _names_in_keyring(self) -> list[str]:
         providers = self._load()["providers"]
         return [name for name, login in providers.items() if login == _IN_KEYRING]
 
     def read(self) -> StoredKeys:
-        """The stored keys. A file that others could read is made private."""
+        """Return the stored keys. A file that others can read is made private first."""
         try:
             providers = self._load()["providers"]
-        except LoginsFault as fault:
-            return StoredKeys(problem=Problem(source=str(self.path), message=str(fault)))
+        except LoginsError as error:
+            return StoredKeys(problem=Problem(source=str(self.path), message=str(error)))
         keys: dict[str, Secret] = {}
         tokens: dict[str, TokenSet] = {}
         for name, entry in providers.items():
             login = self._unlocked.get(name, {}) if entry == _IN_KEYRING else entry
-            # Only an editor can have put there what is none.
+            # Only manual edits can make an entry invalid.
             with suppress(ValueError, TypeError, KeyError, OverflowError):
                 if "access" in login:
                     tokens[name] = _tokens(login)
@@ -120,13 +121,13 @@ class Logins:
         return StoredKeys(keys=keys, tokens=tokens)
 
     def store(self, provider: str, login: Secret | TokenSet) -> Path | None:
-        """Keep a provider's login, in place of the one it had.
+        """Store a provider's login and replace its previous one.
 
         Returns:
-            Where a damaged file of logins is now, whose place was taken.
+            The new path of a damaged file of logins, if one was moved aside.
 
         Raises:
-            LoginsFault: it cannot be kept; what was stored before is unchanged.
+            LoginsError: the login cannot be stored; earlier logins are unchanged.
         """
         plain = _plain(login)
         in_keyring = self._in_keyring()
@@ -140,16 +141,16 @@ class Logins:
         return self._change(change, over_damage=True)
 
     def remove(self, provider: str) -> bool:
-        """Forget a provider's login; whether there was one.
+        """Remove a provider's login and return whether there was one.
 
         Raises:
-            LoginsFault: as in `store`.
+            LoginsError: as in `store`.
         """
         removed = []
 
         def change(providers: dict[str, Any]) -> None:
             if providers.get(provider) == _IN_KEYRING:
-                system_keyring.take_away(provider)
+                system_keyring.remove_stored(provider)
             removed.append(providers.pop(provider, None))
 
         self._change(change)
@@ -157,7 +158,7 @@ class Logins:
 
     @property
     def renewal_lock(self) -> Path:
-        """The lock of whoever renews a token; the file itself stays free meanwhile."""
+        """The lock held while a token is renewed; the file itself stays unlocked."""
         return self.path.with_name(f"{self.path.name}.renewal.lock")
 
     def _change(
@@ -165,7 +166,7 @@ class Logins:
     ) -> Path | None:
         aside = None
         try:
-            make_data_folder(self.path.parent)
+            make_data_directory(self.path.parent)
             lock = self.path.with_name(f"{self.path.name}.lock")
             with lock_in_thread(lock, seconds=_LOCK_SECONDS):
                 try:
@@ -178,21 +179,21 @@ class Logins:
                     content = _empty()
                 change(content["providers"])
                 replace_file(self.path, json.dumps(content, indent=2).encode())
-        except system_keyring.KeyringFault as fault:
-            raise LoginsFault(str(fault)) from None
+        except system_keyring.KeyringError as error:
+            raise LoginsError(str(error)) from None
         except Locked:
-            raise LoginsFault("another server is writing it") from None
-        except OSError as fault:
-            raise LoginsFault(fault.strerror or type(fault).__name__) from None
+            raise LoginsError("another server is writing it: try again") from None
+        except OSError as error:
+            raise LoginsError(error.strerror or type(error).__name__) from None
         return aside
 
     def _load(self) -> dict[str, Any]:
         try:
             text = read_text(self.path)
-        except Unreadable as fault:
-            if fault.absent:
+        except Unreadable as error:
+            if error.absent:
                 return _empty()
-            raise LoginsFault(fault.message) from None
+            raise LoginsError(error.message) from None
         make_private(self.path)
         try:
             content = json.loads(text)
@@ -201,7 +202,7 @@ class Logins:
         if not isinstance(content, dict) or "version" not in content:
             raise _Damaged("expected logins of version 1, got something else")
         if content["version"] != 1:
-            raise LoginsFault("expected logins of version 1, got those of another version")
+            raise LoginsError("expected logins of version 1, got a different version")
         if not isinstance(content.get("providers"), dict):
             raise _Damaged("expected logins of version 1, got something else")
         return content
@@ -212,7 +213,7 @@ def _empty() -> dict[str, Any]:
 
 
 def _plain(login: Secret | TokenSet) -> dict[str, Any]:
-    """A login as the file has it."""
+    """Return a login in the form that the file stores."""
     if isinstance(login, Secret):
         return {"key": login.reveal()}
     client = login.client
@@ -233,7 +234,7 @@ def _plain(login: Secret | TokenSet) -> dict[str, Any]:
 
 
 def _tokens(login: Mapping[str, Any]) -> TokenSet:
-    """The token set in the file; raises ValueError, TypeError or KeyError for what is none."""
+    """Read a token set of the file; raise ValueError, TypeError or KeyError if it is invalid."""
     ends = login["expiresAt"]
     return TokenSet(
         access=_key(login["access"]),
@@ -256,7 +257,7 @@ def _authentication(login: Mapping[str, Any]) -> Authentication:
 
 
 def _key(text: Any) -> Secret:
-    key = key_from(text) if isinstance(text, str) else None
+    key = parse_key(text) if isinstance(text, str) else None
     if key is None:
         raise ValueError("expected a key, got none")
     return key

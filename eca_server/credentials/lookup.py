@@ -1,9 +1,12 @@
-"""The order in which a provider's key and URL are looked for.
+"""Lookup of a provider's key and URL.
 
-Key: the configured `key`, the one stored by `/login`, the variable named by `keyEnv`,
-`<PROVIDER>_API_KEY`, the entry of the netrc file named by `keyRc`: a login counts whatever
-variables the editor was started with. URL: the configured `url`, the variable named by `urlEnv`,
-`<PROVIDER>_API_URL`. What is blank is absent.
+Order for a key: the configured `key`, the key stored by `/login`, the variable named by `keyEnv`,
+`<PROVIDER>_API_KEY`, the entry of the netrc file named by `keyRc`. So a login overrides the
+environment of the editor.
+
+Order for a URL: the configured `url`, the variable named by `urlEnv`, `<PROVIDER>_API_URL`.
+
+A blank value counts as absent.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.child_process import hardened
+from eca_server.child_process import harden_environment
 from eca_server.config import Problem, Provider
-from eca_server.credentials.netrc import NetrcFault, password_in
-from eca_server.secret import Secret, key_from, mask
+from eca_server.credentials.netrc import NetrcError, password_in
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = [
     "LOGIN",
@@ -27,42 +30,42 @@ __all__ = [
     "child_environment",
     "find_key",
     "find_url",
-    "url_fault",
+    "url_problem",
     "variable_of",
 ]
 
 LOGIN = "a stored login"
-"""Where a key comes from that `/login` stored."""
+"""The source of a key that was stored by `/login`."""
 
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
-_LONG = 8  # so long a key is no chance match inside another variable
+_LONG = 8  # keys of this length are not found in other variables by chance
 
 
 @attrs.frozen(kw_only=True)
 class Credential:
-    """A provider's key, and where it came from.
+    """A provider's key and its source.
 
     Attributes:
         provider: the provider's name.
-        key: None if there is none, or none that can be used.
+        key: the key; None if there is none, or none that can be used.
         source: `providers.<name>.key`, `LOGIN`, the variable's name, the entry of the netrc file;
-            None if none is set.
-        looked_for: the variables a key would be taken from, in order.
-        problem: why what was found cannot be used.
+            None if no key is set.
+        variables: the variables that may hold the key, in order.
+        problem: the reason why the key cannot be used.
     """
 
     provider: str
     key: Secret | None = None
     source: str | None = None
-    looked_for: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     problem: Problem | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Location:
-    """A provider's base URL, and where it came from: as in `Credential`.
+    """A provider's base URL and its source, as in `Credential`.
 
-    One that cannot be read stays what it is: another one in its place would be sent the key.
+    An unreadable URL is not replaced by a fallback: the key would go to a different server.
     """
 
     provider: str
@@ -72,7 +75,7 @@ class Location:
 
 
 def variable_of(provider: str, what: str) -> str:
-    """The variable of a provider by its name: `my-corp` and `myCorp` give `MY_CORP_API_KEY`.
+    """Return the variable of a provider: `my-corp` and `myCorp` give `MY_CORP_API_KEY`.
 
     Args:
         provider: the provider's name.
@@ -89,64 +92,64 @@ def find_key(
     stored: Secret | None = None,
     netrc: Path | None = None,
 ) -> Credential:
-    """The key of a provider; raises nothing: one that cannot be sent is told as a problem.
+    """Return the key of a provider. An unusable key is reported as a problem, not raised.
 
-    A variable with such a key ends the search: to go on with another key would hide the fault.
+    A variable with an unusable key ends the search: falling back would hide the error.
 
     Args:
-        name: the provider's.
+        name: the provider's name.
         provider: its configuration.
         environ: the environment variables.
         stored: its stored login.
-        netrc: the file that `keyRc` means; read only if it is needed.
+        netrc: the file for `keyRc`; read only if needed.
     """
     variables = _variables(provider.key_env, variable_of(name, "KEY"))
-    found = Credential(provider=name, looked_for=variables)
+    credential = Credential(provider=name, variables=variables)
     if provider.key is not None:
-        return attrs.evolve(found, key=provider.key, source=f"providers.{name}.key")
+        return attrs.evolve(credential, key=provider.key, source=f"providers.{name}.key")
     if stored is not None:
-        return attrs.evolve(found, key=stored, source=LOGIN)
+        return attrs.evolve(credential, key=stored, source=LOGIN)
     for variable in variables:
         try:
-            key = key_from(environ.get(variable, ""))
-        except ValueError as fault:
-            problem = Problem(source="environment", key=variable, message=str(fault))
-            return attrs.evolve(found, source=variable, problem=problem)
+            key = parse_key(environ.get(variable, ""))
+        except ValueError as error:
+            problem = Problem(source="environment", key=variable, message=str(error))
+            return attrs.evolve(credential, source=variable, problem=problem)
         if key is not None:
-            return attrs.evolve(found, key=key, source=variable)
+            return attrs.evolve(credential, key=key, source=variable)
     if provider.key_rc is not None and netrc is not None:
-        return _in_netrc(found, netrc, provider.key_rc)
-    return found
+        return _in_netrc(credential, netrc, provider.key_rc)
+    return credential
 
 
-def _in_netrc(found: Credential, file: Path, entry: str) -> Credential:
+def _in_netrc(credential: Credential, file: Path, entry: str) -> Credential:
     source = f"{entry} in {file}"
     try:
-        return attrs.evolve(found, key=password_in(file, entry), source=source)
-    except NetrcFault as fault:
-        problem = Problem(source=str(file), line=fault.line, key=entry, message=str(fault))
-        return attrs.evolve(found, source=source, problem=problem)
+        return attrs.evolve(credential, key=password_in(file, entry), source=source)
+    except NetrcError as error:
+        problem = Problem(source=str(file), line=error.line, key=entry, message=str(error))
+        return attrs.evolve(credential, source=source, problem=problem)
 
 
 def find_url(name: str, provider: Provider, environ: Mapping[str, str]) -> Location:
-    """The base URL of a provider, if one is set anywhere."""
-    found = Location(provider=name)
+    """Return the base URL of a provider, if one is set."""
+    location = Location(provider=name)
     if provider.url is not None:
-        return _located(found, provider.url, f"providers.{name}.url", "configuration")
+        return _located(location, provider.url, f"providers.{name}.url", "configuration")
     for variable in _variables(provider.url_env, variable_of(name, "URL")):
         if url := environ.get(variable, "").strip():
-            return _located(found, url, variable, "environment")
-    return found
+            return _located(location, url, variable, "environment")
+    return location
 
 
-def _located(found: Location, url: str, source: str, kind: str) -> Location:
-    fault = url_fault(url)
-    problem = None if fault is None else Problem(source=kind, key=source, message=fault)
-    return attrs.evolve(found, url=url, source=source, problem=problem)
+def _located(location: Location, url: str, source: str, kind: str) -> Location:
+    error = url_problem(url)
+    problem = None if error is None else Problem(source=kind, key=source, message=error)
+    return attrs.evolve(location, url=url, source=source, problem=problem)
 
 
-def url_fault(url: str) -> str | None:
-    """Why requests cannot go to a URL, without a word of it; None: its host and port are clear."""
+def url_problem(url: str) -> str | None:
+    """Return why a URL is unusable, without quoting it; None: its host and port are readable."""
     try:
         _ = urlsplit(url.strip()).port
     except ValueError:
@@ -161,19 +164,18 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the environment for a child process: hardened, and without our keys.
 
-    A variable is left out if a key would be taken from it, or if it holds a key we have under
-    whatever name.
+    A variable is removed if it may hold a provider's key, or if it contains one of our keys.
 
     Args:
-        environ: our own.
-        credentials: those of the providers.
-        secrets: what else must not be in it.
+        environ: our own environment.
+        credentials: the providers' credentials.
+        secrets: further secrets to remove.
     """
-    ours = list(credentials)
-    names = {variable for found in ours for variable in found.looked_for}
-    keys = [found.key.reveal() for found in ours if found.key is not None]
+    listed = list(credentials)
+    names = {variable for credential in listed for variable in credential.variables}
+    keys = [credential.key.reveal() for credential in listed if credential.key is not None]
     keys += [secret.reveal() for secret in secrets]
-    return hardened(
+    return harden_environment(
         {
             name: value
             for name, value in environ.items()

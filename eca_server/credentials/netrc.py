@@ -1,7 +1,7 @@
-"""Keys in a netrc file, the one that curl and Git read, too.
+"""Keys in a netrc file, as used by curl and Git.
 
-The rule it keeps: only an entry that the configuration names is taken, never the one for any host;
-what is wrong with the file is told by its line, without a word of what stands there.
+Only an entry named by the configuration is used, never `default`. A problem is reported by its line
+number, without the content of the line.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from eca_protocol.errors import ECAError
+from eca_server.config.directories import home_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.folders import home_folder
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
-__all__ = ["NetrcFault", "netrc_file", "password_in"]
+__all__ = ["NetrcError", "netrc_file", "password_in"]
 
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)', re.DOTALL)
 _WITH_VALUE = frozenset({"machine", "login", "password", "account", "port"})
@@ -23,11 +23,11 @@ _BEGINNINGS = frozenset({"machine", "default"})
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-class NetrcFault(ECAError):
+class NetrcError(ECAError):
     """The file, or its entry, cannot be used.
 
     Attributes:
-        line: where, counted from 1, if it is one place.
+        line: the line of the problem, counted from 1; None: no single line.
     """
 
     def __init__(self, message: str, *, line: int | None = None) -> None:
@@ -36,64 +36,64 @@ class NetrcFault(ECAError):
 
 
 def netrc_file(environ: Mapping[str, str]) -> Path:
-    """The user's netrc file: where `NETRC` leads, else in the home folder."""
-    named = environ.get("NETRC", "")
-    return Path(named) if named else home_folder(environ) / ".netrc"
+    """Return the user's netrc file: `$NETRC`, else `.netrc` in the home directory."""
+    path = environ.get("NETRC", "")
+    return Path(path) if path else home_directory(environ) / ".netrc"
 
 
 def password_in(file: Path, entry: str) -> Secret:
-    """The password of an entry.
+    """Return the password of an entry.
 
     Args:
         file: the netrc file.
-        entry: `[LOGIN@]MACHINE[:PORT]`; the first entry counts that has what is named here.
+        entry: `[LOGIN@]MACHINE[:PORT]`; the first matching entry counts.
 
     Raises:
-        NetrcFault: there is none, or none that can be sent.
+        NetrcError: there is no such entry, or its password cannot be sent.
     """
-    login, _, place = entry.rpartition("@")
-    machine, _, port = place.partition(":")
-    wanted = {"machine": machine.lower(), "login": login, "port": port}
+    login, _, address = entry.rpartition("@")
+    machine, _, port = address.partition(":")
+    expected = {"machine": machine.lower(), "login": login, "port": port}
     try:
         text = read_text(file)
-    except Unreadable as fault:
-        raise NetrcFault(fault.message, line=fault.line) from None
-    for line, found in _entries(text):
-        names = {**found, "machine": found.get("machine", "").lower()}
-        if "password" in found and all(names.get(k) == v for k, v in wanted.items() if v):
+    except Unreadable as error:
+        raise NetrcError(error.message, line=error.line) from None
+    for line, fields in _entries(text):
+        names = {**fields, "machine": fields.get("machine", "").lower()}
+        if "password" in fields and all(names.get(k) == v for k, v in expected.items() if v):
             try:
-                key = key_from(found["password"])
-            except ValueError as fault:
-                raise NetrcFault(str(fault), line=line) from None
+                key = parse_key(fields["password"])
+            except ValueError as error:
+                raise NetrcError(str(error), line=line) from None
             if key is not None:
                 return key
-    raise NetrcFault("expected such an entry with a password, there is none")
+    raise NetrcError("expected such an entry with a password, found none")
 
 
 def _entries(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Each entry with its first line; that for any host has no machine."""
+    """Yield each entry with its first line; the `default` entry has no machine."""
     entry: dict[str, str] | None = None
-    began = 0
+    first_line = 0
     tokens = _tokens(text)
     for line, word in tokens:
         if word in _BEGINNINGS:
             if entry is not None:
-                yield began, entry
-            entry, began = {}, line
+                yield first_line, entry
+            entry, first_line = {}, line
             if word not in _WITH_VALUE:
                 continue
         if word not in _WITH_VALUE or entry is None:
-            raise NetrcFault("expected machine, default, or a word of an entry", line=line)
+            raise NetrcError("expected machine, default, or a field of an entry", line=line)
         value = next(tokens, None)
         if value is None:
-            raise NetrcFault(f"expected a value behind {word}", line=line)
+            raise NetrcError(f"expected a value after {word}", line=line)
         entry[word] = value[1]
     if entry is not None:
-        yield began, entry
+        yield first_line, entry
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str]]:
-    """Each word with its line; comments and macros are passed over."""
+    """Yield each word with its line; skip comments and macros."""
     in_macro = False
     for number, line in enumerate(text.splitlines(), start=1):
         if in_macro:
@@ -110,9 +110,9 @@ def _tokens(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_comment(line: str, start: int) -> bool:
-    """Whether a `#` begins one: at a line's beginning, or behind a whole pair of words."""
+    """Return whether a `#` starts a comment: at a line's start, or after complete pairs."""
     return len(line[:start].split()) % 2 == 0
 
 
 def _unescaped(quoted: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), quoted)
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), quoted)

@@ -1,7 +1,7 @@
-"""OAuth 2 as a public client: PKCE, codes for tokens, tokens renewed, logins from another device.
+"""OAuth 2 as a public client: PKCE, code exchange, token renewal.
 
-The rules it keeps: a secret goes only over `https`, or to this machine; it never stands in a URL;
-what a server says of a fault is shown without what it was sent.
+A secret goes only over `https` or to this machine, and never into a URL. Error messages of a server
+are shown without the secrets that it was sent.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import ECAError, HTTPFault, InvalidJSON
+from eca_protocol.errors import ECAError, HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
-from eca_server.secret import Secret, key_from, mask
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = [
     "Authentication",
     "Challenge",
     "Client",
     "LoggedOut",
-    "OAuthFault",
+    "OAuthError",
     "TokenSet",
     "ask",
     "is_on_this_machine",
@@ -44,15 +44,15 @@ _SUCCESS: Final = frozenset({200, 201})
 _SECONDS: Final = 30.0
 _LONGEST: Final = 100 * 365 * 86_400.0
 _EARLY: Final = 60.0
-"""Seconds before its end from which on a token is renewed: a request must not meet that end."""
+"""Seconds before its expiry when a token is renewed, so that no request meets the expiry."""
 
 
-class OAuthFault(ECAError):
-    """A server of logins could not be asked, or refused.
+class OAuthError(ECAError):
+    """A login server could not be reached, or refused.
 
     Attributes:
-        code: the error's name, as the server gave it.
-        status: the status of its answer; None: there was none.
+        code: the server's error code.
+        status: the HTTP status; None: there was no answer.
     """
 
     def __init__(self, message: str, *, code: str | None = None, status: int | None = None) -> None:
@@ -61,8 +61,8 @@ class OAuthFault(ECAError):
         self.status = status
 
 
-class LoggedOut(OAuthFault):
-    """The login is over: it was withdrawn, or used up elsewhere. Only a new one helps."""
+class LoggedOut(OAuthError):
+    """The login has ended: it was revoked, or used up elsewhere. Only a new login helps."""
 
 
 Authentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
@@ -70,14 +70,14 @@ Authentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
 
 @attrs.frozen(kw_only=True)
 class Client:
-    """Who asks, and whom.
+    """An OAuth client and its token endpoint.
 
     Attributes:
-        id: the public name of this program with the provider.
-        token_url: where codes and old tokens are exchanged for tokens.
-        secret: what goes with the name, where the provider gave one.
-        authentication: where the secret stands, as RFC 7591 calls it: in a header, or in the form.
-        resource: for what the tokens are, where the provider gives them for many.
+        id: the public client id.
+        token_url: the endpoint that issues and renews tokens.
+        secret: the client secret, if there is one.
+        authentication: where the secret is sent (RFC 7591): in a header, or in the form.
+        resource: the resource that the tokens are for, if the server needs it.
     """
 
     id: str
@@ -87,7 +87,7 @@ class Client:
     resource: str | None = None
 
     def fields(self) -> dict[str, str | Secret]:
-        """What a form says of who asks, and for what."""
+        """Return the form fields that identify the client and the resource."""
         fields: dict[str, str | Secret] = {}
         if self.secret is None or self.authentication == "client_secret_post":
             fields["client_id"] = self.id
@@ -98,7 +98,7 @@ class Client:
         return fields
 
     def headers(self) -> dict[str, str]:
-        """What a header says of who asks (RFC 6749, 2.3.1)."""
+        """Return the headers that identify the client (RFC 6749, 2.3.1)."""
         if self.secret is None or self.authentication != "client_secret_basic":
             return {}
         both = f"{quote_plus(self.id)}:{quote_plus(self.secret.reveal())}"
@@ -107,14 +107,14 @@ class Client:
 
 @attrs.frozen(kw_only=True)
 class TokenSet:
-    """What a login is worth for a while. Times are those of the clock on the wall.
+    """The tokens of a login. Times are in seconds since the epoch.
 
     Attributes:
-        access: what requests carry.
-        refresh: what it is renewed with; None: it cannot be.
-        expires_at: when it ends; None: never, as far as is known.
-        obtained_at: when we got it.
-        client: who got it and renews it.
+        access: the token that requests carry.
+        refresh: the token that renews it; None: it cannot be renewed.
+        expires_at: the expiry; None: never, or unknown.
+        obtained_at: the time of issue.
+        client: the client that obtained the tokens and renews them.
     """
 
     access: Secret
@@ -124,21 +124,21 @@ class TokenSet:
     client: Client
 
     def is_due(self, now: float) -> bool:
-        """Whether it should be renewed before it is used.
+        """Return whether to renew the token before use.
 
-        A clock that stands before the token was made was set back: how old it is cannot be told.
+        A clock before the time of issue was set back: the token's age is unknown, so renew.
         """
         if self.refresh is None or self.expires_at is None:
             return False
         return now > self.expires_at - _EARLY or now < self.obtained_at - _EARLY
 
     def is_over(self, now: float) -> bool:
-        """Whether it is worth nothing any more, as far as can be told."""
+        """Return whether the token has expired, as far as is known."""
         return self.expires_at is not None and now >= self.expires_at
 
 
 class Challenge:
-    """PKCE (S256): what proves that whoever exchanges a code is who asked for it."""
+    """A PKCE challenge (S256): it binds the exchange of a code to its request."""
 
     def __init__(self) -> None:
         self.verifier = Secret(secrets.token_urlsafe(48))
@@ -155,11 +155,11 @@ async def tokens_for_code(
     challenge: Challenge,
     now: float,
 ) -> TokenSet:
-    """The tokens that a redirect's code stands for.
+    """Exchange a redirect's code for tokens.
 
     Raises:
-        OAuthFault: there are none.
-        HTTPFault: the server cannot be reached.
+        OAuthError: the server issued none.
+        HTTPError: the server cannot be reached.
     """
     fields: dict[str, str | Secret] = {
         "grant_type": "authorization_code",
@@ -173,12 +173,12 @@ async def tokens_for_code(
 
 
 async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet:
-    """The set that takes the place of `tokens`, which are worth nothing from then on.
+    """Return new tokens in place of `tokens`, which are invalid from then on.
 
     Raises:
-        LoggedOut: the login is over.
-        OAuthFault: it did not work this time.
-        HTTPFault: the server cannot be reached.
+        LoggedOut: the login has ended.
+        OAuthError: the renewal failed this time.
+        HTTPError: the server cannot be reached.
     """
     if tokens.refresh is None:
         raise LoggedOut("the login has ended and cannot be renewed")
@@ -189,9 +189,9 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
     }
     try:
         answer = await post_form(http, tokens.client.token_url, fields, tokens.client.headers())
-    except OAuthFault as fault:
-        if fault.code in ("invalid_grant", "unauthorized_client", "bad_refresh_token"):
-            raise LoggedOut(str(fault), code=fault.code, status=fault.status) from None
+    except OAuthError as error:
+        if error.code in ("invalid_grant", "unauthorized_client", "bad_refresh_token"):
+            raise LoggedOut(str(error), code=error.code, status=error.status) from None
         raise
     return tokens_in(answer, tokens.client, now=now, before=tokens.refresh)
 
@@ -199,29 +199,29 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
 def tokens_in(
     answer: Mapping[str, Any], client: Client, *, now: float, before: Secret | None = None
 ) -> TokenSet:
-    """The tokens in a server's answer.
+    """Read the tokens in a server's answer.
 
     Args:
         answer: the parsed body.
-        client: who asked.
-        now: the time on the wall.
-        before: what goes on to renew them if the answer has nothing new for that.
+        client: the client that sent the request.
+        now: the current time, in seconds since the epoch.
+        before: the previous refresh token, used if the answer has none.
 
     Raises:
-        OAuthFault: there is none.
+        OAuthError: the answer has no token.
     """
-    lasts = seconds_in(answer, "expires_in")
+    lifetime = seconds_in(answer, "expires_in")
     return TokenSet(
         access=secret_in(answer, "access_token"),
         refresh=secret_in(answer, "refresh_token") if answer.get("refresh_token") else before,
-        expires_at=None if lasts is None else now + lasts,
+        expires_at=None if lifetime is None else now + lifetime,
         obtained_at=now,
         client=client,
     )
 
 
 def seconds_in(answer: Mapping[str, Any], name: str) -> float | None:
-    """A number of seconds in an answer, from none to a century; None: there is no number."""
+    """Return a number of seconds in an answer, from 0 to a century; None: it is no number."""
     value = answer.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -229,19 +229,19 @@ def seconds_in(answer: Mapping[str, Any], name: str) -> float | None:
 
 
 def secret_in(answer: Mapping[str, Any], name: str) -> Secret:
-    """What stands in an answer under `name`, if a header can carry it.
+    """Return the field `name` of an answer, if a header can carry it.
 
     Raises:
-        OAuthFault: there is nothing, or nothing that fits.
+        OAuthError: the field is missing or unusable.
     """
     text = answer.get(name)
     try:
-        found = key_from(text) if isinstance(text, str) else None
-    except ValueError as fault:
-        raise OAuthFault(f"{name}: {fault}") from None
-    if found is None:
-        raise OAuthFault(f"expected {name} in the answer, got {', '.join(answer) or 'nothing'}")
-    return found
+        secret = parse_key(text) if isinstance(text, str) else None
+    except ValueError as error:
+        raise OAuthError(f"{name}: {error}") from None
+    if secret is None:
+        raise OAuthError(f"expected {name} in the answer, got {', '.join(answer) or 'nothing'}")
+    return secret
 
 
 async def post_form(
@@ -250,11 +250,11 @@ async def post_form(
     fields: Mapping[str, str | Secret],
     headers: Mapping[str, str] | None = None,
 ) -> Mapping[str, Any]:
-    """The JSON object that a server answers to a form.
+    """Post a form and return the server's JSON object.
 
     Raises:
-        OAuthFault: as in `ask`.
-        HTTPFault: the server cannot be reached.
+        OAuthError: as in `ask`.
+        HTTPError: the server cannot be reached.
     """
     plain = {name: _revealed(value) for name, value in fields.items()}
     return await ask(
@@ -276,22 +276,22 @@ async def ask(
     content: bytes = b"",
     hide: tuple[Secret, ...] = (),
 ) -> Mapping[str, Any]:
-    """The JSON object that a server of logins answers; an `error` in it is one at any status.
+    """Return the JSON object that a login server answers; an `error` in it counts at any status.
 
     Args:
-        http: how it is asked.
+        http: the client.
         method: the HTTP method.
-        url: where; `https`, or this machine.
-        headers: of the request.
+        url: the address; `https`, or this machine.
+        headers: the request's headers.
         content: its body.
-        hide: what must not stand in a fault's text.
+        hide: secrets to mask in error messages.
 
     Raises:
-        OAuthFault: the server refused, or its answer cannot be read.
-        HTTPFault: it cannot be reached; also for how long it took.
+        OAuthError: the server refused, or its answer cannot be read.
+        HTTPError: the server cannot be reached, or took too long.
     """
     if not _is_safe(url):
-        raise OAuthFault(f"expected an https URL for a login, got {mask(url)}")
+        raise OAuthError(f"expected an https URL for a login, got {mask(url)}")
     with trio.move_on_after(_SECONDS):
         async with http.stream(
             method,
@@ -303,7 +303,7 @@ async def ask(
         ) as response:
             body = await response.read()
         return _answer(response.status, body, hide)
-    raise HTTPFault("timeout", f"the login took longer than {_SECONDS:g} s")
+    raise HTTPError("timeout", f"the login took longer than {_SECONDS:g} s")
 
 
 def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, Any]:
@@ -312,19 +312,19 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
     except InvalidJSON:
         answer = None
     if not isinstance(answer, dict):
-        raise OAuthFault(
+        raise OAuthError(
             f"expected a JSON object, got something else (status {status})", status=status
         )
     code = answer.get("error")
     if status in _SUCCESS and not code:
         return answer
-    words = next(
+    description = next(
         (answer[name] for name in ("error_description", "message", "error") if answer.get(name)), ""
     )
-    if isinstance(words, dict):
-        words = words.get("message", "")
-    told = mask(str(words)[:500], *hide) or f"status {status}"
-    raise OAuthFault(told, code=code if isinstance(code, str) else None, status=status)
+    if isinstance(description, dict):
+        description = description.get("message", "")
+    message = mask(str(description)[:500], *hide) or f"status {status}"
+    raise OAuthError(message, code=code if isinstance(code, str) else None, status=status)
 
 
 def _is_safe(url: str) -> bool:
@@ -334,7 +334,7 @@ def _is_safe(url: str) -> bool:
 
 
 def is_on_this_machine(url: str) -> bool:
-    """Whether a URL names this machine itself, which nobody can listen to on the way."""
+    """Return whether a URL names this machine itself, so that no network is involved."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

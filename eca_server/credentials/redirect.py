@@ -1,8 +1,7 @@
-"""Where a browser comes back to after a login: a page of ours on this machine.
+"""The local page to which a browser is redirected after a login.
 
-The rules it keeps: it listens on 127.0.0.1 only, for one login and five minutes; what does not
-carry the login's own random state is turned away, whatever else it carries; the page holds nothing
-of what came.
+It listens on 127.0.0.1 only, for one login and five minutes. A request without the login's random
+state is refused. The page contains nothing of the request.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from urllib.parse import parse_qs
 import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
-from eca_server.credentials.oauth import OAuthFault
-from eca_server.secret import Secret, key_from, mask
+from eca_server.credentials.oauth import OAuthError
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = ["SECONDS", "Redirect", "redirect_page"]
 
 SECONDS: Final = 300.0
-"""How long a login may take."""
+"""The time limit of a login."""
 
 _HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
@@ -34,12 +33,12 @@ _HEADERS: Final = {
 
 
 class Redirect:
-    """The page, as long as it waits.
+    """The page while it waits.
 
     Attributes:
-        url: where the browser is to be sent back to.
-        state: what it must bring.
-        issuer: who sent it back, if it says so.
+        url: the redirect URL.
+        state: the random state that the redirect must carry.
+        issuer: the issuer named by the redirect, if any.
     """
 
     def __init__(self, path: str, *, state_in_path: bool) -> None:
@@ -49,35 +48,35 @@ class Redirect:
         self.path = f"{path}/{self.state}" if state_in_path else path
         self._state_in_path = state_in_path
         self._came = trio.Event()
-        self._code: Secret | OAuthFault | None = None
+        self._code: Secret | OAuthError | None = None
 
     async def code(self) -> Secret:
-        """What the provider sent the browser back with; waits for it.
+        """Wait for the redirect and return its code.
 
         Raises:
-            OAuthFault: the provider refused, or nobody came in time.
+            OAuthError: the provider refused, or the time limit passed.
         """
         with trio.move_on_after(SECONDS):
             await self._came.wait()
         if self._code is None:
-            raise OAuthFault(f"nobody came back from the browser within {SECONDS / 60:g} minutes")
-        if isinstance(self._code, OAuthFault):
+            raise OAuthError(f"the browser did not return in {SECONDS / 60:g} minutes: try again")
+        if isinstance(self._code, OAuthError):
             raise self._code
         return self._code
 
     async def handle(self, request: HTTPRequest, responder: Responder) -> None:
-        """Answer the browser."""
+        """Answer a request of the browser."""
         fields = {name: values[0] for name, values in parse_qs(request.query).items()}
         if request.method != "GET" or not self._is_meant(request.path, fields.get("state", "")):
-            await responder.respond(404, b"There is nothing here.\n", {"connection": "close"})
+            await responder.respond(404, b"Not found.\n", {"connection": "close"})
         elif self._code is not None:
-            await responder.respond(410, _page("This login is over."), _HEADERS)
+            await responder.respond(410, _page("This login has already ended."), _HEADERS)
         else:
             self.issuer = fields.get("iss")
             self._code = _code_in(fields)
-            failed = isinstance(self._code, OAuthFault)
-            told = "The login failed." if failed else "You are logged in."
-            await responder.respond(200, _page(f"{told} This page can be closed."), _HEADERS)
+            failed = isinstance(self._code, OAuthError)
+            result = "The login failed." if failed else "You are logged in."
+            await responder.respond(200, _page(f"{result} You can close this page."), _HEADERS)
             self._came.set()
 
     def _is_meant(self, path: str, state: str) -> bool:
@@ -90,35 +89,35 @@ class Redirect:
 async def redirect_page(
     *, port: int = 0, path: str = "/callback", state_in_path: bool = False
 ) -> AsyncIterator[Redirect]:
-    """A page that waits for one login; gone when the block is left.
+    """Serve a page that waits for one login, until the block is left.
 
     Args:
-        port: if the provider allows only one; 0: any.
-        path: the page's.
-        state_in_path: for providers that give no state back: it stands in the path then.
+        port: the port, if the provider allows only one; 0: any free port.
+        path: the page's path.
+        state_in_path: put the state into the path, for providers that do not return it.
 
     Raises:
-        OAuthFault: the port is taken.
+        OAuthError: the port is in use.
     """
     redirect = Redirect(path, state_in_path=state_in_path)
     try:
         async with serve(redirect.handle, port=port) as server:
             redirect.url = f"{server.url}{redirect.path}"
             yield redirect
-    except OSError as fault:
-        words = f"port {port} of this machine cannot be listened on: {fault.strerror}"
-        raise OAuthFault(words) from None
+    except OSError as error:
+        message = f"could not listen on port {port} of this machine: {error.strerror}"
+        raise OAuthError(message) from None
 
 
-def _code_in(fields: dict[str, str]) -> Secret | OAuthFault:
+def _code_in(fields: dict[str, str]) -> Secret | OAuthError:
     if "error" in fields:
-        told = fields.get("error_description", fields["error"])[:300]
-        return OAuthFault(mask(told), code=fields["error"][:100])
+        message = fields.get("error_description", fields["error"])[:300]
+        return OAuthError(mask(message), code=fields["error"][:100])
     try:
-        code = key_from(fields.get("code", ""))
-    except ValueError as fault:
-        return OAuthFault(f"code: {fault}")
-    return code or OAuthFault("expected a code from the browser, got none")
+        code = parse_key(fields.get("code", ""))
+    except ValueError as error:
+        return OAuthError(f"code: {error}")
+    return code or OAuthError("expected a code from the browser, got none")
 
 
 def _page(text: str) -> bytes:

@@ -1,8 +1,8 @@
-"""Secrets that a client gave for an MCP server: one entry of the logins for each server's name.
+"""Secrets of MCP servers: one entry in the logins for each server name.
 
-The configuration has a reference in their place, `${kept:SERVER:ID}`. An id stands for one secret
-and is never given to another: a name may mean another server in another workspace, and a change of
-the configuration that fails must leave what was there before as good as it was.
+The configuration refers to a secret by `${kept:SERVER:ID}`. An id is never reused for a different
+secret: a name may mean different servers in different workspaces, and a failed change of the
+configuration must leave the earlier references valid.
 
 Everything here touches the disk, and may wait for the system's keyring: call it in a worker thread.
 """
@@ -15,52 +15,52 @@ from collections.abc import Container, Mapping
 from eca_server.credentials.logins import Logins
 from eca_server.secret import Secret
 
-__all__ = ["drop_secrets", "find_secret", "is_of_server", "keep_secrets"]
+__all__ = ["drop_secrets", "find_secret", "is_server_entry", "store_secrets"]
 
 
-def keep_secrets(logins: Logins, server: str, secrets: Mapping[str, str]) -> None:
-    """Keep secrets of a server beside those it has.
+def store_secrets(logins: Logins, server: str, secrets: Mapping[str, str]) -> None:
+    """Store secrets of a server in addition to its earlier ones.
 
     Args:
-        logins: where.
-        server: its name.
-        secrets: by their ids.
+        logins: the store.
+        server: the server's name.
+        secrets: the secrets by id.
 
     Raises:
-        LoginsFault: they cannot be kept; what was kept before is unchanged.
+        LoginsError: they cannot be stored; earlier secrets are unchanged.
     """
     _unlock(logins)
-    logins.store(_entry(server), Secret(json.dumps({**_kept(logins, server), **secrets})))
+    logins.store(_entry(server), Secret(json.dumps({**_stored(logins, server), **secrets})))
 
 
 def drop_secrets(logins: Logins, server: str, *, but: Container[str]) -> None:
-    """Forget the secrets of a server that nothing refers to any more.
+    """Remove the secrets of a server that are not referred to any more.
 
     Args:
-        logins: where they are kept.
-        server: its name.
-        but: the ids of those that are still needed.
+        logins: the store.
+        server: the server's name.
+        but: the ids to retain.
 
     Raises:
-        LoginsFault: they cannot be removed.
+        LoginsError: they cannot be removed.
     """
     _unlock(logins)
-    kept = _kept(logins, server)
-    left = {each: secret for each, secret in kept.items() if each in but}
-    if left and left != kept:
-        logins.store(_entry(server), Secret(json.dumps(left)))
-    elif not left and _entry(server) in logins.read().keys:
+    stored = _stored(logins, server)
+    needed = {each: secret for each, secret in stored.items() if each in but}
+    if needed and needed != stored:
+        logins.store(_entry(server), Secret(json.dumps(needed)))
+    elif not needed and _entry(server) in logins.read().keys:
         logins.remove(_entry(server))
 
 
 def find_secret(logins: Logins, reference: str) -> str | None:
-    """What stands for `SERVER:ID`; None: nothing is kept for it, or it is in a locked keyring."""
-    server, _, found = reference.rpartition(":")
-    return _kept(logins, server).get(found)
+    """Return the secret for `SERVER:ID`; None: it is not stored, or the keyring is locked."""
+    server, _, secret_id = reference.rpartition(":")
+    return _stored(logins, server).get(secret_id)
 
 
-def is_of_server(entry: str) -> bool:
-    """Whether an entry of the logins holds secrets of a server, and is no login."""
+def is_server_entry(entry: str) -> bool:
+    """Return whether an entry of the logins holds secrets of a server and is no login."""
     return entry.startswith(_entry(""))
 
 
@@ -73,10 +73,10 @@ def _unlock(logins: Logins) -> None:
         logins.unlock()
 
 
-def _kept(logins: Logins, server: str) -> dict[str, str]:
+def _stored(logins: Logins, server: str) -> dict[str, str]:
     key = logins.read().keys.get(_entry(server))
     try:
-        found = json.loads(key.reveal()) if key is not None else {}
+        stored = json.loads(key.reveal()) if key is not None else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return stored if isinstance(stored, dict) else {}

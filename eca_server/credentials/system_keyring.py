@@ -1,7 +1,6 @@
-"""The system's keyring, if the user wants logins there: by the package `keyring`, the extra.
+"""The system's keyring, by the optional package `keyring`.
 
-The rule it keeps: it may ask the user something first, or hang: each question to it has a thread
-of its own and a deadline.
+A keyring may prompt the user, or hang: each access has a thread of its own and a deadline.
 """
 
 from __future__ import annotations
@@ -13,31 +12,31 @@ from typing import Any, Final
 
 from eca_protocol.errors import ECAError
 
-__all__ = ["KeyringFault", "get", "put", "take_away"]
+__all__ = ["KeyringError", "get", "put", "remove_stored"]
 
 SECONDS: Final = 15.0
-"""For one question, with whatever the user is asked for it."""
+"""The deadline of one access, including a prompt to the user."""
 
 _SERVICE: Final = "eca-python"
 
 
-class KeyringFault(ECAError):
-    """The keyring cannot be used, and why."""
+class KeyringError(ECAError):
+    """The keyring cannot be used; the message says why."""
 
 
 def get(provider: str) -> str | None:
-    """What is kept for a provider; raises KeyringFault."""
-    found = _answer(lambda keyring: keyring.get_password(_SERVICE, provider))
-    return None if found is None else str(found)
+    """Return the text stored for a provider, or None; raise KeyringError."""
+    text = _answer(lambda keyring: keyring.get_password(_SERVICE, provider))
+    return None if text is None else str(text)
 
 
 def put(provider: str, text: str) -> None:
-    """Keep something for a provider; raises KeyringFault."""
+    """Store a text for a provider; raise KeyringError."""
     _answer(lambda keyring: keyring.set_password(_SERVICE, provider, text))
 
 
-def take_away(provider: str) -> None:
-    """Forget what is kept for a provider; raises KeyringFault."""
+def remove_stored(provider: str) -> None:
+    """Remove the text stored for a provider; raise KeyringError."""
 
     def delete(keyring: Any) -> None:
         if keyring.get_password(_SERVICE, provider) is not None:
@@ -54,15 +53,15 @@ def _answer(ask: Callable[[Any], object]) -> object:
         try:
             answers.append(ask(importlib.import_module("keyring")))
         except ImportError:
-            faults.append("it needs the package keyring (pip install 'eca-protocol[keyring]')")
-        except Exception as fault:  # noqa: BLE001 - every backend has errors of its own
-            faults.append(str(fault) or type(fault).__name__)
+            faults.append("the package keyring is missing: pip install 'eca-protocol[keyring]'")
+        except Exception as error:  # noqa: BLE001 - each backend has its own errors
+            faults.append(str(error) or type(error).__name__)
 
     thread = threading.Thread(target=run, name="keyring", daemon=True)
     thread.start()
     thread.join(SECONDS)
     if faults:
-        raise KeyringFault(f"the system's keyring: {faults[0]}")
+        raise KeyringError(f"the system's keyring: {faults[0]}")
     if not answers:
-        raise KeyringFault(f"the system's keyring did not answer within {SECONDS:g} s")
+        raise KeyringError(f"the system's keyring did not answer within {SECONDS:g} s")
     return answers[0]

@@ -1,7 +1,7 @@
-"""`ecp conformance`: whether an agent keeps to the protocol, seen by talking to it.
+"""`ecp conformance`: checks of an agent's protocol conformance.
 
-Each check is one exchange with an agent of its own where the last one may have been hurt. They go
-beyond what a run needs: an agent that passes is understood by any evaluator.
+Each check has a new connection to the agent. The checks go beyond the needs of a run: any evaluator
+can work with an agent that passes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any, Final
 import attrs
 import trio
 
-from eca_protocol.ecp import AgentConnection, AgentFault, AgentLimits, connect_agent
-from eca_server.ecp.leftovers import MARK, end_leftovers
-from eca_server.ecp.reports.masking import hiding
+from eca_protocol.ecp import AgentConnection, AgentError, AgentLimits, connect_agent
+from eca_server.ecp.leftovers import MARK_VARIABLE, kill_leftovers
+from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
 from eca_server.printable import printable_json, printable_line, printable_lines
 from eca_server.report_files import OutputsInvalid, check_file, write_file
 from eca_server.signals import until_a_signal
 
-__all__ = ["ConformanceCheck", "ConformanceReport", "check_agent", "conformance"]
+__all__ = ["ConformanceCheck", "ConformanceReport", "check_agent", "run_conformance"]
 
 
 @attrs.frozen(kw_only=True)
 class ConformanceCheck:
-    """One check: what was done, and what came of it. A warning does not count as failed."""
+    """One check with its result. A warning does not count as failed."""
 
     name: str
     method: str
@@ -53,11 +53,11 @@ class ConformanceReport:
 
     @property
     def conformant(self) -> bool:
-        """Whether nothing binding failed."""
+        """True if no required check failed."""
         return all(check.passed or check.warning for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """As the upstream runtime spells it, with our warnings beside."""
+        """Return the report in the upstream runtime's format, with our warnings."""
         passed = sum(check.passed for check in self.checks)
         return {
             "target": self.target,
@@ -74,10 +74,10 @@ class _Case:
     name: str
     method: str
     run: Callable[[AgentConnection, float], Awaitable[str]]
-    must: bool = True
+    is_required: bool = True
 
 
-def conformance(
+def run_conformance(
     target: str,
     *,
     shell: bool,
@@ -86,18 +86,18 @@ def conformance(
     prints_json: bool,
     file: Path | None,
 ) -> int:
-    """The command: check an agent and tell what came of it; the exit code.
+    """Check an agent, print the findings, and return the exit code.
 
     Args:
-        target: as in a manifest.
-        shell: whether it is a line for `sh`.
-        text: what the agent is told.
-        deadline: seconds for each of its answers.
-        prints_json: whether the findings are printed as JSON.
-        file: where they are written to, if anywhere.
+        target: the agent, as in a manifest.
+        shell: pass the target to `sh`.
+        text: the input of each step.
+        deadline: seconds for each answer.
+        prints_json: print the findings as JSON.
+        file: an output file for the findings as JSON.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: the findings cannot be written.
     """
     try:
         if file is not None:
@@ -112,37 +112,37 @@ def conformance(
     )
     if report is None:
         return 128 + (signalled or 0)
-    told = f"{json.dumps(report.to_json(), indent=2, ensure_ascii=False)}\n"
+    output = f"{json.dumps(report.to_json(), indent=2, ensure_ascii=False)}\n"
     if file is not None:
-        write_file(file, told)
+        write_file(file, output)
     if not prints_json:
-        told = "".join(f"{check}\n" for check in report.checks)
-    sys.stdout.write(printable_json(told) if prints_json else told)
+        output = "".join(f"{check}\n" for check in report.checks)
+    sys.stdout.write(printable_json(output) if prints_json else output)
     return 0 if report.conformant else 1
 
 
 async def check_agent(
     target: Target, *, environment: Mapping[str, str], text: str, deadline: float
 ) -> ConformanceReport:
-    """Check an agent; nothing that it started is left.
+    """Check an agent, and kill the processes that it leaves behind.
 
     Args:
         target: the agent.
-        environment: its whole environment; keys in it are not told.
-        text: what it is told.
-        deadline: seconds for each of its answers.
+        environment: the agent's whole environment; its keys are masked in the report.
+        text: the input of each step.
+        deadline: seconds for each answer.
     """
     mark = secrets.token_hex(8)
     try:
-        return await _check_agent(target, {**environment, MARK: mark}, text, deadline)
+        return await _check_agent(target, {**environment, MARK_VARIABLE: mark}, text, deadline)
     finally:
-        end_leftovers(mark)
+        kill_leftovers(mark)
 
 
 async def _check_agent(
     target: Target, environment: Mapping[str, str], text: str, deadline: float
 ) -> ConformanceReport:
-    hide = hiding(environment)
+    mask = make_masker(environment)
     checks = []
     for case in _cases(text):
         try:
@@ -152,10 +152,10 @@ async def _check_agent(
                 env=environment,
                 limits=AgentLimits(start=deadline),
             ) as connection:
-                said = await case.run(connection, deadline)
-                odd = "; ".join(connection.warnings)
-                passed, message = True, f"{said}; {odd}" if odd else said
-        except AgentFault as fault:
+                outcome = await case.run(connection, deadline)
+                warnings = "; ".join(connection.warnings)
+                passed, message = True, f"{outcome}; {warnings}" if warnings else outcome
+        except AgentError as fault:
             passed, message = False, str(fault)
         except _Breach as breach:
             passed, message = False, str(breach)
@@ -164,21 +164,21 @@ async def _check_agent(
                 name=case.name,
                 method=case.method,
                 passed=passed,
-                message=hide(message),
-                warning=not passed and not case.must,
+                message=mask(message),
+                warning=not passed and not case.is_required,
             )
         )
-    return ConformanceReport(target=hide(target.shown), checks=tuple(checks))
+    return ConformanceReport(target=mask(target.text), checks=tuple(checks))
 
 
 class _Breach(Exception):
-    """What an agent did is not what the protocol wants."""
+    """A breach of the protocol."""
 
 
 def _cases(text: str) -> tuple[_Case, ...]:
     async def initialize(agent: AgentConnection, deadline: float) -> str:
-        told = await agent.initialize(deadline=deadline)
-        return f"it is {told.name}, and speaks {told.protocol_version or 'no version it names'}"
+        result = await agent.initialize(deadline=deadline)
+        return f"{result.name}, protocol version {result.protocol_version or 'not named'}"
 
     async def step(agent: AgentConnection, deadline: float) -> str:
         await agent.initialize(deadline=deadline)
@@ -195,20 +195,20 @@ def _cases(text: str) -> tuple[_Case, ...]:
         await agent.initialize(deadline=deadline)
         await agent.reset(deadline=deadline)
         await agent.step(text, deadline=deadline)
-        return "true, and a step after it"
+        return "true, and then a step's result"
 
     async def again(agent: AgentConnection, deadline: float) -> str:
         first = await agent.initialize(deadline=deadline)
         second = await agent.initialize(deadline=deadline)
         if first.name != second.name:
-            raise _Breach(f"it is {first.name!r} first, {second.name!r} then")
-        return "the same agent"
+            raise _Breach(f"expected the name {first.name!r} again, got {second.name!r}")
+        return "the same name both times"
 
     async def odd_text(agent: AgentConnection, deadline: float) -> str:
         await agent.initialize(deadline=deadline)
         for odd in ("", "\u2028 \U0001f600 é", "x" * 100_000):
             await agent.step(odd, deadline=deadline)
-        return "nothing, characters beyond ASCII, and 100,000 characters were answered"
+        return "answers to an empty input, one beyond ASCII, and one of 100,000 characters"
 
     return (
         _Case(name="initialize", method="agent/initialize", run=initialize),
@@ -225,13 +225,13 @@ def _expects_error(method: str, params: Any, codes: frozenset[int]) -> Any:
     async def run(agent: AgentConnection, deadline: float) -> str:
         await agent.initialize(deadline=deadline)
         try:
-            await agent.ask(method, params, deadline=deadline)
-        except AgentFault as fault:
+            await agent.request_raw(method, params, deadline=deadline)
+        except AgentError as fault:
             if fault.kind != "agent_error":
                 raise
             if fault.code not in codes:
-                wanted = " or ".join(map(str, sorted(codes)))
-                raise _Breach(f"expected the error {wanted}, got {fault.code}") from fault
+                expected = " or ".join(map(str, sorted(codes)))
+                raise _Breach(f"expected the error {expected}, got {fault.code}") from fault
             return f"the error {fault.code}"
         raise _Breach("expected an error, got a result")
 
@@ -248,12 +248,12 @@ _RAW_CASES: Final = (
         name="step without input",
         method="agent/step",
         run=_expects_error("agent/step", {}, frozenset({-32602})),
-        must=False,
+        is_required=False,
     ),
     _Case(
         name="another major version",
         method="agent/initialize",
         run=_expects_error("agent/initialize", {"protocol_version": "99.0"}, frozenset({-32001})),
-        must=False,
+        is_required=False,
     ),
 )

@@ -1,4 +1,4 @@
-"""The audit record of a run: who ran what against whom, when, within which limits, and the sums."""
+"""The audit record of a run: manifest, agent, times, limits and sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eca_server.ecp.manifest import Manifest
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.version import version
 
-__all__ = ["AUDIT_VERSION", "RunFacts", "audit"]
+__all__ = ["AUDIT_VERSION", "RunFacts", "make_audit", "sum_usage"]
 
 AUDIT_VERSION: Final = "1"
 
@@ -25,16 +25,16 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
 
 @attrs.frozen(kw_only=True)
 class RunFacts:
-    """What of a run is not in its reports.
+    """The facts of a run that are not in its reports.
 
     Attributes:
-        manifest: what was run.
-        shown_path: the manifest's path as it is told.
-        shown_target: the target as it is told.
-        limits: of the run.
-        started: by the wall clock.
-        finished: likewise.
-        duration_ms: by a clock that is never set.
+        manifest: the manifest that was run.
+        shown_path: the manifest's path for the record.
+        shown_target: the target for the record.
+        limits: the limits of the run.
+        started: the start by the wall clock.
+        finished: the end by the wall clock.
+        duration_ms: by a monotonic clock.
     """
 
     manifest: Manifest
@@ -46,8 +46,8 @@ class RunFacts:
     duration_ms: float
 
 
-def audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
-    """The record of a run."""
+def make_audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
+    """Make the record of a run."""
     steps = [step for scenario in report.scenarios for step in scenario.steps]
     executed = [step for step in steps if step.status != "skipped"]
     agent = next((each.agent for each in report.scenarios if each.agent), None) or {}
@@ -88,13 +88,13 @@ def audit(report: RunReport, facts: RunFacts) -> dict[str, Any]:
             "checks_failed": report.failed,
         },
         "latency": _latency([step.duration_ms for step in executed]),
-        "usage": sum_of_usage(step.usage for step in steps),
+        "usage": sum_usage(step.usage for step in steps),
         "scenarios": [_scenario(scenario) for scenario in report.scenarios],
     }
 
 
-def sum_of_usage(usages: Iterable[Mapping[str, Any] | None]) -> dict[str, int] | None:
-    """The sums of what was counted; None where nothing was; a missing total is derived."""
+def sum_usage(usages: Iterable[Mapping[str, Any] | None]) -> dict[str, int] | None:
+    """Sum the token counts, deriving missing totals; return None without any count."""
     sums: dict[str, int] = {}
     for usage in usages:
         counts = _counts(usage or {})
@@ -106,8 +106,8 @@ def sum_of_usage(usages: Iterable[Mapping[str, Any] | None]) -> dict[str, int] |
 
 
 def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
-    given = {name: usage[name] for name in _COUNTS if name in usage}
-    return {n: c for n, c in given.items() if isinstance(c, int) and not isinstance(c, bool)}
+    counts = {name: usage[name] for name in _COUNTS if name in usage}
+    return {n: c for n, c in counts.items() if isinstance(c, int) and not isinstance(c, bool)}
 
 
 def _stamp(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Scenarios that are run one after the other against one target, wherever that happens.
+"""Batches: scenarios that one worker runs one by one against a target.
 
 A batch is plain data, so that it can be sent to another process or machine; so are its results.
 """
@@ -11,29 +11,29 @@ import secrets
 import attrs
 
 from eca_server.ecp.graders import GraderSettings
-from eca_server.ecp.leftovers import MARK
+from eca_server.ecp.leftovers import MARK_VARIABLE
 from eca_server.ecp.manifest import Scenario
 from eca_server.ecp.target import Target
 
-__all__ = ["Batch", "Planned", "RunLimits"]
+__all__ = ["Batch", "PlannedScenario", "RunLimits"]
 
 
 @attrs.frozen(kw_only=True)
 class RunLimits:
-    """How long things may take, in seconds, and how large they may be, in bytes."""
+    """The limits of a run: times in seconds, sizes in bytes."""
 
     rpc: float = 30.0
-    """For each request: from its first byte to the end of its answer."""
+    """The time of a request, from its first byte to the end of its answer."""
     start: float = 30.0
-    """For an agent to be started and to introduce itself."""
+    """The time to start an agent and to initialize it."""
     scenario: float | None = None
     run: float | None = None
     max_message: int = 16 * 2**20
 
 
 @attrs.frozen(kw_only=True)
-class Planned:
-    """A scenario to be run, its place in the manifest and which repetition it is."""
+class PlannedScenario:
+    """A scenario to run: its index in the manifest, and the number of its repetition, from 0."""
 
     scenario: Scenario
     index: int
@@ -42,22 +42,22 @@ class Planned:
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """What one worker is given.
+    """The work of one worker.
 
     Attributes:
         target: the agent.
-        planned: in the order in which they are run.
-        hidden: the environment variables that are not the agent's business.
-        limits: of each scenario; `limits.run` is what is left for all of them.
-        graders: how checks are made.
-        reuse_agent: whether one process serves all scenarios, reset in between.
-        require_capabilities: whether an agent that lacks one the checks need is not run.
-        mark: the run's, by which what its agents started is known.
+        planned: the scenarios, in the order of their execution.
+        hidden_variables: environment variables that the agent does not get.
+        limits: the limits of each scenario; `limits.run` holds for all of them together.
+        graders: the graders' settings.
+        reuse_agent: run all scenarios with one process, reset in between.
+        require_capabilities: do not run an agent that lacks a capability needed by the checks.
+        mark: the run's mark, by which the processes of its agents are found.
     """
 
     target: Target
-    planned: tuple[Planned, ...]
-    hidden: frozenset[str] = frozenset()
+    planned: tuple[PlannedScenario, ...]
+    hidden_variables: frozenset[str] = frozenset()
     limits: RunLimits = attrs.field(factory=RunLimits)
     graders: GraderSettings = attrs.field(factory=GraderSettings)
     reuse_agent: bool = False
@@ -65,6 +65,8 @@ class Batch:
     mark: str = attrs.field(factory=lambda: secrets.token_hex(8))
 
     def environment(self) -> dict[str, str]:
-        """The agent's: that of whoever runs the batch, without what is hidden, with the mark."""
-        ours = {name: value for name, value in os.environ.items() if name not in self.hidden}
-        return ours | {MARK: self.mark}
+        """Return the agent's environment: the worker's, without hidden variables, with the mark."""
+        ours = {
+            name: value for name, value in os.environ.items() if name not in self.hidden_variables
+        }
+        return ours | {MARK_VARIABLE: self.mark}

@@ -1,7 +1,7 @@
 """`ecp agent`: this server's chat as an agent that can be evaluated, over stdio or HTTP.
 
-It is the chat an editor would have: any configured model, the native tools and MCP servers, the
-approval policy of the configuration. Each conversation is a new chat, and is not kept.
+The chat is the one of an editor: any configured model, the native tools and MCP servers, the
+configured approval policy. Each conversation is a new chat, and is not saved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eca_server.signals import until_a_signal
 __all__ = ["serve_chat"]
 
 _UNTITLED = InitializationOptions(extras={"chat": {"title": False}})
-"""Nobody sees a title, and a model would be asked for it."""
+"""Options without a title, which would cost a model request and is not shown."""
 
 
 def serve_chat(
@@ -36,7 +36,7 @@ def serve_chat(
     workspace: Path,
     port: int | None,
 ) -> int:
-    """Serve it until standard input ends or a signal comes; the exit code.
+    """Serve the chat until standard input ends or a signal arrives; return the exit code.
 
     Raises:
         OSError, ExceptionGroup: the port cannot be listened on.
@@ -46,7 +46,7 @@ def serve_chat(
     handler.addFilter(masking)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     options = Options(
-        environ=os.environ, config_file=config_file, hide=lambda found: masking.hide(*found)
+        environ=os.environ, config_file=config_file, hide=lambda secrets: masking.hide(*secrets)
     )
     folder = workspace.resolve()
 
@@ -54,7 +54,7 @@ def serve_chat(
         async with local_client(
             options, workspace_folders=[folder], initialization_options=_UNTITLED
         ) as local:
-            await local.client.configured()
+            await local.client.wait_for_config()
             agent = chat_agent(local.client, model=model, behavior=behavior, approve=approve)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(local.show_messages)

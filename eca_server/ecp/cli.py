@@ -1,6 +1,6 @@
-"""The command line of `ecp` (also `python -m eca_server ecp`): evaluating agents.
+"""The command line of `ecp` (also `python -m eca_server ecp`), which evaluates agents.
 
-Each command imports what it needs when it runs. Wrong usage is refused on stderr with exit code 2.
+Each command imports its modules when it runs. Wrong usage is an error on stderr with exit code 2.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
-from eca_server.command_line import ended, mend_streams, port, seconds
+from eca_server.command_line import port, repair_streams, run_to_end, seconds
 from eca_server.printable import printable_line, printable_lines
 
 __all__ = ["main", "run"]
 
 _DESCRIPTION: Final = """\
-Evaluate agents by the Evaluation Context Protocol: a manifest says what is said to
-an agent and what is checked of its answers. To begin: `ecp init`, then
+Evaluate agents by the Evaluation Context Protocol. A manifest lists the inputs for an
+agent and the checks of its answers. To begin: `ecp init`, then
 `ecp run --manifest ecp_eval/manifest.yaml`.
 """
 
 _EPILOG: Final = """\
-Exit codes: 0 every check passed; 2 one did not, a step gave no result, nothing was
-checked, or wrong usage, such as a manifest that is not there; 1 the manifest or an
-output cannot be used; 130 and 143 ended by a signal, with the report of what ran
+Exit codes: 0 every check passed; 2 a check failed, a step had no result, there was
+nothing to check, or wrong usage, such as a missing manifest; 1 the manifest or an
+output cannot be used; 130 and 143 ended by a signal, with a report of the scenarios
 until then.
 """
 
 
 def main() -> int:
-    """The console script `ecp`."""
+    """Run the console script `ecp`."""
     try:
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # before there was anything to end
+    except KeyboardInterrupt:  # during the imports
         return 130
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code."""
-    mend_streams()
-    return ended("ecp", lambda: _run_command(arguments))
+    """Run the command line, and return the exit code."""
+    repair_streams()
+    return run_to_end("ecp", lambda: _run_command(arguments))
 
 
 def _run_command(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Whatever the locale: a report is JSON, and names are what they are.
+        # Reports are UTF-8 in any locale.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     command: Callable[[argparse.Namespace], int] = options.command
     return command(options)
@@ -80,56 +80,95 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: Any, name: str, function: Callable[[argparse.Namespace], int], words: str
+    commands: Any, name: str, function: Callable[[argparse.Namespace], int], summary: str
 ) -> argparse.ArgumentParser:
     added: argparse.ArgumentParser = commands.add_parser(
-        name, help=words, description=words, allow_abbrev=False
+        name, help=summary, description=summary, allow_abbrev=False
     )
     added.set_defaults(command=function)
     return added
 
 
 def _add_run(commands: Any) -> None:
-    run = _command(commands, "run", _run, "run a manifest's scenarios and check what comes of them")
+    run = _command(commands, "run", _run, "run a manifest's scenarios and check the results")
     add = run.add_argument
-    add("-m", "--manifest", type=Path, required=True, metavar="FILE", help="what to run")
+    add("-m", "--manifest", type=Path, required=True, metavar="FILE", help="the manifest to run")
     add("--report", type=Path, metavar="FILE", help="write an HTML report")
     add("--json", action="store_true", help="print the JSON report on standard output")
     add("--json-out", type=Path, metavar="FILE", help="write the JSON report")
-    add("--junit", type=Path, metavar="FILE", help="write JUnit's XML")
+    add("--junit", type=Path, metavar="FILE", help="write a JUnit XML report")
     add("--audit-out", type=Path, metavar="FILE", help="write the audit record")
-    add("--verbose", action="store_true", help="tell of each check")
+    add("--verbose", action="store_true", help="print each check")
     add(
         "--fail-on-error",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="whether a failed check makes the exit code 2",
+        help="exit with code 2 if a check fails",
     )
-    add("--scenario", action="append", default=[], metavar="NAME", help="run this one (* and ?)")
-    add("--exclude", action="append", default=[], metavar="NAME", help="leave this one out")
-    add("--repeat", type=_count, default=1, metavar="N", help="run each N times")
-    add("--jobs", type=_count, default=1, metavar="N", help="run N at once, in processes")
-    add("--dask", metavar="ADDRESS", help="run them on a Dask cluster")
-    add("--fail-fast", action="store_true", help="begin nothing after one that did not pass")
-    add("--reuse-agent", action="store_true", help="one process for all, reset in between")
-    add("--timeout", type=seconds, metavar="S", help="for each request (30; ECP_RPC_TIMEOUT)")
-    add("--start-timeout", type=seconds, default=30.0, metavar="S", help="for a start (30)")
-    add("--scenario-timeout", type=seconds, metavar="S", help="for a scenario (none)")
-    add("--max-duration", type=seconds, metavar="S", help="for all (none; ECP_MAX_DURATION)")
+    add(
+        "--scenario",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run only this scenario (patterns with * and ?)",
+    )
+    add("--exclude", action="append", default=[], metavar="NAME", help="exclude this scenario")
+    add("--repeat", type=_count, default=1, metavar="N", help="run each scenario N times")
+    add("--jobs", type=_count, default=1, metavar="N", help="run N scenarios in parallel processes")
+    add("--dask", metavar="ADDRESS", help="run the scenarios on a Dask cluster")
+    add("--fail-fast", action="store_true", help="stop after a scenario that did not pass")
+    add(
+        "--reuse-agent",
+        action="store_true",
+        help="use one process for all scenarios, reset in between",
+    )
+    add("--timeout", type=seconds, metavar="S", help="limit of a request (30; ECP_RPC_TIMEOUT)")
+    add(
+        "--start-timeout",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="limit of an agent's start (30)",
+    )
+    add("--scenario-timeout", type=seconds, metavar="S", help="limit of a scenario (none)")
+    add(
+        "--max-duration",
+        type=seconds,
+        metavar="S",
+        help="limit of the run (none; ECP_MAX_DURATION)",
+    )
     add("--max-message-bytes", type=_count, default=16 * 2**20, metavar="N", help="(16 MiB)")
     add("--shell", action="store_true", help="the target is a line for sh")
-    add("--cwd", choices=("caller", "manifest"), default="caller", help="where the target runs")
-    add("--allow-outside", action="store_true", help="datasets outside the manifest's folder")
-    add("--allow-empty", action="store_true", help="compare empty texts, too")
-    add("--nested-arguments", choices=("exact", "subset"), default="exact", help="of tool_usage")
-    add("--judge-cache", metavar="FOLDER", help="keep verdicts of judges, and use them again")
-    add("--config-file", metavar="FILE", help="the server's, for judges of its providers")
-    add("--redact", action="store_true", help="leave what was said and answered out of reports")
+    add(
+        "--cwd",
+        choices=("caller", "manifest"),
+        default="caller",
+        help="the target's working folder",
+    )
+    add("--allow-outside", action="store_true", help="allow datasets outside the manifest's folder")
+    add(
+        "--allow-empty",
+        action="store_true",
+        help="compare empty texts instead of failing their checks",
+    )
+    add(
+        "--nested-arguments",
+        choices=("exact", "subset"),
+        default="exact",
+        help="comparison of objects in tool_usage",
+    )
+    add("--judge-cache", metavar="FOLDER", help="store verdicts of judges, and reuse them")
+    add(
+        "--config-file",
+        metavar="FILE",
+        help="the server's configuration, for judges of its providers",
+    )
+    add("--redact", action="store_true", help="omit inputs and answers from reports")
 
 
 def _run(options: argparse.Namespace) -> int:
     from eca_server.ecp.batch import RunLimits  # noqa: PLC0415 - see the module's docstring
-    from eca_server.ecp.run_command import RunOptions, run_manifest  # noqa: PLC0415 - likewise
+    from eca_server.ecp.run_command import RunOptions, run_manifest  # noqa: PLC0415 - see above
 
     if not options.manifest.is_file():
         sys.stderr.write(f"ecp run: no such file: {printable_line(str(options.manifest))}\n")
@@ -140,7 +179,7 @@ def _run(options: argparse.Namespace) -> int:
     except argparse.ArgumentTypeError as fault:
         sys.stderr.write(f"ecp run: {printable_lines(str(fault))}\n")
         return 1
-    wanted: dict[str, Path | None] = {
+    outputs: dict[str, Path | None] = {
         "json": options.json_out,
         "audit": options.audit_out,
         "junit": options.junit,
@@ -149,7 +188,7 @@ def _run(options: argparse.Namespace) -> int:
     return run_manifest(
         RunOptions(
             manifest=options.manifest,
-            outputs={kind: file for kind, file in wanted.items() if file is not None},
+            outputs={kind: file for kind, file in outputs.items() if file is not None},
             prints_json=options.json,
             verbose=options.verbose,
             fail_on_error=options.fail_on_error,
@@ -160,8 +199,8 @@ def _run(options: argparse.Namespace) -> int:
                 run=duration,
                 max_message=options.max_message_bytes,
             ),
-            only=tuple(options.scenario),
-            without=tuple(options.exclude),
+            include=tuple(options.scenario),
+            exclude=tuple(options.exclude),
             repeat=options.repeat,
             jobs=options.jobs,
             dask=options.dask,
@@ -190,33 +229,37 @@ def _from_environment(name: str) -> float | None:
 
 
 def _add_small(commands: Any) -> None:
-    validate = _command(commands, "validate", _validate, "check a manifest, and run nothing")
+    validate = _command(commands, "validate", _validate, "check a manifest without running it")
     validate.add_argument("manifest", type=Path, metavar="MANIFEST")
     validate.add_argument("--allow-outside", action="store_true")
-    init = _command(commands, "init", _init, "write an agent and a manifest to begin with")
+    init = _command(commands, "init", _init, "write an example agent and its manifest")
     init.add_argument("folder", type=Path, nargs="?", default=Path("ecp_eval"), metavar="DIR")
-    init.add_argument("--force", action="store_true", help="replace what is there")
-    _command(commands, "doctor", _doctor, "say what this machine has for evaluating agents")
+    init.add_argument("--force", action="store_true", help="replace existing files")
+    _command(
+        commands, "doctor", _doctor, "print the installation and settings for evaluating agents"
+    )
     schema = _command(commands, "schema", _schema, "print a JSON Schema")
     schema.add_argument("name", choices=SCHEMAS)
     conformance = _command(
-        commands, "conformance", _conformance, "check whether an agent keeps to the protocol"
+        commands, "conformance", _conformance, "check an agent's conformance to the protocol"
     )
     conformance.add_argument("-t", "--target", required=True, help="a command or a URL")
-    conformance.add_argument("--input", default="hello", help="what it is told")
+    conformance.add_argument("--input", default="hello", help="the input of each step (hello)")
     conformance.add_argument("--json", action="store_true", help="print the findings as JSON")
-    conformance.add_argument("--json-out", type=Path, metavar="FILE", help="write them")
+    conformance.add_argument(
+        "--json-out", type=Path, metavar="FILE", help="write the findings as JSON"
+    )
     conformance.add_argument("--timeout", type=seconds, default=30.0, metavar="S")
     conformance.add_argument("--shell", action="store_true", help="the target is a line for sh")
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from eca_server.ecp.datasets import with_datasets  # noqa: PLC0415 - see above
-    from eca_server.ecp.manifest import ManifestInvalid, load_manifest  # noqa: PLC0415 - likewise
+    from eca_server.ecp.datasets import load_datasets  # noqa: PLC0415 - see above
+    from eca_server.ecp.manifest import ManifestInvalid, load_manifest  # noqa: PLC0415 - see above
 
     try:
         manifest = load_manifest(options.manifest)
-        manifest = with_datasets(manifest, os.environ, allow_outside=options.allow_outside)
+        manifest = load_datasets(manifest, os.environ, allow_outside=options.allow_outside)
     except OSError as fault:
         sys.stderr.write(f"{printable_line(f'{options.manifest}: {fault.strerror or fault}')}\n")
         return 2
@@ -242,14 +285,14 @@ def _init(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as fault:
         sys.stderr.write(f"ecp init: {printable_lines(str(fault))}\n")
         return 1
-    sys.stdout.write(f"{agent}\n{manifest}\nNow: ecp run --manifest {manifest}\n")
+    sys.stdout.write(f"{agent}\n{manifest}\nNext: ecp run --manifest {manifest}\n")
     return 0
 
 
 def _doctor(_: argparse.Namespace) -> int:
-    from eca_server.ecp.doctor import told  # noqa: PLC0415 - see above
+    from eca_server.ecp.doctor import describe_installation  # noqa: PLC0415 - see above
 
-    sys.stdout.write(told(os.environ))
+    sys.stdout.write(describe_installation(os.environ))
     return 0
 
 
@@ -261,9 +304,9 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 def _conformance(options: argparse.Namespace) -> int:
-    from eca_server.ecp.agent_conformance import conformance  # noqa: PLC0415 - see above
+    from eca_server.ecp.agent_conformance import run_conformance  # noqa: PLC0415 - see above
 
-    return conformance(
+    return run_conformance(
         options.target,
         shell=options.shell,
         text=options.input,
@@ -274,18 +317,24 @@ def _conformance(options: argparse.Namespace) -> int:
 
 
 def _add_reports(commands: Any) -> None:
-    compare = _command(commands, "compare", _compare, "say what changed between two JSON reports")
-    compare.add_argument("before", type=Path, metavar="A")
-    compare.add_argument("after", type=Path, metavar="B")
-    compare.add_argument("--json", action="store_true", help="print it as JSON")
+    compare = _command(commands, "compare", _compare, "compare two JSON reports")
+    compare.add_argument("before", type=Path, metavar="A", help="the earlier report")
+    compare.add_argument("after", type=Path, metavar="B", help="the later report")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
     compare.add_argument(
         "--exit-on-regression", action="store_true", help="exit code 2 if a check got worse"
     )
-    trend = _command(commands, "trend", _trend, "say how pass rates go over many JSON reports")
-    trend.add_argument("files", metavar="GLOB", help="JSON reports")
-    trend.add_argument("-w", "--window", type=_count, default=20, metavar="N", help="the last N")
-    trend.add_argument("--exit-on-regression", action="store_true", help="exit code 2 if it falls")
-    trend.add_argument("--verbose", action="store_true", help="tell of each report")
+    trend = _command(
+        commands, "trend", _trend, "show the trend of the pass rate over many JSON reports"
+    )
+    trend.add_argument("files", metavar="GLOB", help="JSON reports, as a quoted pattern")
+    trend.add_argument(
+        "-w", "--window", type=_count, default=20, metavar="N", help="use the last N reports (20)"
+    )
+    trend.add_argument(
+        "--exit-on-regression", action="store_true", help="exit code 2 if the pass rate falls"
+    )
+    trend.add_argument("--verbose", action="store_true", help="print each report's pass rate")
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -307,7 +356,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _trend(options: argparse.Namespace) -> int:
     from glob import iglob  # noqa: PLC0415 - see above
 
-    from eca_server.ecp.trend import trend  # noqa: PLC0415 - likewise
+    from eca_server.ecp.trend import compute_trend  # noqa: PLC0415 - see above
 
     reports, faults = [], []
     for name in sorted(iglob(options.files, recursive=True)):  # noqa: PTH207 - an absolute pattern
@@ -319,9 +368,9 @@ def _trend(options: argparse.Namespace) -> int:
     if not reports:
         sys.stderr.write(f"ecp trend: no report matches {printable_line(options.files)}\n")
         return 1
-    found = trend(reports, window=options.window)
-    sys.stdout.write(found.text(verbose=options.verbose))
-    return 2 if found.regressed and options.exit_on_regression else 0
+    trend = compute_trend(reports, window=options.window)
+    sys.stdout.write(trend.text(verbose=options.verbose))
+    return 2 if trend.regressed and options.exit_on_regression else 0
 
 
 def _report(file: Path) -> Any:
@@ -330,18 +379,28 @@ def _report(file: Path) -> Any:
     try:
         return RunReport.from_json(json.loads(file.read_text("utf-8-sig")))
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
-        raise ValueError(f"{file} is no report: {fault}") from fault
+        raise ValueError(f"{file} is not a report: {fault}") from fault
 
 
 def _add_agent(commands: Any) -> None:
     agent = _command(commands, "agent", _agent, "serve this server's chat as an agent")
-    agent.add_argument("--model", metavar="PROVIDER/MODEL", help="for every prompt")
-    agent.add_argument("--behavior", metavar="NAME", help="for every prompt")
-    agent.add_argument("--approve", action="store_true", help="let calls run that would ask")
-    agent.add_argument("--config-file", type=Path, metavar="FILE", help="in place of your own")
-    agent.add_argument("--workspace", type=Path, default=Path(), metavar="DIR", help="(here)")
+    agent.add_argument("--model", metavar="PROVIDER/MODEL", help="model of every prompt")
+    agent.add_argument("--behavior", metavar="NAME", help="behavior of every prompt")
+    agent.add_argument("--approve", action="store_true", help="approve calls that need approval")
     agent.add_argument(
-        "--http", metavar="PORT", type=port, help="over HTTP, not standard input (0: a free one)"
+        "--config-file",
+        type=Path,
+        metavar="FILE",
+        help="use this configuration instead of your own",
+    )
+    agent.add_argument(
+        "--workspace", type=Path, default=Path(), metavar="DIR", help="the workspace (here)"
+    )
+    agent.add_argument(
+        "--http",
+        metavar="PORT",
+        type=port,
+        help="serve over HTTP instead of stdio (0: a free port)",
     )
 
 

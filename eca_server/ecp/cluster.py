@@ -1,7 +1,7 @@
-"""Scenarios on a Dask cluster: an executor like any other; the extra `dask` brings what it takes.
+"""An executor that runs scenarios on a Dask cluster; it needs the extra `dask`.
 
-What a worker had that is lost is given to another one, by the cluster first, by the run then. The
-agents run where the workers do: they are started with the workers' environment and files.
+The work of a lost worker goes to another one: the cluster retries first, then the run. Agents run
+on the workers' machines, with the workers' environment and files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Final, TypeVar
 
+from typing_extensions import override
+
 __all__ = ["Cluster", "ClusterUnusable"]
 
 _SECONDS: Final = 10.0
@@ -19,21 +21,21 @@ _ResultT = TypeVar("_ResultT")
 
 
 class ClusterUnusable(Exception):
-    """There is no such cluster, or what it takes is not installed; the text says which."""
+    """The cluster cannot be reached, or the extra is not installed; the text says which."""
 
 
 class Cluster(Executor):
-    """A connection to a cluster, which ends when the executor is shut down.
+    """A connection to a cluster, closed by `shutdown`.
 
     Attributes:
-        places: how many scenarios its workers can run at once, at least one.
+        slots: the number of scenarios that its workers can run at once, at least one.
     """
 
     def __init__(self, address: str, *, seconds: float = _SECONDS) -> None:
-        """Connects.
+        """Connect to the cluster.
 
         Raises:
-            ClusterUnusable: the extra is not installed, or nobody answers at the address.
+            ClusterUnusable: the extra is not installed, or the address does not answer.
         """
         scheme, separator, _ = address.partition("://")
         if separator and scheme not in _SCHEMES:
@@ -48,15 +50,17 @@ class Cluster(Executor):
         except (OSError, ValueError, TypeError) as fault:
             raise ClusterUnusable(f"--dask {address}: {fault}") from fault
         self._executor: Executor = self._client.get_executor(pure=False)
-        self.places: int = max(1, sum(self._client.nthreads().values()))
+        self.slots: int = max(1, sum(self._client.nthreads().values()))
 
+    @override
     def submit(
         self, run: Callable[..., _ResultT], /, *arguments: Any, **named: Any
     ) -> Future[_ResultT]:
-        """Let a worker run it."""
+        """Run a function on a worker."""
         return self._executor.submit(run, *arguments, **named)
 
+    @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Disconnect; what still runs is waited for, or given up."""
+        """Wait for running scenarios or cancel them, and disconnect."""
         self._executor.shutdown(wait=wait and not cancel_futures)
         self._client.close()

@@ -1,9 +1,8 @@
-"""Two reports side by side: what got better, what got worse, what is not sure.
+"""Comparison of two reports, check by check.
 
-Where scenarios were repeated, a check is a share of passes, and a difference is told with the
-probability that chance alone made one as large (Fisher's exact test, two-sided). A check that both
-passed and failed within one report is flaky there. A step that gave no result counts as a failure
-of each check that it would have had.
+For repeated scenarios the shares of passes are compared, and a difference has the probability that
+chance alone made one as large (Fisher's exact test, two-sided). A check that both passed and failed
+within one report is flaky. A step without a result counts as a failure of each of its checks.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from eca_server.ecp.audit import sum_of_usage
+from eca_server.ecp.audit import sum_usage
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
 from eca_server.printable import printable_line
 
-__all__ = ["Change", "Comparison", "Side", "compare", "fisher"]
+__all__ = ["Change", "Comparison", "ReportSummary", "compare", "fisher_exact"]
 
 SIGNIFICANT: Final = 0.05
 
-Kind: TypeAlias = Literal["fixed", "broken", "better", "worse", "added", "removed", "same"]
-_Scenario: TypeAlias = tuple[str, int]
-"""A name, and which of the scenarios of that name it is."""
-_Place: TypeAlias = tuple[str, str, int]
-"""A check's type and field, and which of the step's checks of that type and field it is."""
-_WORDS: Final[Mapping[Kind, str]] = {
-    "broken": "passed, and does not any more",
+ChangeKind: TypeAlias = Literal["fixed", "broken", "better", "worse", "added", "removed", "same"]
+_ScenarioKey: TypeAlias = tuple[str, int]
+"""A scenario's name, and its number among the scenarios of that name."""
+_CheckKey: TypeAlias = tuple[str, str, int]
+"""A check's type and field, and its number among the step's checks of that type and field."""
+_DESCRIPTIONS: Final[Mapping[ChangeKind, str]] = {
+    "broken": "passed before, and fails now",
     "worse": "passes less often",
-    "fixed": "did not pass, and does now",
+    "fixed": "failed before, and passes now",
     "better": "passes more often",
     "added": "is only in the second report",
     "removed": "is only in the first report",
@@ -39,16 +38,16 @@ _WORDS: Final[Mapping[Kind, str]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Side:
-    """One of the reports, in short.
+class ReportSummary:
+    """The summary of one report.
 
     Attributes:
-        name: the manifest's.
-        started_at: when its run began, as its audit says.
-        passed: how many checks did.
-        total: of how many.
-        duration_ms: of all scenarios together.
-        total_tokens: as far as the agent says.
+        name: the manifest's name.
+        started_at: the start of the run, from its audit record.
+        passed: the number of passed checks.
+        total: the number of checks.
+        duration_ms: the sum over all scenarios.
+        total_tokens: the sum of the agent's counts; None without any.
     """
 
     name: str
@@ -59,11 +58,11 @@ class Side:
     total_tokens: int | None
 
     def __str__(self) -> str:
-        began = f", {self.started_at}" if self.started_at else ""
-        spent = "" if self.total_tokens is None else f", {self.total_tokens} tokens"
+        started = f", started {self.started_at}" if self.started_at else ""
+        usage = "" if self.total_tokens is None else f", {self.total_tokens} tokens"
         return printable_line(
-            f"{self.name}{began}: {self.passed} of {self.total} checks passed, "
-            f"{self.duration_ms / 1000:.1f} s{spent}"
+            f"{self.name}{started}: {self.passed} of {self.total} checks passed, "
+            f"{self.duration_ms / 1000:.1f} s{usage}"
         )
 
 
@@ -72,21 +71,21 @@ class Change:
     """One check in both reports.
 
     Attributes:
-        scenario: its name.
-        step: counted from 1.
-        check: its type and field.
-        kind: what became of it.
-        before: how often it passed, and of how many times.
-        after: likewise.
-        probability: of a difference at least as large by chance; None where there is nothing to
-            compare.
-        reasoning: of the last time it did not pass in the second report.
+        scenario: the scenario's name.
+        step: the step's number, from 1.
+        check: the check's type and field.
+        kind: the kind of the change.
+        before: the numbers of passes and of runs in the first report.
+        after: the numbers of passes and of runs in the second report.
+        probability: the probability of a difference at least as large by chance; None without a
+            comparison.
+        reasoning: the reason of the last failure in the second report.
     """
 
     scenario: str
     step: int
     check: str
-    kind: Kind
+    kind: ChangeKind
     before: tuple[int, int]
     after: tuple[int, int]
     probability: float | None = None
@@ -94,12 +93,12 @@ class Change:
 
     @property
     def flaky(self) -> bool:
-        """Whether it both passed and failed within one of the reports."""
+        """True if the check both passed and failed within one report."""
         return any(0 < passed < total for passed, total in (self.before, self.after))
 
     @property
     def significant(self) -> bool:
-        """Whether chance is an unlikely reason of the difference."""
+        """True if chance is an unlikely reason of the difference."""
         return self.probability is not None and self.probability < SIGNIFICANT
 
     def __str__(self) -> str:
@@ -108,22 +107,22 @@ class Change:
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """What changed from one report to another; every check is among `changes`."""
+    """The comparison of two reports; every check is among `changes`."""
 
-    before: Side
-    after: Side
+    before: ReportSummary
+    after: ReportSummary
     changes: tuple[Change, ...]
 
     @property
     def regressed(self) -> bool:
-        """Whether a check is broken, or passes less often by more than chance."""
+        """True if a check is broken, or passes significantly less often."""
         return any(
             each.kind == "broken" or (each.kind == "worse" and each.significant)
             for each in self.changes
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, with what did not change counted only."""
+        """Return plain values; unchanged checks are only counted."""
         changed = [each for each in self.changes if each.kind != "same" or each.flaky]
         return {
             "before": attrs.asdict(self.before),
@@ -134,7 +133,7 @@ class Comparison:
         }
 
     def text(self) -> str:
-        """For a person."""
+        """Return the comparison as lines for a terminal."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _unchanged(self) -> int:
@@ -143,21 +142,22 @@ class Comparison:
     def _lines(self) -> Iterator[str]:
         yield f"first:  {self.before}"
         yield f"second: {self.after}"
-        for kind, words in _WORDS.items():
+        for kind, description in _DESCRIPTIONS.items():
             for each in self.changes:
                 if each.kind == kind:
                     why = f": {each.reasoning}" if kind in {"broken", "worse"} else ""
                     yield printable_line(
-                        f"{each} {words}{_counts(each, _sure(each))}{why}", longest=500
+                        f"{each} {description}{_counts(each, _significance(each))}{why}",
+                        longest=500,
                     )
         for each in self.changes:
             if each.flaky:
                 yield printable_line(f"{each} is flaky{_counts(each)}", longest=500)
-        yield f"{self._unchanged()} of {len(self.changes)} checks are as they were"
+        yield f"{self._unchanged()} of {len(self.changes)} checks are unchanged"
 
 
 def compare(before: RunReport, after: RunReport) -> Comparison:
-    """What changed from `before` to `after`, check by check."""
+    """Compare two reports, check by check."""
     first, second = _by_scenario(before), _by_scenario(after)
     changes: list[Change] = []
     for scenario in {**first, **second}:
@@ -166,27 +166,27 @@ def compare(before: RunReport, after: RunReport) -> Comparison:
         for number in range(longest):
             old, new = ([run.steps[number] for run in s if number < len(run.steps)] for s in runs)
             changes += _step_changes(scenario[0], number + 1, old, new)
-    return Comparison(before=_side(before), after=_side(after), changes=tuple(changes))
+    return Comparison(before=_summarize(before), after=_summarize(after), changes=tuple(changes))
 
 
-def fisher(passed_a: int, total_a: int, passed_b: int, total_b: int) -> float:
-    """The probability that chance alone makes two shares differ at least as much as these."""
+def fisher_exact(passed_a: int, total_a: int, passed_b: int, total_b: int) -> float:
+    """Return the probability that chance alone makes two shares differ at least as much."""
     passed, total = passed_a + passed_b, total_a + total_b
     all_ways = math.comb(total, total_a)
 
     def ways(k: int) -> int:
         return math.comb(passed, k) * math.comb(total - passed, total_a - k)
 
-    seen = ways(passed_a)
+    observed = ways(passed_a)
     lowest, highest = max(0, total_a - (total - passed)), min(total_a, passed)
-    as_odd = sum(w for k in range(lowest, highest + 1) if (w := ways(k)) <= seen)
+    as_odd = sum(w for k in range(lowest, highest + 1) if (w := ways(k)) <= observed)
     return as_odd / all_ways
 
 
-def _side(report: RunReport) -> Side:
-    usage = sum_of_usage(step.usage for each in report.scenarios for step in each.steps) or {}
+def _summarize(report: RunReport) -> ReportSummary:
+    usage = sum_usage(step.usage for each in report.scenarios for step in each.steps) or {}
     started = report.audit.get("started_at")
-    return Side(
+    return ReportSummary(
         name=report.name,
         started_at=started if isinstance(started, str) else None,
         passed=report.passed,
@@ -196,29 +196,30 @@ def _side(report: RunReport) -> Side:
     )
 
 
-def _by_scenario(report: RunReport) -> dict[_Scenario, list[ScenarioReport]]:
-    """The repetitions of each scenario; several scenarios may have one name."""
-    places: dict[str, list[int]] = {}
-    found: dict[_Scenario, list[ScenarioReport]] = {}
+def _by_scenario(report: RunReport) -> dict[_ScenarioKey, list[ScenarioReport]]:
+    """Group the repetitions of each scenario; several scenarios may have one name."""
+    indices: dict[str, list[int]] = {}
+    repetitions: dict[_ScenarioKey, list[ScenarioReport]] = {}
     for scenario in report.scenarios:
-        seen = places.setdefault(scenario.name, [])
-        if scenario.index not in seen:
-            seen.append(scenario.index)
-        found.setdefault((scenario.name, seen.index(scenario.index)), []).append(scenario)
-    return found
+        same_name = indices.setdefault(scenario.name, [])
+        if scenario.index not in same_name:
+            same_name.append(scenario.index)
+        key = scenario.name, same_name.index(scenario.index)
+        repetitions.setdefault(key, []).append(scenario)
+    return repetitions
 
 
 def _step_changes(
     scenario: str, number: int, old: list[StepReport], new: list[StepReport]
 ) -> Iterator[Change]:
-    """What became of a step's checks, over all its repetitions in both reports."""
+    """Yield the change of each check of a step, over all its repetitions in both reports."""
     answered = [step for step in (*old, *new) if step.status == "ok"]
-    known = dict.fromkeys(place for step in answered or (*old, *new) for place in _checks(step))
-    for place in known:
-        before, _ = _tally(old, place, with_others=bool(answered))
-        after, why = _tally(new, place, with_others=bool(answered))
+    known = dict.fromkeys(key for step in answered or (*old, *new) for key in _checks(step))
+    for key in known:
+        before, _ = _tally(old, key, is_answered=bool(answered))
+        after, why = _tally(new, key, is_answered=bool(answered))
         kind, probability = _kind(before, after)
-        check_type, field, nth = place
+        check_type, field, nth = key
         yield Change(
             scenario=scenario,
             step=number,
@@ -231,25 +232,25 @@ def _step_changes(
         )
 
 
-def _checks(step: StepReport) -> dict[_Place, Check]:
+def _checks(step: StepReport) -> dict[_CheckKey, Check]:
     nth: Counter[tuple[str, str]] = Counter()
-    found = {}
+    checks = {}
     for check in step.checks:
         kind = check.type, check.field
-        found[*kind, nth[kind]] = check
+        checks[*kind, nth[kind]] = check
         nth[kind] += 1
-    return found
+    return checks
 
 
 def _tally(
-    steps: list[StepReport], place: _Place, *, with_others: bool
+    steps: list[StepReport], key: _CheckKey, *, is_answered: bool
 ) -> tuple[tuple[int, int], str | None]:
-    """How often a check passed, of how many times, and why not the last time it did not."""
+    """Return the numbers of a check's passes and runs, and the reason of its last failure."""
     passed = total = 0
     why = None
     for step in steps:
-        check = _checks(step).get(place)
-        if check is None and step.status != "ok" and with_others and step.checks:
+        check = _checks(step).get(key)
+        if check is None and step.status != "ok" and is_answered and step.checks:
             check = step.checks[0]
         if check is not None:
             total += 1
@@ -258,12 +259,12 @@ def _tally(
     return (passed, total), why
 
 
-def _kind(before: tuple[int, int], after: tuple[int, int]) -> tuple[Kind, float | None]:
+def _kind(before: tuple[int, int], after: tuple[int, int]) -> tuple[ChangeKind, float | None]:
     if not before[1]:
         return "added", None
     if not after[1]:
         return "removed", None
-    probability = round(fisher(*before, *after), 6)
+    probability = round(fisher_exact(*before, *after), 6)
     old, new = before[0] / before[1], after[0] / after[1]
     if old == new:
         return "same", probability
@@ -272,18 +273,18 @@ def _kind(before: tuple[int, int], after: tuple[int, int]) -> tuple[Kind, float 
     return "better" if new > old else "worse", probability
 
 
-def _counts(change: Change, sure: str = "") -> str:
+def _counts(change: Change, significance: str = "") -> str:
     if change.before[1] <= 1 and change.after[1] <= 1:
         return ""
     (passed, total), (passed_then, total_then) = change.before, change.after
-    return f" ({passed} of {total}, then {passed_then} of {total_then}{sure})"
+    return f" ({passed} of {total}, then {passed_then} of {total_then}{significance})"
 
 
-def _sure(change: Change) -> str:
+def _significance(change: Change) -> str:
     if change.probability is None:
         return ""
-    sure = "significant" if change.significant else "may be chance"
-    return f"; p = {change.probability:.3g}, {sure}"
+    verdict = "significant" if change.significant else "may be chance"
+    return f"; p = {change.probability:.3g}, {verdict}"
 
 
 def _change_json(change: Change) -> dict[str, Any]:

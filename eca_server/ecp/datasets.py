@@ -1,7 +1,7 @@
 """Datasets: the rows of a CSV or JSON Lines file as steps of a scenario.
 
-A row's input is said to the agent; its output, if it has one, is what the agent is to answer.
-Whatever is wrong is told with file and row, before anything is started.
+A row's input is sent to the agent; its output, if there is one, is the expected answer. Errors name
+file and line, before anything is started.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_server.config.problems import Problem
 from eca_server.ecp.manifest import Dataset, Grader, Manifest, ManifestInvalid, Scenario, Step
-from eca_server.ecp.target import TargetInvalid, with_environment
+from eca_server.ecp.target import TargetInvalid, expand_variables
 
-__all__ = ["with_datasets"]
+__all__ = ["load_datasets"]
 
 MAX_SIZE: Final = 256 * 2**20
 MAX_ROWS: Final = 1_000_000
@@ -28,18 +28,18 @@ MAX_ROWS: Final = 1_000_000
 Row = tuple[int, Mapping[str, Any]]
 
 
-def with_datasets(
+def load_datasets(
     manifest: Manifest, environment: Mapping[str, str], *, allow_outside: bool = False
 ) -> Manifest:
-    """The manifest with each dataset's rows as its scenario's steps.
+    """Return the manifest with each dataset's rows as its scenario's steps.
 
     Args:
-        manifest: as it was read.
+        manifest: the manifest, as read from its file.
         environment: for `${env:NAME}` in a source.
-        allow_outside: whether a file may lie outside the manifest's folder.
+        allow_outside: allow files outside the manifest's directory.
 
     Raises:
-        ManifestInvalid: a file cannot be used; says which, and in which row why.
+        ManifestInvalid: a file cannot be used; the text names the file, the line and the reason.
     """
     problems: list[Problem] = []
     scenarios: list[Scenario] = []
@@ -50,7 +50,7 @@ def with_datasets(
         try:
             steps = _steps(scenario.dataset, manifest.path, environment, allow_outside)
             scenarios.append(attrs.evolve(scenario, steps=steps))
-        except _Unusable as fault:
+        except _DatasetInvalid as fault:
             problems.append(
                 Problem(
                     source=str(manifest.path),
@@ -65,34 +65,36 @@ def with_datasets(
     return attrs.evolve(manifest, scenarios=tuple(scenarios))
 
 
-class _Unusable(Exception):
-    """Why a dataset cannot be used."""
+class _DatasetInvalid(Exception):
+    """A dataset cannot be used; the text says why."""
 
 
 def _steps(
     dataset: Dataset, manifest: Path, environment: Mapping[str, str], allow_outside: bool
 ) -> tuple[Step, ...]:
     try:
-        source = with_environment(dataset.source, environment)
+        source = expand_variables(dataset.source, environment)
     except TargetInvalid as fault:
-        raise _Unusable(str(fault)) from None
+        raise _DatasetInvalid(str(fault)) from None
     if "\0" in source:
-        raise _Unusable(f"{source!r} is no path")
-    folder = manifest.resolve().parent
-    file = (folder / source).resolve()
-    if not allow_outside and not file.is_relative_to(folder):
-        raise _Unusable(f"{source} lies outside the manifest's folder; --allow-outside permits it")
+        raise _DatasetInvalid(f"{source!r} is not a path")
+    directory = manifest.resolve().parent
+    file = (directory / source).resolve()
+    if not allow_outside and not file.is_relative_to(directory):
+        raise _DatasetInvalid(
+            f"{source} is outside the manifest's folder; --allow-outside permits it"
+        )
     try:
         size = file.stat().st_size
         if not file.is_file():
-            raise _Unusable(f"{source} is no regular file")
+            raise _DatasetInvalid(f"{source} is not a regular file")
         if size > MAX_SIZE:
-            raise _Unusable(f"{source}: expected at most {MAX_SIZE} bytes, got more")
+            raise _DatasetInvalid(f"{source}: expected at most {MAX_SIZE} bytes, got more")
         steps = tuple(_step(dataset, source, row) for row in _rows(dataset, file, source))
     except OSError as fault:
-        raise _Unusable(f"{source}: {fault.strerror or fault}") from fault
+        raise _DatasetInvalid(f"{source}: {fault.strerror or fault}") from fault
     if not steps:
-        raise _Unusable(f"{source} has no rows: nothing would be checked")
+        raise _DatasetInvalid(f"{source} has no rows: there is nothing to check")
     return steps
 
 
@@ -100,7 +102,7 @@ def _rows(dataset: Dataset, file: Path, source: str) -> Iterator[Row]:
     rows = _csv_rows(file, source) if dataset.type == "csv" else _jsonl_rows(file, source)
     for count, row in enumerate(rows):
         if count >= MAX_ROWS:
-            raise _Unusable(f"{source}: expected at most {MAX_ROWS} rows, got more")
+            raise _DatasetInvalid(f"{source}: expected at most {MAX_ROWS} rows, got more")
         yield row
 
 
@@ -110,7 +112,7 @@ def _lines(file: Path, source: str) -> Iterator[str]:
             try:
                 yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode()
             except UnicodeDecodeError as fault:
-                raise _Unusable(
+                raise _DatasetInvalid(
                     f"{source}, line {number}: expected UTF-8: {fault.reason}"
                 ) from None
 
@@ -120,16 +122,16 @@ def _csv_rows(file: Path, source: str) -> Iterator[Row]:
     try:
         header = next(reader, None) or []
         if len(set(header)) != len(header):
-            raise _Unusable(f"{source}: a column is named twice: {', '.join(header)}")
+            raise _DatasetInvalid(f"{source}: a column is named twice: {', '.join(header)}")
         for values in reader:
             if not values:
                 continue
             if len(values) != len(header):
                 expected = f"expected {len(header)} values, got {len(values)}"
-                raise _Unusable(f"{source}, line {reader.line_num}: {expected}")
+                raise _DatasetInvalid(f"{source}, line {reader.line_num}: {expected}")
             yield reader.line_num, dict(zip(header, values, strict=True))
     except csv.Error as fault:
-        raise _Unusable(f"{source}, line {reader.line_num}: {fault}") from fault
+        raise _DatasetInvalid(f"{source}, line {reader.line_num}: {fault}") from fault
 
 
 def _jsonl_rows(file: Path, source: str) -> Iterator[Row]:
@@ -139,27 +141,31 @@ def _jsonl_rows(file: Path, source: str) -> Iterator[Row]:
         try:
             value = json.loads(line, duplicate_keys="refuse")
         except InvalidJSON as fault:
-            raise _Unusable(f"{source}, line {number}: {fault}") from fault
+            raise _DatasetInvalid(f"{source}, line {number}: {fault}") from fault
         if not isinstance(value, dict):
-            raise _Unusable(f"{source}, line {number}: expected an object")
+            raise _DatasetInvalid(f"{source}, line {number}: expected an object")
         yield number, value
 
 
 def _step(dataset: Dataset, source: str, row: Row) -> Step:
     number, values = row
-    said = _text(dataset.input_column, source, number, values)
-    wanted = ""
+    text = _text(dataset.input_column, source, number, values)
+    expected = ""
     if dataset.output_column in values and values[dataset.output_column] is not None:
-        wanted = _text(dataset.output_column, source, number, values)
-    grader = Grader(type="text_match", condition="equals", value=wanted)
-    return Step(input=said, graders=(grader,) if wanted else ())
+        expected = _text(dataset.output_column, source, number, values)
+    grader = Grader(type="text_match", condition="equals", value=expected)
+    return Step(input=text, graders=(grader,) if expected else ())
 
 
 def _text(column: str, source: str, number: int, values: Mapping[str, Any]) -> str:
     if column not in values:
-        have = ", ".join(map(str, values)) or "none"
-        raise _Unusable(f"{source}, line {number}: expected the column {column!r}, got {have}")
+        columns = ", ".join(map(str, values)) or "none"
+        raise _DatasetInvalid(
+            f"{source}, line {number}: expected the column {column!r}, got {columns}"
+        )
     value = values[column]
     if not isinstance(value, str):
-        raise _Unusable(f"{source}, line {number}: {column}: expected text, got {value!r:.60}")
+        raise _DatasetInvalid(
+            f"{source}, line {number}: {column}: expected text, got {value!r:.60}"
+        )
     return value

@@ -1,4 +1,4 @@
-"""`ecp doctor`: what this machine has for evaluating agents. Keys are named, never shown."""
+"""`ecp doctor`: the installation and settings for evaluating agents. Keys are never shown."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from eca_protocol.ecp.methods import PROTOCOL_VERSION
-from eca_server.ecp.graders.settings import SettingsInvalid, settings_from
+from eca_server.ecp.graders.settings import SettingsInvalid, read_settings
 from eca_server.ecp.manifest.reading import GRADER_GROUP
 from eca_server.version import version
 
-__all__ = ["told"]
+__all__ = ["describe_installation"]
 
 
-def told(environment: Mapping[str, str]) -> str:
-    """Everything, a line each."""
+def describe_installation(environment: Mapping[str, str]) -> str:
+    """Return a line for each fact."""
     rows = [
         ("runtime", f"eca-protocol {version()}, protocol {PROTOCOL_VERSION}"),
         ("Python", f"{platform.python_version()} at {sys.executable}"),
@@ -33,7 +33,7 @@ def told(environment: Mapping[str, str]) -> str:
 
 def _judge(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     try:
-        judge = settings_from(environment).judge
+        judge = read_settings(environment).judge
     except SettingsInvalid as fault:
         return [("judge", f"cannot be used: {fault}")]
     key = "set" if environment.get(judge.key_variable, "").strip() else "not set"

@@ -1,7 +1,7 @@
-"""Processes that agents left behind, whose parents and sessions are gone.
+"""Killing the processes that agents leave behind, on Linux.
 
-What an agent starts inherits a mark in its environment, by which it is found at the end of a run,
-whoever started it and wherever it went; on Linux.
+Each process below an agent inherits the run's mark in its environment. The mark identifies it at
+the end of the run, even if its parent, session and process group are gone.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MARK", "end_leftovers"]
+__all__ = ["MARK_VARIABLE", "kill_leftovers"]
 
-MARK: Final = "ECP_RUN_MARK"
-"""The variable that holds a run's mark."""
+MARK_VARIABLE: Final = "ECP_RUN_MARK"
+"""The environment variable with a run's mark."""
 
-_ROUNDS: Final = 3  # what starts others while it is looked for is found the next time
+_ROUNDS: Final = 3  # a process may start others during the search
 
 
-def end_leftovers(mark: str) -> None:
-    """Kill every process that has this mark."""
+def kill_leftovers(mark: str) -> None:
+    """Kill every process with this mark."""
     for _ in range(_ROUNDS):
-        found = _marked(f"{MARK}={mark}".encode())
-        if not found:
+        pids = _marked(f"{MARK_VARIABLE}={mark}".encode())
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -35,12 +35,12 @@ def end_leftovers(mark: str) -> None:
 def _marked(variable: bytes) -> list[int]:
     if sys.platform != "linux":
         return []
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdecimal() and variable in _environment(entry):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def _environment(entry: Path) -> list[bytes]:

@@ -1,8 +1,7 @@
-"""What a run found, as the report's JSON says it: the contract between runner, graders, reports.
+"""The results of a run: the models of the JSON report, shared by runner, graders and reports.
 
-All of it are attrs models that `to_json` turns into plain values and `from_json` reads back, so
-that a scenario's result can come from another process or another machine. Counts are derived, never
-kept beside what they count.
+`to_json` turns the models into plain values and `from_json` reads them back, so that a scenario's
+result can come from another process or machine. Counts are derived, never stored.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ExitReason: TypeAlias = Literal[
     "error",
     "skipped",
 ]
-"""Why a step, a scenario or a run ended as it did. `skipped` is a step's only."""
+"""The reason of the end of a step, a scenario or a run; `skipped` is for steps only."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,16 +42,16 @@ class Check:
     """One grader's verdict.
 
     Attributes:
-        type: the grader's.
-        field: what it looked at.
-        passed: its verdict.
-        score: 1.0 or 0.0, or what an installed grader gives in between.
-        reasoning: why, in words: what it wanted and what it saw.
-        error: the check itself could not be made; it counts as not passed.
-        wanted: the expectation, shortened.
-        saw: what was there, shortened.
-        details: of a judge: the model asked and the one that answered, temperature, hash of the
-            prompt, its raw reply (shortened), seconds, usage.
+        type: the grader's type.
+        field: the checked field of the result.
+        passed: the verdict.
+        score: 1.0 or 0.0; installed graders may give a score in between.
+        reasoning: the reason, with the expected and the actual value.
+        error: the check could not be made; it counts as not passed.
+        expected: the expectation, shortened; `wanted` in JSON.
+        actual: the checked value, shortened; `saw` in JSON.
+        details: for a judge: the requested and the answering model, temperature, hash of the
+            prompt, raw reply (shortened), seconds, usage.
     """
 
     type: str
@@ -61,14 +60,14 @@ class Check:
     score: float
     reasoning: str
     error: bool = False
-    wanted: str | None = None
-    saw: str | None = None
+    expected: str | None = None
+    actual: str | None = None
     details: Mapping[str, Any] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class StepReport:
-    """One input, what came of it, and its checks. `output` is the public output."""
+    """One input with the agent's result and its checks. `output` is the public output."""
 
     input: str
     output: str | None = None
@@ -86,20 +85,20 @@ class StepReport:
 
     @property
     def passed(self) -> int:
-        """How many of its checks passed."""
+        """The number of passed checks."""
         return sum(check.passed for check in self.checks)
 
 
 @attrs.frozen(kw_only=True)
 class ScenarioReport:
-    """A conversation. `status` tells whether it ran to its end, `passed` whether all checks passed.
+    """One conversation. `status` is ok if it ran to its end, even if checks failed.
 
     Attributes:
-        index: its place in the manifest, from 0.
-        repeat: which of its repetitions this is, from 0.
-        agent: what the agent said of itself; None if it did not come so far.
-        log: the end of the agent's error output, where it is worth showing.
-        warnings: what was odd and allowed.
+        index: the scenario's index in the manifest, from 0.
+        repeat: the number of the repetition, from 0.
+        agent: the agent's result of initialize; None without one.
+        log: the end of the agent's error output, if the scenario failed.
+        warnings: unusual but allowed behaviour of the agent.
     """
 
     name: str
@@ -115,17 +114,19 @@ class ScenarioReport:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """All checks of its steps."""
+        """The checks of all steps."""
         return tuple(check for step in self.steps for check in step.checks)
 
     @property
     def passed(self) -> bool:
-        """Whether it ran to its end and every check passed."""
+        """True if the scenario ran to its end and every check passed."""
         return self.status == "ok" and all(check.passed for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, with the derived counts."""
+        """Return plain values, with the derived counts."""
         values = attrs.asdict(self, value_serializer=_plain)
+        for step in values["steps"]:
+            step["checks"] = [_renamed(check, _JSON_NAMES) for check in step["checks"]]
         checks = self.checks
         counts = {
             "passed": self.passed,
@@ -136,28 +137,28 @@ class ScenarioReport:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ScenarioReport:
-        """Read back what `to_json` gave.
+        """Read the values that `to_json` returned.
 
         Raises:
-            TypeError: it is none; says what was expected.
+            TypeError: a value has a wrong type; the text says what was expected.
         """
-        given = _known(cls, values)
-        given["steps"] = tuple(map(_step, _list(values, "steps")))
-        given["warnings"] = tuple(map(str, _list(values, "warnings")))
-        return cls(**given)
+        fields = _read_fields(cls, values)
+        fields["steps"] = tuple(map(_step, _list(values, "steps")))
+        fields["warnings"] = tuple(map(str, _list(values, "warnings")))
+        return cls(**fields)
 
 
 @attrs.frozen(kw_only=True)
 class RunReport:
-    """A whole run.
+    """The report of a run.
 
     Attributes:
-        manifest: its path, relative to the caller where it lies below.
-        name: the manifest's.
-        exit_reason: the first scenario's that did not run well; the run's own budget, a signal
-            and a judge that failed come before.
-        audit: who ran what, when, with which limits; see `audit.py`.
-        warnings: of the manifest and of the run.
+        manifest: the manifest's path, relative to the working directory if it is below.
+        name: the manifest's name.
+        exit_reason: the reason of the first scenario that did not run to its end; the run's time
+            limit, a signal and a failed judge take precedence.
+        audit: the audit record; see `audit.py`.
+        warnings: the warnings of the manifest and of the run.
     """
 
     manifest: str
@@ -169,21 +170,21 @@ class RunReport:
 
     @property
     def total(self) -> int:
-        """How many checks there were; a step without a result has one, which failed."""
+        """The number of checks; a step without a result counts as one failed check."""
         return sum(len(scenario.checks) for scenario in self.scenarios)
 
     @property
     def passed(self) -> int:
-        """How many checks passed."""
+        """The number of passed checks."""
         return sum(check.passed for scenario in self.scenarios for check in scenario.checks)
 
     @property
     def failed(self) -> int:
-        """How many did not."""
+        """The number of failed checks."""
         return self.total - self.passed
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON report; `report.schema.json` describes it."""
+        """Return the JSON report, as in `report.schema.json`."""
         return {
             "report_version": REPORT_VERSION,
             "manifest": self.manifest,
@@ -199,24 +200,33 @@ class RunReport:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunReport:
-        """Read a JSON report, also one of the upstream runtime's.
+        """Read a JSON report of this or the upstream runtime.
 
         Raises:
-            ValueError, TypeError: it is none; says what is missing.
+            ValueError, TypeError: the value is not a report; the text says what is missing.
         """
         if not isinstance(values, Mapping):
             raise TypeError("expected an object")
         missing = [key for key in ("manifest", "scenarios", "exit_reason") if key not in values]
         if missing:
             raise ValueError(f"not a report: it has no {' and no '.join(missing)}")
-        given = _known(cls, {"name": values["manifest"]} | dict(values))
-        given["scenarios"] = tuple(
+        fields = _read_fields(cls, {"name": values["manifest"]} | dict(values))
+        fields["scenarios"] = tuple(
             ScenarioReport.from_json({"index": index} | _object(scenario))
             for index, scenario in enumerate(_list(values, "scenarios"))
         )
-        given["audit"] = _object(values.get("audit") or {})
-        given["warnings"] = tuple(map(str, _list(values, "warnings")))
-        return cls(**given)
+        fields["audit"] = _object(values.get("audit") or {})
+        fields["warnings"] = tuple(map(str, _list(values, "warnings")))
+        return cls(**fields)
+
+
+_JSON_NAMES: Final = {"expected": "wanted", "actual": "saw"}
+_ATTRIBUTE_NAMES: Final = {name: attribute for attribute, name in _JSON_NAMES.items()}
+"""The upstream runtime's names of a check's fields."""
+
+
+def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in values.items()}
 
 
 def _plain(_: Any, __: Any, value: Any) -> Any:
@@ -231,7 +241,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("manifest", "name", "input", "type", "field", "reasoning"), _TEXT),
     **dict.fromkeys(("status", "exit_reason"), _TEXT),
     **dict.fromkeys(("output", "evaluation_context", "logs", "log", "error"), _MAYBE_TEXT),
-    **dict.fromkeys(("wanted", "saw", "agent_status"), _MAYBE_TEXT),
+    **dict.fromkeys(("expected", "actual", "agent_status"), _MAYBE_TEXT),
     **dict.fromkeys(("score", "duration_ms", "index", "repeat"), _NUMBER),
     **dict.fromkeys(("usage", "details", "agent"), _MAYBE_OBJECT),
     "constraints": (Mapping,),
@@ -239,15 +249,15 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
-def _known(cls: Any, values: Any) -> dict[str, Any]:
-    """What `values` has of a model's fields, each of the kind it is to be."""
+def _read_fields(cls: Any, values: Any) -> dict[str, Any]:
+    """Return a model's fields among `values`, after checking their types."""
     names = {attribute.name for attribute in attrs.fields(cls)}
-    given = {name: value for name, value in _object(values).items() if name in names}
-    for name, value in given.items():
+    fields = {name: value for name, value in _object(values).items() if name in names}
+    for name, value in fields.items():
         kinds = (bool,) if cls is Check and name == "error" else _KINDS.get(name, (object,))
         if not isinstance(value, kinds):
-            raise TypeError(f"{name}: a report does not have {value!r:.60} here")
-    return given
+            raise TypeError(f"{name}: unexpected value {value!r:.60}")
+    return fields
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -264,7 +274,11 @@ def _list(values: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _step(values: Any) -> StepReport:
-    given = _known(StepReport, values)
-    given["checks"] = tuple(Check(**_known(Check, check)) for check in _list(given, "checks"))
-    given["tool_calls"] = tuple(map(_object, _list(given, "tool_calls")))
-    return StepReport(**given)
+    fields = _read_fields(StepReport, values)
+    fields["checks"] = tuple(map(_check, _list(fields, "checks")))
+    fields["tool_calls"] = tuple(map(_object, _list(fields, "tool_calls")))
+    return StepReport(**fields)
+
+
+def _check(values: Any) -> Check:
+    return Check(**_read_fields(Check, _renamed(_object(values), _ATTRIBUTE_NAMES)))

@@ -1,7 +1,7 @@
-"""One scenario: its steps, their checks, and what became of it.
+"""The run of one scenario: its steps, their checks, and its report.
 
-A step without a result fails, with one check that says so; the steps behind it are skipped and
-counted as failed. Nothing an agent does raises here; a fault of our own costs one scenario.
+A step without a result fails with one check that says why; later steps are skipped and counted as
+failed. An agent's failure raises nothing here, and a bug of ours fails only one scenario.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
 import trio
 
-from eca_protocol.ecp import AgentFault, InitializeResult, Result
+from eca_protocol.ecp import AgentError, InitializeResult, Result
 from eca_protocol.ecp.messages import write_step_result, write_tool_call
-from eca_server.ecp.batch import Batch, Planned
-from eca_server.ecp.conversations import Conversation, Conversations, VersionUnsupported
+from eca_server.ecp.agent_pool import AgentPool, AgentSession, VersionUnsupported
+from eca_server.ecp.batch import Batch, PlannedScenario
 from eca_server.ecp.graders import Graders
 from eca_server.ecp.manifest import Scenario, Step
-from eca_server.ecp.reports.masking import hiding
+from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.results import Check, ExitReason, ScenarioReport, StepReport
 
-__all__ = ["needed_capabilities", "run_batch", "run_scenario", "skipped"]
+__all__ = ["make_skipped_report", "needed_capabilities", "run_batch", "run_scenario"]
 
 _log = logging.getLogger("eca_server.ecp")
 
-_KEPT_LOG: Final = 4096  # characters of an agent's log that a failed scenario shows
+_LOG_EXCERPT: Final = 4096  # characters of the agent's log in the report of a failed scenario
 
 
 def needed_capabilities(scenarios: Iterable[Scenario]) -> frozenset[str]:
-    """What an agent has to be able to tell for the checks to mean something."""
+    """Return the capabilities that an agent needs for the checks of these scenarios."""
     needed = set()
     for grader in (g for s in scenarios for step in s.steps for g in step.graders):
         if grader.type == "tool_usage":
@@ -42,8 +42,8 @@ def needed_capabilities(scenarios: Iterable[Scenario]) -> frozenset[str]:
     return frozenset(needed)
 
 
-def skipped(planned: Planned, reason: ExitReason, why: str) -> ScenarioReport:
-    """The report of a scenario that was not begun."""
+def make_skipped_report(planned: PlannedScenario, reason: ExitReason, why: str) -> ScenarioReport:
+    """Make the report of a scenario that was not started."""
     steps = tuple(_without_result(step, "skipped", why) for step in planned.scenario.steps)
     return ScenarioReport(
         name=planned.scenario.name,
@@ -56,80 +56,82 @@ def skipped(planned: Planned, reason: ExitReason, why: str) -> ScenarioReport:
 
 
 class _Budget:
-    """What is left for a scenario, and which limit is the nearest."""
+    """The time of a scenario, and the exit reason of its nearest limit."""
 
-    def __init__(self, limits_scenario: float | None, run_ends: float) -> None:
+    def __init__(self, scenario_limit: float | None, run_deadline: float) -> None:
         now = trio.current_time()
-        own = math.inf if limits_scenario is None else now + limits_scenario
-        self._ends = min(own, run_ends)
-        self.reason: ExitReason = "max_duration_exceeded" if run_ends <= own else "timeout"
+        own = math.inf if scenario_limit is None else now + scenario_limit
+        self._deadline = min(own, run_deadline)
+        self.reason: ExitReason = "max_duration_exceeded" if run_deadline <= own else "timeout"
 
-    def left(self) -> float:
-        """Seconds until then, never below zero."""
-        return max(0.0, self._ends - trio.current_time())
+    def seconds_left(self) -> float:
+        """Return the seconds until the deadline, never below zero."""
+        return max(0.0, self._deadline - trio.current_time())
 
 
-async def run_batch(batch: Batch, report: Any) -> None:
-    """Run a batch; `report` is called with each `ScenarioReport` as it comes, and may say stop.
+async def run_batch(batch: Batch, on_report: Callable[[ScenarioReport], bool]) -> None:
+    """Run the scenarios of a batch one by one.
 
     Args:
-        batch: what is run.
-        report: called with each report; returns whether to go on.
+        batch: the scenarios with their target and limits.
+        on_report: called with each report; returns False to stop.
     """
-    run_ends = math.inf if batch.limits.run is None else trio.current_time() + batch.limits.run
+    deadline = math.inf if batch.limits.run is None else trio.current_time() + batch.limits.run
     unsupported: str | None = None
-    async with Graders(batch.graders) as graders, Conversations(batch) as conversations:
+    async with Graders(batch.graders) as graders, AgentPool(batch) as pool:
         for planned in batch.planned:
             if unsupported is not None:
-                found = skipped(planned, "protocol_error", unsupported)
-            elif trio.current_time() >= run_ends:
-                found = skipped(planned, "max_duration_exceeded", "the run's time was over")
+                report = make_skipped_report(planned, "protocol_error", unsupported)
+            elif trio.current_time() >= deadline:
+                why = "the run's time limit was exceeded"
+                report = make_skipped_report(planned, "max_duration_exceeded", why)
             else:
                 try:
-                    found = await run_scenario(batch, planned, conversations, graders, run_ends)
+                    report = await run_scenario(batch, planned, pool, graders, deadline)
                 except VersionUnsupported as fault:
                     unsupported = str(fault)
-                    found = skipped(planned, "protocol_error", unsupported)
-            if not report(found):
+                    report = make_skipped_report(planned, "protocol_error", unsupported)
+            if not on_report(report):
                 return
 
 
 async def run_scenario(
     batch: Batch,
-    planned: Planned,
-    conversations: Conversations,
+    planned: PlannedScenario,
+    pool: AgentPool,
     graders: Graders,
-    run_ends: float = math.inf,
+    run_deadline: float = math.inf,
 ) -> ScenarioReport:
     """Run one scenario.
 
     Raises:
-        VersionUnsupported: neither this nor another one can be run with this agent.
+        VersionUnsupported: no scenario can run with this agent.
     """
-    began = trio.current_time()
-    budget = _Budget(batch.limits.scenario, run_ends)
-    running = _Running(batch, planned, budget, graders)
+    started = trio.current_time()
+    budget = _Budget(batch.limits.scenario, run_deadline)
+    run = _ScenarioRun(batch, planned, budget, graders)
     try:
-        async with conversations.next(budget.left) as conversation:
-            await running.talk(conversation)
+        async with pool.acquire(budget.seconds_left) as session:
+            await run.execute(session)
     except VersionUnsupported:
         raise
-    except AgentFault as fault:
-        running.fail(fault.kind, str(fault))
+    except AgentError as fault:
+        run.fail(fault.kind, str(fault))
     except Exception as fault:  # noqa: BLE001 - the other scenarios are to run
         _log.debug("the scenario %s could not be run", planned.scenario.name, exc_info=True)
-        running.fail("error", f"it could not be run: {type(fault).__name__}: {fault}"[:8192])
-    if running.failed:
-        await conversations.replace()
-    return running.report(trio.current_time() - began)
+        text = f"the scenario could not be run: {type(fault).__name__}: {fault}"
+        run.fail("error", text[:8192])
+    if run.failed:
+        await pool.discard()
+    return run.report(trio.current_time() - started)
 
 
 @attrs.define
-class _Running:
+class _ScenarioRun:
     """A scenario while it runs."""
 
     batch: Batch
-    planned: Planned
+    planned: PlannedScenario
     budget: _Budget
     graders: Graders
     steps: list[StepReport] = attrs.field(factory=list)
@@ -140,71 +142,71 @@ class _Running:
     warnings: list[str] = attrs.field(factory=list)
     log: str = ""
 
-    async def talk(self, conversation: Conversation) -> None:
-        """Say what is to be said, until the end or the first step without a result."""
-        self.agent = conversation.agent
-        self.warnings = conversation.warnings
-        missing = needed_capabilities([self.planned.scenario]) - {*conversation.agent.capabilities}
+    async def execute(self, session: AgentSession) -> None:
+        """Run the steps, until the end or the first step without a result."""
+        self.agent = session.agent
+        self.warnings = session.warnings
+        missing = needed_capabilities([self.planned.scenario]) - {*session.agent.capabilities}
         if missing:
-            lacks = f"the agent does not declare {', '.join(sorted(missing))}"
+            text = f"the agent does not declare {', '.join(sorted(missing))}"
             if self.batch.require_capabilities:
-                self.reason, self.why = "protocol_error", lacks
+                self.reason, self.why = "protocol_error", text
                 return
-            self.warnings.append(lacks)
+            self.warnings.append(text)
         try:
             for step in self.planned.scenario.steps:
-                if not await self._step(conversation, step):
+                if not await self._step(session, step):
                     break
         finally:
-            self.log = conversation.connection.log()
-            self.warnings += conversation.connection.warnings
+            self.log = session.connection.log()
+            self.warnings += session.connection.warnings
 
     def fail(self, reason: ExitReason, why: str) -> None:
-        """There is no result; a time-out is the fault of whichever limit was the nearest."""
+        """Note a failure; a time-out gets the exit reason of the nearest limit."""
         self.failed = True
         self.reason, self.why = reason, why
-        if reason == "timeout" and not self.budget.left():
+        if reason == "timeout" and not self.budget.seconds_left():
             self.reason = self.budget.reason
 
-    async def _step(self, conversation: Conversation, step: Step) -> bool:
-        """Say one thing and check the answer; whether to go on."""
-        left = self.budget.left()
-        if not left:
-            self.reason, self.why = self.budget.reason, "its time was over"
+    async def _step(self, session: AgentSession, step: Step) -> bool:
+        """Send one input and check the result; return False to stop."""
+        seconds_left = self.budget.seconds_left()
+        if not seconds_left:
+            self.reason, self.why = self.budget.reason, "its time limit was exceeded"
             return False
-        began = trio.current_time()
-        deadline = min(self.batch.limits.rpc, left)
+        started = trio.current_time()
+        deadline = min(self.batch.limits.rpc, seconds_left)
         try:
-            result = await conversation.connection.step(step.input, deadline=deadline)
-        except AgentFault as fault:
+            result = await session.connection.step(step.input, deadline=deadline)
+        except AgentError as fault:
             self.fail(fault.kind, str(fault))
             failed = _without_result(step, "failed", str(fault))
-            took = 1000 * (trio.current_time() - began)
+            milliseconds = 1000 * (trio.current_time() - started)
             self.steps.append(
-                attrs.evolve(failed, exit_reason=self.reason, duration_ms=round(took, 3))
+                attrs.evolve(failed, exit_reason=self.reason, duration_ms=round(milliseconds, 3))
             )
             return False
-        took = 1000 * (trio.current_time() - began)
-        checks = await self.graders.grade(step, result, seconds=self.budget.left())
-        self.steps.append(_with_result(step, result, checks, took))
-        if not self.budget.left() and any(check.error for check in checks):
-            self.reason, self.why = self.budget.reason, "its time was over"
+        milliseconds = 1000 * (trio.current_time() - started)
+        checks = await self.graders.grade(step, result, seconds=self.budget.seconds_left())
+        self.steps.append(_with_result(step, result, checks, milliseconds))
+        if not self.budget.seconds_left() and any(check.error for check in checks):
+            self.reason, self.why = self.budget.reason, "its time limit was exceeded"
         return self.reason == "ok"
 
     def report(self, seconds: float) -> ScenarioReport:
-        """What became of it; steps that were not begun are skipped."""
+        """Make the report; steps that were not started are skipped."""
         scenario = self.planned.scenario
-        said = any(step.status == "failed" for step in self.steps)
-        if self.failed and not said and len(self.steps) < len(scenario.steps):
+        has_failed_step = any(step.status == "failed" for step in self.steps)
+        if self.failed and not has_failed_step and len(self.steps) < len(scenario.steps):
             failed = _without_result(scenario.steps[len(self.steps)], "failed", self.why)
             self.steps.append(attrs.evolve(failed, exit_reason=self.reason))
-        why = f"the scenario ended before: {self.why}"
+        why = f"the scenario ended before this step: {self.why}"
         rest = [_without_result(step, "skipped", why) for step in scenario.steps[len(self.steps) :]]
         steps = (*self.steps, *rest)
         reason = self.reason
-        judged = any(check.error for step in steps for check in step.checks)
-        ran = reason == "ok"
-        if ran and judged:
+        has_check_error = any(check.error for step in steps for check in step.checks)
+        is_complete = reason == "ok"
+        if is_complete and has_check_error:
             reason = "judge_error"
         agent: Mapping[str, Any] | None = None
         if self.agent is not None:
@@ -215,22 +217,24 @@ class _Running:
             name=scenario.name,
             index=self.planned.index,
             repeat=self.planned.repeat,
-            status="ok" if ran else "failed",
+            status="ok" if is_complete else "failed",
             exit_reason=reason,
             steps=steps,
             duration_ms=round(1000 * seconds, 3),
             agent=agent,
-            log=None if ran else _end_of(self.log) or None,
+            log=None if is_complete else _log_excerpt(self.log) or None,
             warnings=tuple(self.warnings),
         )
 
 
-def _end_of(log: str) -> str:
-    """The end of a log; keys are masked before it is cut, for half a key looks like none."""
-    return log if len(log) <= _KEPT_LOG else hiding(os.environ)(log)[-_KEPT_LOG:]
+def _log_excerpt(log: str) -> str:
+    """Return the end of a log; keys are masked before the cut, since half a key is not found."""
+    return log if len(log) <= _LOG_EXCERPT else make_masker(os.environ)(log)[-_LOG_EXCERPT:]
 
 
-def _with_result(step: Step, result: Result, checks: tuple[Check, ...], took: float) -> StepReport:
+def _with_result(
+    step: Step, result: Result, checks: tuple[Check, ...], milliseconds: float
+) -> StepReport:
     written = write_step_result(result)
     return StepReport(
         input=step.input,
@@ -240,7 +244,7 @@ def _with_result(step: Step, result: Result, checks: tuple[Check, ...], took: fl
         logs=result.logs,
         checks=checks,
         exit_reason="judge_error" if any(check.error for check in checks) else "ok",
-        duration_ms=round(took, 3),
+        duration_ms=round(milliseconds, 3),
         usage=written.get("usage"),
         agent_status=result.status,
         constraints=step.constraints,

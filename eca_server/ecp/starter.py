@@ -1,4 +1,4 @@
-"""`ecp init`: an agent and a manifest to begin with, which pass as they are."""
+"""`ecp init`: an example agent with its manifest, all of whose checks pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["write_starter"]
 
 _AGENT: Final = '''\
-"""An agent to begin with: it answers by repeating, and says which tool it used."""
+"""An example agent: it repeats its input and reports a tool call."""
 
 from eca_protocol.ecp import Result, agent, on_step, serve_stdio
 
@@ -18,14 +18,14 @@ from eca_protocol.ecp import Result, agent, on_step, serve_stdio
 @agent(name="starter", capabilities={"tool_calls": {}, "evaluation_context": {}})
 class Starter:
     def __init__(self) -> None:
-        self.heard = 0
+        self.count = 0
 
     @on_step
     def answer(self, text: str) -> Result:
-        self.heard += 1
+        self.count += 1
         return Result(
             public_output=f"You said: {text}",
-            evaluation_context=f"input number {self.heard}",
+            evaluation_context=f"input number {self.count}",
             tool_calls=[{"name": "repeat", "arguments": {"text": text}}],
         )
 
@@ -39,7 +39,7 @@ manifest_version: v1
 name: Starter
 target: %s
 scenarios:
-  - name: It repeats what it hears
+  - name: It repeats its input
     steps:
       - input: Good morning
         graders:
@@ -51,25 +51,25 @@ scenarios:
 """
 
 
-def write_starter(folder: Path, *, force: bool) -> tuple[Path, Path]:
-    """Write `agent.py` and `manifest.yaml` into `folder`; their paths.
+def write_starter(directory: Path, *, force: bool) -> tuple[Path, Path]:
+    """Write `agent.py` and `manifest.yaml`, and return their paths.
 
     Raises:
-        FileExistsError: one of them is there, and `force` is not given.
-        OSError: they cannot be written.
-        ValueError: no manifest can name the folder.
+        FileExistsError: a file exists, and `force` is false.
+        OSError: a file cannot be written.
+        ValueError: the directory's path is not UTF-8, so a manifest cannot name it.
     """
-    agent, manifest = folder / "agent.py", folder / "manifest.yaml"
+    agent, manifest = directory / "agent.py", directory / "manifest.yaml"
     target = shlex.join([sys.executable, str(agent.resolve())])
     try:
         target.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"no manifest can name {str(agent)!r}: its name is no UTF-8") from None
-    folder.mkdir(parents=True, exist_ok=True)
+        raise ValueError(f"a manifest cannot name {str(agent)!r}: it is not UTF-8") from None
+    directory.mkdir(parents=True, exist_ok=True)
     if not force:
         for file in (agent, manifest):
             if file.exists():
-                raise FileExistsError(f"{file} is there already; --force replaces it")
+                raise FileExistsError(f"{file} exists; --force replaces it")
     quoted = target.replace("'", "''")
     agent.write_text(_AGENT, "utf-8")
     manifest.write_text(_MANIFEST % f"'{quoted}'", "utf-8")

@@ -1,7 +1,7 @@
-"""Which agent a manifest's target means: a command as its arguments, or a URL.
+"""The target of a manifest: a command, split into its arguments, or a URL.
 
-No shell is in between unless it is asked for: what was started is what is ended. Of the environment
-only `${env:NAME}` is put in, as text within one argument, whatever it holds.
+No shell runs unless `shell` is set, so that the started process is the agent itself. `${env:NAME}`
+is replaced by the variable's value, which stays within one argument.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from urllib.parse import urlsplit
 
 import attrs
 
-__all__ = ["Target", "TargetInvalid", "resolve_target", "with_environment"]
+__all__ = ["Target", "TargetInvalid", "expand_variables", "resolve_target"]
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OPERATORS: Final = "();<>|&\n"
-_STAND_IN: Final = re.compile("\ue000([0-9]+)\ue001")
+_PLACEHOLDER: Final = re.compile("\ue000([0-9]+)\ue001")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class TargetInvalid(Exception):
-    """The target cannot be run; the text says what to write in its place."""
+    """The target cannot be used; the text says what to write instead."""
 
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What is evaluated: a command with its arguments and its folder, or a URL."""
+    """An agent to evaluate: a command with its working directory, or a URL."""
 
     command: tuple[str, ...] = ()
     url: str | None = None
     cwd: str | None = None
 
     @property
-    def shown(self) -> str:
-        """As it may be printed; what came out of the environment is not told apart here."""
+    def text(self) -> str:
+        """The target as text, with the values of variables: mask it before printing."""
         return self.url or shlex.join(self.command)
 
 
-def with_environment(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with each `${env:NAME}` replaced.
+def expand_variables(text: str, environment: Mapping[str, str]) -> str:
+    """Return `text` with each `${env:NAME}` replaced.
 
     Raises:
         TargetInvalid: a variable is not set.
@@ -63,30 +63,30 @@ def with_environment(text: str, environment: Mapping[str, str]) -> str:
 def resolve_target(
     text: str, *, environment: Mapping[str, str], cwd: Path, shell: bool = False
 ) -> Target:
-    """What `text` means.
+    """Resolve a target to its command or URL.
 
     Args:
         text: a manifest's `target`.
         environment: for `${env:NAME}` and PATH.
-        cwd: where a command runs.
-        shell: whether it is a line for `sh`.
+        cwd: the command's working directory.
+        shell: pass a command to `sh`.
 
     Raises:
-        TargetInvalid: it is no command that can be started, and no URL that can be asked.
+        TargetInvalid: `text` is neither an executable command nor a valid URL.
     """
     scheme = text.strip().partition("://")[0].lower()
     if scheme in {"http", "https"}:
-        return Target(url=_url(with_environment(text.strip(), environment)))
+        return Target(url=_url(expand_variables(text.strip(), environment)))
     if shell:
-        return Target(command=("/bin/sh", "-c", with_environment(text, environment)), cwd=str(cwd))
+        return Target(command=("/bin/sh", "-c", expand_variables(text, environment)), cwd=str(cwd))
     values: list[str] = []
 
-    def stand_in(match: re.Match[str]) -> str:
-        values.append(with_environment(match[0], environment))
+    def placeholder(match: re.Match[str]) -> str:
+        values.append(expand_variables(match[0], environment))
         return f"\ue000{len(values) - 1}\ue001"
 
-    stood_for = _words(_VARIABLE.sub(stand_in, text.strip()), text)
-    words = [_STAND_IN.sub(lambda match: values[int(match[1])], word) for word in stood_for]
+    templates = _words(_VARIABLE.sub(placeholder, text.strip()), text)
+    words = [_PLACEHOLDER.sub(lambda match: values[int(match[1])], word) for word in templates]
     program = _program(words[0], environment.get("PATH", os.defpath), cwd)
     return Target(command=(program, *words[1:]), cwd=str(cwd))
 
@@ -100,13 +100,13 @@ def _url(url: str) -> str:
     if not url.isprintable() or " " in url or not parts.hostname:
         raise TargetInvalid(f"expected a URL with a host, got {url!r}")
     if parts.username is not None or parts.password is not None:
-        raise TargetInvalid("a URL with a user or a password in it is not asked: leave them out")
+        raise TargetInvalid("the URL contains a user or a password, which is not supported")
     return url
 
 
-def _words(text: str, shown: str) -> list[str]:
-    why = f"{shown!r} is no plain command"
-    how = "write sh -c '...', or pass --shell"
+def _words(text: str, original: str) -> list[str]:
+    why = f"{original!r} is not a simple command"
+    fix = "write sh -c '...', or pass --shell"
     lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -119,17 +119,17 @@ def _words(text: str, shown: str) -> list[str]:
     plain = _outside_quotes(text)
     operators = [character for character in plain if character in _OPERATORS]
     if operators:
-        raise TargetInvalid(f"{why}: it has {operators[0]!r} in it; {how}")
+        raise TargetInvalid(f"{why}: it contains {operators[0]!r}; {fix}")
     if _ASSIGNMENT.match(words[0]):
-        raise TargetInvalid(f"{why}: it sets a variable; write env {words[0]} ..., or {how}")
+        raise TargetInvalid(f"{why}: it sets a variable; write env {words[0]} ..., or {fix}")
     if "$" in plain or "`" in plain:
-        raise TargetInvalid(f"{why}: it has a variable in it; write ${{env:NAME}}, or {how}")
+        raise TargetInvalid(f"{why}: it contains a variable; write ${{env:NAME}}, or {fix}")
     return words
 
 
 def _outside_quotes(text: str) -> str:
-    """The characters that a shell would look at: those of no quotes (and `$` in double ones)."""
-    kept: list[str] = []
+    """Return the characters that a shell interprets: unquoted ones, and `$` in double quotes."""
+    characters: list[str] = []
     quote = ""
     escaped = False
     for character in text:
@@ -141,12 +141,12 @@ def _outside_quotes(text: str) -> str:
             if character == quote:
                 quote = ""
             elif quote == '"' and character in "$`":
-                kept.append(character)
+                characters.append(character)
         elif character in "'\"":
             quote = character
         else:
-            kept.append(character)
-    return "".join(kept)
+            characters.append(character)
+    return "".join(characters)
 
 
 def _program(name: str, path: str, cwd: Path) -> str:
@@ -154,13 +154,13 @@ def _program(name: str, path: str, cwd: Path) -> str:
         try:
             file = Path(name).expanduser()
         except RuntimeError:
-            raise TargetInvalid(f"the command {name!r}: no home directory is known") from None
-        found = shutil.which(str(cwd / file))
+            raise TargetInvalid(f"the command {name!r}: the home directory is unknown") from None
+        program = shutil.which(str(cwd / file))
     else:
-        found = shutil.which(name, path=path)
-        if found is None and name in {"python", "python3"}:
+        program = shutil.which(name, path=path)
+        if program is None and name in {"python", "python3"}:
             return sys.executable
-    if found is None:
+    if program is None:
         where = f"below {cwd}" if os.sep in name else "on PATH"
         raise TargetInvalid(f"the command {name!r} is not {where}")
-    return found
+    return program

@@ -1,4 +1,4 @@
-"""How pass rates go over many reports, in the order in which their runs began."""
+"""The trend of the pass rate over many reports, in the order of their runs' starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 from eca_server.ecp.results import RunReport
 from eca_server.printable import printable_line
 
-__all__ = ["Trend", "trend"]
+__all__ = ["Trend", "compute_trend"]
 
 _FALLS: Final = -1e-9
 
@@ -21,8 +21,8 @@ class Trend:
     """The pass rates of the last runs.
 
     Attributes:
-        points: when each began, in which file it is, and its share of passed checks.
-        slope: by how much the share changes from one run to the next, by least squares.
+        points: for each run its start, its file's name, and its share of passed checks.
+        slope: the change of the share from one run to the next, by least squares.
     """
 
     points: tuple[tuple[str, str, float], ...]
@@ -30,44 +30,43 @@ class Trend:
 
     @property
     def regressed(self) -> bool:
-        """Whether it falls."""
+        """True if the pass rate falls."""
         return self.slope < _FALLS
 
     def text(self, *, verbose: bool) -> str:
-        """For a person."""
+        """Return the trend as lines for a terminal."""
         lines = [
-            f"{_shown(started) or 'unknown time'} {_shown(name)}: {share:.1%}"
+            f"{_printable(started) or 'unknown time'} {_printable(name)}: {share:.1%}"
             for started, name, share in (self.points if verbose else ())
         ]
         direction = "falls" if self.regressed else "rises" if self.slope > -_FALLS else "is level"
         shares = [share for _, _, share in self.points]
         lines.append(
-            f"{len(shares)} runs, from {shares[0]:.1%} to {shares[-1]:.1%}: it {direction} "
-            f"({100 * self.slope:+.2f} points a run)"
+            f"{len(shares)} runs: the pass rate {direction}, from {shares[0]:.1%} to "
+            f"{shares[-1]:.1%} ({100 * self.slope:+.2f} points a run)"
         )
         return "".join(f"{line}\n" for line in lines)
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return printable_line(text, longest=500)
 
 
-def trend(reports: Iterable[tuple[str, RunReport]], *, window: int) -> Trend:
-    """The trend of the last `window` of these reports (at least one), given with their names.
+def compute_trend(reports: Iterable[tuple[str, RunReport]], *, window: int) -> Trend:
+    """Compute the trend of the last `window` reports, each with its file's name; at least one.
 
-    Reports that do not say when their run began come before the others, by the numbers in their
-    names.
+    Reports without a start come first, ordered by the numbers in their names.
     """
     points = [
         (str(report.audit.get("started_at", "")), name, _share(report)) for name, report in reports
     ]
-    points.sort(key=lambda point: (point[0], _counted(point[1])))
+    points.sort(key=lambda point: (point[0], _natural_key(point[1])))
     last = points[-window:]
     return Trend(points=tuple(last), slope=_slope([share for _, _, share in last]))
 
 
-def _counted(name: str) -> list[tuple[int, str]]:
-    """A name as it is ordered: run-2 before run-10."""
+def _natural_key(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that orders run-2 before run-10."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 

@@ -1,5 +1,5 @@
-"""What a model writes into the user's own document: a selection made anew, a line completed.
+"""Edits of the user's document by a model: rewrites of a selection, and completions.
 
-The rule it keeps: neither knows of chats. What is asked and answered here is in no chat's history,
-usage or title, and nothing of a chat is told to the model.
+The rule of this package: it is independent of chats. Its requests are in no chat's history, usage
+or title, and no chat's history is sent to the model.
 """

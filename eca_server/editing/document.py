@@ -1,6 +1,6 @@
-"""A document with the cursor in it, and what a model's answer is at that place.
+"""A document with a cursor, and the extraction of a completion from a model's answer.
 
-The rule it keeps: a completion is what stands at the cursor and nothing that stands there already.
+The rule of this module: a completion contains no text that is already at the cursor.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from typing import Final
 
 import attrs
 
-__all__ = ["Document", "NoSuchPlace", "completion_of", "gap_filled", "split_at"]
+__all__ = ["Document", "InvalidPosition", "extract_completion", "split_at", "trim_completion"]
 
 MOST_BEFORE: Final = 12_000
 MOST_AFTER: Final = 4_000
-"""Characters before and behind the cursor that count."""
+"""The maximum of characters before and after the cursor that are sent to the model."""
 
 MOST_LINES: Final = 40
-"""Of a completion."""
+"""The maximum of lines of a completion."""
 
 _FENCED: Final = re.compile(r"\s*(`{3,}|~{3,})[^\n]*\n(?P<text>.*?)(\n?[ \t]*\1`*\s*)?", re.DOTALL)
-_TELLING: Final = 3
-"""Characters by which one text is taken to repeat another."""
+_SIGNIFICANT: Final = 3
+"""Characters from which on an equal text counts as a repetition."""
 
 
-class NoSuchPlace(ValueError):
-    """The document has no such place; the message says what was expected."""
+class InvalidPosition(ValueError):
+    """A line or character that the document does not have."""
 
 
 @attrs.frozen(kw_only=True)
 class Document:
-    """The text around the cursor, its lines' ends each one character.
+    """The text around the cursor, with each line end as one character.
 
     Attributes:
-        before: the last of what stands before the cursor.
-        after: the first of what stands behind it.
-        length: characters before the cursor, all of them.
-        rest: characters behind it, all of them.
-        line_end: what the user's lines end with.
+        before: the text before the cursor, limited.
+        after: the text after the cursor, limited.
+        length: the number of all characters before the cursor.
+        rest: the number of all characters after the cursor.
+        line_end: the line end of the document.
     """
 
     before: str
@@ -48,23 +48,23 @@ class Document:
 
     @property
     def line_before(self) -> str:
-        """The cursor's line up to it."""
+        """The text before the cursor in its line."""
         return self.before.rpartition("\n")[2]
 
     @property
     def line_after(self) -> str:
-        """The cursor's line from it on."""
+        """The text after the cursor in its line."""
         return self.after.partition("\n")[0]
 
 
 def split_at(text: str, *, line: int, character: int) -> Document:
-    """A document with the cursor at a place, both counted from 1.
+    """Return a document with the cursor at a position; line and character count from 1.
 
     Raises:
-        NoSuchPlace: it has no such line, or a number is less than one.
+        InvalidPosition: the document has no such line, or a number is less than 1.
     """
     if min(line, character) < 1:
-        raise NoSuchPlace(f"expected numbers from 1 on, got {line} and {character}")
+        raise InvalidPosition(f"expected numbers from 1 on, got {line} and {character}")
     line_end = "\r\n" if "\r\n" in text else "\n"
     text = text.replace("\r\n", "\n")
     start = 0
@@ -72,7 +72,7 @@ def split_at(text: str, *, line: int, character: int) -> Document:
         start = text.find("\n", start) + 1
         if not start:
             lines = text.count("\n") + 1
-            raise NoSuchPlace(f"line: expected a number from 1 to {lines}, got {line}")
+            raise InvalidPosition(f"line: expected a number from 1 to {lines}, got {line}")
     end = text.find("\n", start)
     cursor = min(start + character - 1, len(text) if end < 0 else end)
     return Document(
@@ -84,20 +84,20 @@ def split_at(text: str, *, line: int, character: int) -> Document:
     )
 
 
-def completion_of(answer: str, document: Document) -> str:
-    """What of a chat model's answer stands at the cursor; empty if nothing."""
+def extract_completion(answer: str, document: Document) -> str:
+    """Return the text for the cursor from a chat model's answer, possibly empty."""
     text = answer.replace("\r", "")
     if fenced := _FENCED.fullmatch(text):
         text = fenced["text"]
     for repeated in (document.line_before, document.line_before.lstrip()):
-        if len(repeated.strip()) >= _TELLING and text.startswith(repeated):
+        if len(repeated.strip()) >= _SIGNIFICANT and text.startswith(repeated):
             text = text[len(repeated) :]
             break
-    return gap_filled(text, document)
+    return trim_completion(text, document)
 
 
-def gap_filled(text: str, document: Document) -> str:
-    """A text for the cursor's place, without what stands behind the cursor already."""
+def trim_completion(text: str, document: Document) -> str:
+    """Return a completion without the text that is already after the cursor."""
     text = "".join(text.replace("\r", "").splitlines(keepends=True)[:MOST_LINES]).rstrip()
     behind = document.line_after.strip()
     if behind and text.endswith(behind) and not _leaves_open(text[: -len(behind)]):
@@ -108,5 +108,5 @@ def gap_filled(text: str, document: Document) -> str:
 
 
 def _leaves_open(text: str) -> bool:
-    """Whether brackets are opened that are not closed: what closes them belongs to the text."""
+    """Return True if a text has an unclosed bracket."""
     return any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "{}"))

@@ -1,9 +1,9 @@
-"""A model's answer as the text that takes a selection's place, piece by piece as it comes.
+"""The replacement of a selection by a model's answer, streamed piece by piece.
 
-The rules it keeps, however the answer is cut into pieces: a code fence around the whole answer is
-no part of it, nor is what stands behind that fence; the text begins and ends with the white space
-that the selection began and ended with, and has its line ends; a first line, or a whole block, that
-lost its indentation gets it back.
+The rules of this module, however the answer is split into pieces: a code fence around the whole
+answer, and text after that fence, are removed. The replacement begins and ends with the white space
+of the selection, and has its line ends. A first line or a whole block without its indentation gets
+the indentation of the selection.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _BLOCK: Final = re.compile(
 )
 _MOST_FENCES: Final = 20
 _OPENERS: Final = (":", "{", "(", "[")
-"""How a line ends behind which the next is deeper."""
-_TELLING: Final = 12
-"""Characters by which a text is taken to repeat another."""
+"""The line endings behind which the next line is indented deeper."""
+_SIGNIFICANT: Final = 12
+"""Characters from which on an equal text counts as a repetition."""
 _OF_MARKDOWN: Final = {"markdown", "md"}
 
 
 class Replacement:
-    """What takes the place of `selected`, as it grows.
+    """The replacement of a selection while the answer streams.
 
     Args:
-        selected: the user's text.
+        selected: the selected text.
 
     Attributes:
         size: characters of the answer so far.
@@ -56,9 +56,9 @@ class Replacement:
         )
         self._has_fences = _ANY_FENCE.search(plain) is not None
         self._begins_with_fence = _FENCE.match(body) is not None
-        self._begun = ""  # the beginning of a line of which it is not known yet what it is
+        self._line_start = ""  # the beginning of a line that may become a fence
         self._in_line = False
-        self._held = ""  # what is part of the text only if more text follows
+        self._held = ""  # part of the text only if more text follows
         self._fence: str | None = None
         self._is_over = False
         self._lost_indent = False
@@ -68,11 +68,11 @@ class Replacement:
 
     @property
     def text(self) -> str:
-        """What was given out so far."""
+        """The text so far."""
         return "".join(self._pieces)
 
     def feed(self, answer: str) -> str:
-        """Take the next piece of the answer; the piece of the text that is certain now."""
+        """Take a piece of the answer and return the next piece of the text."""
         self.size += len(answer)
         before = len(self._pieces)
         for piece in _LINES.findall(answer.replace("\r", "")):
@@ -82,58 +82,58 @@ class Replacement:
                 self._answer.append(piece)
                 self._write(piece)
             else:
-                self._begun += piece
-                if not piece.endswith("\n") and _MAYBE_FENCE.fullmatch(self._begun):
+                self._line_start += piece
+                if not piece.endswith("\n") and _MAYBE_FENCE.fullmatch(self._line_start):
                     continue
-                line, self._begun = self._begun, ""
+                line, self._line_start = self._line_start, ""
                 self._take_line(line)
             self._in_line = not piece.endswith("\n")
         return "".join(self._pieces[before:])
 
     def close(self) -> str:
-        """The answer is at its end; the last piece of the text. An answer of nothing has none."""
+        """End the answer and return the last piece of the text; empty for an empty answer."""
         before = len(self._pieces)
-        if self._begun and not self._is_over:
-            self._take_line(self._begun)
+        if self._line_start and not self._is_over:
+            self._take_line(self._line_start)
         self._is_over = True
         if self._pieces:
-            self._give(self._tail)
+            self._append(self._tail)
         return "".join(self._pieces[before:])
 
-    def amended(self, before: str = "", after: str = "") -> str:
-        """The whole text, once closed, without what can be told only when all of it is there.
+    def corrected(self, before: str = "", after: str = "") -> str:
+        """Return the whole text after `close`, with the corrections that need all of it.
 
-        That are words around a fenced block, and lines around the selection that were repeated.
+        Text around a fenced block is removed, and so are repeated lines around the selection.
 
         Args:
-            before: what stands before the selection.
-            after: what stands behind it.
+            before: the text before the selection.
+            after: the text after the selection.
         """
         text = answer = "".join(self._answer)
         if not self._has_fences and self._fence is None:
             block = _block_in(text)
             text = text if block is None else block
-        text = self._without(_plain(before), _plain(after), text)
-        return self.text if text == answer else self._instead(text)
+        text = self._without_repetitions(_plain(before), _plain(after), text)
+        return self.text if text == answer else self._text_for(text)
 
-    def _without(self, before: str, after: str, text: str) -> str:
-        kept = text.lstrip().removeprefix(before)
-        if _repeats(before, kept[:1]) and not self._selected.lstrip().startswith(before):
-            text = kept.lstrip("\n")
-        kept = text.rstrip().removesuffix(after)
-        if _repeats(after, kept[-1:]) and not self._selected.rstrip().endswith(after):
-            text = kept
+    def _without_repetitions(self, before: str, after: str, text: str) -> str:
+        rest = text.lstrip().removeprefix(before)
+        if _repeats(before, rest[:1]) and not self._selected.lstrip().startswith(before):
+            text = rest.lstrip("\n")
+        rest = text.rstrip().removesuffix(after)
+        if _repeats(after, rest[-1:]) and not self._selected.rstrip().endswith(after):
+            text = rest
         return text
 
-    def _instead(self, answer: str) -> str:
-        """The whole text, had this been the answer."""
-        another = Replacement(self._selected)
-        another.feed(answer)
-        another.close()
-        return another.text
+    def _text_for(self, answer: str) -> str:
+        """Return the whole text for a different answer."""
+        replacement = Replacement(self._selected)
+        replacement.feed(answer)
+        replacement.close()
+        return replacement.text
 
     def _take_line(self, line: str) -> None:
-        """A line of which the beginning is here at least, up to its first character to be seen."""
+        """Take a line, or its beginning up to the first character that is not blank."""
         fence = _FENCE.fullmatch(line)
         if not self._pieces and not self._held:
             if not line.strip():
@@ -142,7 +142,7 @@ class Replacement:
                 self._fence = fence[1]
                 return
         if fence is not None and self._closes(fence[1], fence[2]):
-            if self._has_fences:  # it may be the end of one inside
+            if self._has_fences:  # it may close a fence inside the text
                 self._held += line
             else:
                 self._is_over = True
@@ -174,21 +174,21 @@ class Replacement:
             self._held += text
             return
         text = self._held + text
-        kept = text.rstrip()
-        self._held = text[len(kept) :]
+        certain = text.rstrip()
+        self._held = text[len(certain) :]
         if not self._pieces:
-            self._give(self._blank_lines)
-        self._give(kept)
+            self._append(self._blank_lines)
+        self._append(certain)
 
-    def _give(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         if text:
             self._pieces.append(text.replace("\n", self._line_end))
 
 
 def _block_in(text: str) -> str | None:
-    """What stands in the first fenced block; None if there is none.
+    """Return the content of the first fenced block, or None.
 
-    A model that goes round in circles opens many and closes none: each is sought to the end.
+    The number of tries is limited: each unclosed fence costs a search to the end of the text.
     """
     for line in islice(_ANY_FENCE.finditer(text), _MOST_FENCES):
         if block := _BLOCK.match(text, line.start()):
@@ -197,8 +197,8 @@ def _block_in(text: str) -> str | None:
 
 
 def _repeats(around: str, beside: str) -> bool:
-    """Whether what was taken off a text stood there in lines of its own, and was no accident."""
-    return len(around) >= _TELLING and beside == "\n"
+    """Return True if a removed text was a repetition, in lines of its own."""
+    return len(around) >= _SIGNIFICANT and beside == "\n"
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,7 @@
-"""What stands around a selection in its file, so that the model knows where its text goes.
+"""The text around a selection in its file, as context for the model.
 
-The rule it keeps: it is context and no more. A file that cannot be read, or that has been changed
-in the editor since it was saved, costs the context and not the rewrite.
+The rule of this module: the context is optional. If the file cannot be read, or has unsaved changes
+in the editor, the rewrite runs without context.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ import trio
 
 from eca_server.config.files import Unreadable, read_text
 
-__all__ = ["Surroundings", "surroundings_in"]
+__all__ = ["Surroundings", "read_surroundings"]
 
 LARGEST_FILE: Final = 2 * 2**20
-"""Bytes of a file that is read."""
+"""The maximum size of a file that is read, in bytes."""
 
 MOST_CHARACTERS: Final = 64 * 1024
-"""Of what stands before a selection, and again of what stands behind it."""
+"""The maximum of characters before a selection, and again after it."""
 
 PATIENCE: Final = 2.0
-"""Seconds the disk has."""
+"""Seconds after which the disk is not waited for."""
 
 
 @attrs.frozen
 class Surroundings:
-    """The text before and behind a selection, both of whole lines but where the selection cuts."""
+    """The text before and after a selection, in whole lines except next to the selection."""
 
     before: str = ""
     after: str = ""
 
 
-async def surroundings_in(
+async def read_surroundings(
     path: str | None, selected: str, *, line: int, most_lines: int
 ) -> Surroundings:
-    """What stands around a selection; nothing where that cannot be told.
+    """Read the text around a selection; return an empty result if it cannot be found.
 
     Args:
-        path: the file's.
-        selected: the text.
-        line: that it begins in, counted from 1; the text is looked for from there on.
-        most_lines: how many lines both parts have together at most.
+        path: the path of the file.
+        selected: the selected text.
+        line: the line, from 1, at which the search for the text starts.
+        most_lines: the maximum number of lines of both parts together.
     """
     if not path or not selected.strip() or most_lines < 1:
         return Surroundings()
@@ -59,10 +59,10 @@ async def surroundings_in(
 
 
 def around(content: str, selected: str, *, line: int, most_lines: int) -> Surroundings:
-    """The parts of a file before and behind a text in it, as much of them as may be."""
+    """Return the parts of a file before and after a text in it, limited in size."""
     lines = content.splitlines(keepends=True)
-    begins = sum(map(len, lines[: max(0, line - 1)]))
-    start = content.find(selected, begins)
+    offset = sum(map(len, lines[: max(0, line - 1)]))
+    start = content.find(selected, offset)
     if start < 0:
         start = content.find(selected)
     if start < 0:

@@ -1,7 +1,7 @@
-"""A chat that goes back to before a message (chapter "Chat rollback").
+"""Rollbacks of chats to before a message (chapter "Chat rollback").
 
-The rules it keeps: a turn that runs is stopped first; what is kept is shown before the answer. Who
-is told that some files cannot be put back, and asks for the very same once more, wants the rest.
+A running turn is stopped first. The remaining history is replayed before the answer. After a
+refusal because some files cannot be restored, the same request again restores the others.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from eca_server.session import MessageKind
 __all__ = ["handlers_of"]
 
 REST: Final = "rest"
-"""Our own word in `include`: put back what can be, though other files cannot."""
+"""A value of `include` that is an extension: restore the files that can be restored."""
 
 ASKED_AGAIN: Final = (1.0, 120.0)
-"""Seconds between a refusal and the request that says it is meant; sooner is a double click."""
+"""Seconds between a refusal and the confirming request; an earlier one is a double click."""
 
-_FAILED: Final = "The rollback failed; the log says more."
+_FAILED: Final = "The rollback failed; see the server's log."
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handler."""
+    """Return the handler of rollbacks."""
     refusals: dict[str, _Refusal] = {}
 
     def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
@@ -50,8 +50,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         async def answer() -> m.ChatRollbackResponse:
             await done.wait()
             connection.chats.drop_blank(chat)
-            if task.fault is not None:
-                raise task.fault
+            if task.error is not None:
+                raise task.error
             return m.ChatRollbackResponse()
 
         return answer()
@@ -61,73 +61,73 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 @attrs.frozen
 class _Refusal:
-    """What was refused, why, and when."""
+    """A refused rollback: the request, the files and the time."""
 
-    wanted: Wanted
-    left: tuple[LeftAlone, ...]
-    told_at: float
+    request: Wanted
+    unrestorable: tuple[LeftAlone, ...]
+    refused_at: float
 
 
 @attrs.define(kw_only=True)
 class _Task:
-    """One rollback; `fault`: what is wrong with it, as long as it is not done."""
+    """One rollback; `error` is its result until it succeeds."""
 
     connection: Connection
     chat: Chat
     params: m.ChatRollbackParams
     refusals: dict[str, _Refusal]
-    fault: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
+    error: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
 
     async def run(self) -> None:
         chat = self.chat
-        wanted = _wanted(self.params)
+        request = _request_of(self.params)
         try:
-            done = await self._roll_back(wanted)
+            done = await self._roll_back(request)
         except UnknownMessage:
-            self.fault = _unknown(self.params)
+            self.error = _unknown(self.params)
             return
-        except RollbackRefused as fault:
-            self._show("warning", str(fault))
-            self.fault = RPCError(INVALID_PARAMS, str(fault), {"code": "not_restorable"})
+        except RollbackRefused as error:
+            self._show("warning", str(error))
+            self.error = RPCError(INVALID_PARAMS, str(error), {"code": "not_restorable"})
             return
-        self.fault = None
+        self.error = None
         if self.connection.chats.get(chat.id) is not chat:  # deleted meanwhile
             return
-        if wanted.messages:
+        if request.messages:
             await show_again(self.connection, chat)
-        if told := done.told():
-            self._show("warning" if done.left else "info", told)
+        if note := done.told():
+            self._show("warning" if done.left else "info", note)
 
     def _show(self, kind: MessageKind, message: str) -> None:
         is_there = self.connection.chats.get(self.chat.id) is self.chat
         chat_id = self.chat.id if is_there else None
         self.connection.session.show(kind, message, chat_id=chat_id)
 
-    async def _roll_back(self, wanted: Wanted) -> RolledBack:
+    async def _roll_back(self, request: Wanted) -> RolledBack:
         memory = self.connection.chats.memory
         rollbacks = None if memory is None else memory.rollbacks
         before = self.refusals.pop(self.chat.id, None)
         try:
-            return await roll_back(self.chat, rollbacks, wanted)
-        except RollbackRefused as fault:
+            return await roll_back(self.chat, rollbacks, request)
+        except RollbackRefused as error:
             now = trio.current_time()
-            if before is None or (before.wanted, before.left) != (wanted, fault.left):
-                self.refusals[self.chat.id] = _Refusal(wanted, fault.left, now)
+            if before is None or (before.request, before.unrestorable) != (request, error.left):
+                self.refusals[self.chat.id] = _Refusal(request, error.left, now)
                 raise
-            if not ASKED_AGAIN[0] <= now - before.told_at <= ASKED_AGAIN[1]:
-                self.refusals[self.chat.id] = attrs.evolve(before, told_at=now)
+            if not ASKED_AGAIN[0] <= now - before.refused_at <= ASKED_AGAIN[1]:
+                self.refusals[self.chat.id] = attrs.evolve(before, refused_at=now)
                 raise
-        return await roll_back(self.chat, rollbacks, attrs.evolve(wanted, rest=True))
+        return await roll_back(self.chat, rollbacks, attrs.evolve(request, rest=True))
 
 
-def _wanted(params: m.ChatRollbackParams) -> Wanted:
-    asked = {str(each) for each in params.include}
-    both = not asked & {"messages", "tools"}
+def _request_of(params: m.ChatRollbackParams) -> Wanted:
+    included = {str(each) for each in params.include}
+    both = not included & {"messages", "tools"}
     return Wanted(
         content_id=params.content_id,
-        messages=both or "messages" in asked,
-        files=both or "tools" in asked,
-        rest=REST in asked,
+        messages=both or "messages" in included,
+        files=both or "tools" in included,
+        rest=REST in included,
     )
 
 

@@ -1,23 +1,23 @@
-"""Hooks: the user's own commands, run at certain moments of a chat, with a say in what follows."""
+"""Hooks: the user's own commands, run at chat events, whose output can change what follows."""
 
 from __future__ import annotations
 
-from eca_server.hooks.beside import Beside
-from eca_server.hooks.hooks import Heard, Hooks, Stage
-from eca_server.hooks.matching import ToolCalled, concerns
-from eca_server.hooks.outcome import EVENTS, Outcome, outcome_of
-from eca_server.hooks.running import Ran, run_action
+from eca_server.hooks.action import ActionResult, run_action
+from eca_server.hooks.background import BackgroundHooks
+from eca_server.hooks.hooks import HookReporter, HookResults, Hooks
+from eca_server.hooks.matching import ToolCallEvent, matches_event
+from eca_server.hooks.outcome import EVENTS, Outcome, parse_outcome
 
 __all__ = [
     "EVENTS",
-    "Beside",
-    "Heard",
+    "ActionResult",
+    "BackgroundHooks",
+    "HookReporter",
+    "HookResults",
     "Hooks",
     "Outcome",
-    "Ran",
-    "Stage",
-    "ToolCalled",
-    "concerns",
-    "outcome_of",
+    "ToolCallEvent",
+    "matches_event",
+    "parse_outcome",
     "run_action",
 ]

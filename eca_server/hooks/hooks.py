@@ -1,7 +1,8 @@
-"""Runs the hooks of an event, one after the other, and gathers what they say together.
+"""The hooks of an event, run one after the other, and their combined results.
 
-The rules it keeps: the order is that of their names; what one rewrites the next is told; what stops
-ends the row; approvals are only tightened (`deny` before `ask` before `allow`).
+Rules: hooks run in the order of their names; each receives the data as rewritten by the previous
+ones; `"continue": false` skips the rest; approvals are only tightened (`deny` before `ask` before
+`allow`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any, Final, Protocol
 import attrs
 
 from eca_protocol import json
-from eca_server.child_process import of_chat
+from eca_server.child_process import chat_environment
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
-from eca_server.hooks.matching import ToolCalled, concerns
-from eca_server.hooks.outcome import Outcome, Verdict, outcome_of
-from eca_server.hooks.running import Ran, run_action
+from eca_server.hooks.action import ActionResult, run_action
+from eca_server.hooks.matching import ToolCallEvent, matches_event
+from eca_server.hooks.outcome import Outcome, Verdict, parse_outcome
 
-__all__ = ["Heard", "Hooks", "Stage"]
+__all__ = ["HookReporter", "HookResults", "Hooks"]
 
 _log = logging.getLogger("eca_server.hooks")
 
@@ -29,73 +30,75 @@ _RANKS: Final[Mapping[str | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny"
 _REWRITES = {"replacedPrompt": "prompt", "updatedInput": "tool_input"}
 
 
-class Stage(Protocol):
-    """Where the user sees that hooks run."""
+class HookReporter(Protocol):
+    """Shows the user that hooks run."""
 
     def started(self, key: str, name: str) -> None:
-        """A visible action starts."""
+        """Show that a visible action has started."""
         ...
 
-    def finished(self, key: str, name: str, ran: Ran, outcome: Outcome) -> None:
-        """It has ended."""
+    def finished(self, key: str, name: str, result: ActionResult, outcome: Outcome) -> None:
+        """Show that a visible action has ended."""
         ...
 
     def failed(self, name: str, why: str) -> None:
-        """One that is not visible has failed."""
+        """Show that an invisible action has failed."""
         ...
 
     def say(self, text: str) -> None:
-        """A message of its own, also from what is not visible."""
+        """Show an action's `systemMessage`."""
         ...
 
 
 @attrs.define(kw_only=True)
-class Heard:
-    """What the hooks of an event said together.
+class HookResults:
+    """The combined results of the hooks of an event.
 
     Attributes:
-        told: what the last of them was told: with all that was rewritten.
-        blocked_by: the first that intervened, and why.
-        stopped_by: the one that ended the row and the turn, and why.
-        approval: the strictest word on the call, and whose it is.
-        denied_why: what those who deny say about it.
-        contexts: what they add, each with its hook's name.
-        replaced: what stands in place of a tool's output.
-        follow_ups: what the model is to be asked next.
+        payload: the event's data, with all rewrites.
+        blocked_by: the first hook that blocked, and its reason.
+        stopped_by: the hook that ended the turn, and its reason.
+        approval: the strictest decision on the call, and its hook.
+        denial_reasons: the reasons of the hooks that deny.
+        contexts: hook names and the context that each adds.
+        replacement: the text that replaces a tool's output.
+        follow_ups: further prompts for the model.
     """
 
-    told: dict[str, Any]
+    payload: dict[str, Any]
     blocked_by: tuple[str, str] | None = None
     stopped_by: tuple[str, str] | None = None
     approval: tuple[Verdict, str] | None = None
-    denied_why: list[str] = attrs.field(factory=list)
+    denial_reasons: list[str] = attrs.field(factory=list)
     contexts: list[tuple[str, str]] = attrs.field(factory=list)
-    replaced: str | None = None
+    replacement: str | None = None
     follow_ups: list[str] = attrs.field(factory=list)
 
     def add(self, name: str, outcome: Outcome) -> None:
-        """What one more of them said."""
-        says = outcome.says
+        """Add the outcome of one more hook."""
+        output = outcome.output
         for member, key in _REWRITES.items():
-            if member in says:
-                value = says[member]
-                self.told[key] = {**self.told[key], **value} if member == "updatedInput" else value
+            if member in output:
+                value = output[member]
+                self.payload[key] = (
+                    {**self.payload[key], **value} if member == "updatedInput" else value
+                )
         approval = outcome.approval
         if approval is not None and _RANKS[approval] > _RANKS[self.approval and self.approval[0]]:
             self.approval = approval, name
         if outcome.blocks:
             self.blocked_by = self.blocked_by or (name, outcome.why)
-            self.denied_why.append(outcome.why)
+            self.denial_reasons.append(outcome.why)
         elif approval == "deny":
-            self.denied_why.append(says.get("additionalContext", ""))
-        elif says.get("additionalContext"):
-            self.contexts.append((name, says["additionalContext"]))
-        if "replacedOutput" in says:
-            self.replaced = says["replacedOutput"]
-        if says.get("followUp"):
-            self.follow_ups.append(says["followUp"])
+            self.denial_reasons.append(output.get("additionalContext", ""))
+        elif output.get("additionalContext"):
+            self.contexts.append((name, output["additionalContext"]))
+        if "replacedOutput" in output:
+            self.replacement = output["replacedOutput"]
+        if output.get("followUp"):
+            self.follow_ups.append(output["followUp"])
         if outcome.stops:
-            self.stopped_by = name, says.get("stopReason", "")
+            self.stopped_by = name, output.get("stopReason", "")
 
 
 @attrs.frozen(kw_only=True)
@@ -103,71 +106,76 @@ class Hooks:
     """The configured hooks.
 
     Attributes:
-        hooks: by name.
-        directory: where they run.
-        environment: all of it.
-        told: what every one of them is told.
+        hooks: the hooks by name.
+        directory: their working directory.
+        environment: their whole environment.
+        common_payload: data that every hook receives.
     """
 
     hooks: Mapping[str, Hook]
     directory: Path
     environment: Mapping[str, str] = attrs.field(repr=False)
-    told: Mapping[str, Any]
+    common_payload: Mapping[str, Any]
 
     def has(self, event: HookEvent) -> bool:
-        """Whether there is one for an event."""
+        """Return whether an event has a hook."""
         return any(hook.type == event for hook in self.hooks.values())
 
     async def fire(
         self,
         event: HookEvent,
-        told: Mapping[str, Any],
-        stage: Stage,
-        call: ToolCalled | None = None,
-    ) -> Heard:
-        """Run those that an event concerns; what they say together.
+        payload: Mapping[str, Any],
+        reporter: HookReporter,
+        call: ToolCallEvent | None = None,
+    ) -> HookResults:
+        """Run the hooks of an event and return their combined results.
 
         Args:
-            event: what happens.
-            told: what each is told of it.
-            stage: where it is seen.
-            call: that it is about; its arguments are the `tool_input` told.
+            event: the event.
+            payload: the event's data for the hooks.
+            reporter: shows the user that they run.
+            call: the tool call of the event; its arguments are the payload's `tool_input`.
         """
-        heard = Heard(told=dict(told))
+        results = HookResults(payload=dict(payload))
         for name, hook in sorted(self.hooks.items()):
             if call is not None:
-                call = attrs.evolve(call, arguments=heard.told["tool_input"])
-            if not concerns(hook, event, call, heard.told.get("triggered")):
+                call = attrs.evolve(call, arguments=results.payload["tool_input"])
+            if not matches_event(hook, event, call, results.payload.get("triggered")):
                 continue
             for number, action in enumerate(hook.actions, start=1):
                 shown = name if len(hook.actions) == 1 else f"{name}-{number}"
-                say = {"hook_name": shown, "hook_type": event, **self.told, **heard.told}
-                outcome = await self._run(hook, action, say, stage)
-                heard.add(shown, outcome)
-                if heard.stopped_by is not None:
-                    return heard
-        return heard
+                say = {
+                    "hook_name": shown,
+                    "hook_type": event,
+                    **self.common_payload,
+                    **results.payload,
+                }
+                outcome = await self._run_action(hook, action, say, reporter)
+                results.add(shown, outcome)
+                if results.stopped_by is not None:
+                    return results
+        return results
 
-    async def _run(
-        self, hook: Hook, action: HookAction, told: Mapping[str, Any], stage: Stage
+    async def _run_action(
+        self, hook: Hook, action: HookAction, payload: Mapping[str, Any], reporter: HookReporter
     ) -> Outcome:
-        key, name = str(uuid.uuid4()), told["hook_name"]
+        key, name = str(uuid.uuid4()), payload["hook_name"]
         if hook.visible:
-            stage.started(key, name)
-        ran = await run_action(
+            reporter.started(key, name)
+        result = await run_action(
             action,
-            json.dumps(told),
+            json.dumps(payload),
             directory=self.directory,
-            environment=of_chat(self.environment, str(told.get("chat_id", ""))),
+            environment=chat_environment(self.environment, str(payload.get("chat_id", ""))),
             timeout=(action.timeout or hook.timeout) / 1000,
         )
-        outcome = outcome_of(told["hook_type"], ran)
+        outcome = parse_outcome(payload["hook_type"], result)
         if hook.visible:
-            stage.finished(key, name, ran, outcome)
+            reporter.finished(key, name, result, outcome)
         elif outcome.fails:
-            stage.failed(name, outcome.why)
+            reporter.failed(name, outcome.why)
         for problem in outcome.problems:
             _log.warning("the hook %s: %s", name, problem)
-        if outcome.says.get("systemMessage"):
-            stage.say(f"Hook '{name}': {outcome.says['systemMessage']}")
+        if outcome.output.get("systemMessage"):
+            reporter.say(f"Hook '{name}': {outcome.output['systemMessage']}")
         return outcome

@@ -1,4 +1,4 @@
-"""Which hooks an event is for."""
+"""Matching of hooks with events."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from eca_protocol import json
 from eca_server.config import ApprovalRule
 from eca_server.config.hook_settings import Hook, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
-from eca_server.spelling import NATIVE
+from eca_server.content_formatting import NATIVE
 from eca_server.tools.approval import spellings
 
-__all__ = ["ToolCalled", "concerns"]
+__all__ = ["ToolCallEvent", "matches_event"]
 
-_SECONDS = 0.1  # for one pattern; one that needs longer matches, for most hooks are guards
+_SECONDS = 0.1  # for one pattern; after that it counts as a match, since most hooks are guards
 
 
 @attrs.frozen(kw_only=True)
-class ToolCalled:
-    """The call that an event is about; `failed`: its output is an error."""
+class ToolCallEvent:
+    """The tool call of an event; `failed`: its output is an error."""
 
     server: str
     tool: str
@@ -30,21 +30,21 @@ class ToolCalled:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that means it, and those of its server."""
+        """Every name of the tool and of its server."""
         servers = {NATIVE, "ECA"} if self.server == NATIVE else {self.server}
         return spellings(self.server, self.tool) | servers
 
 
-def concerns(
-    hook: Hook, event: HookEvent, call: ToolCalled | None = None, triggered: str | None = None
+def matches_event(
+    hook: Hook, event: HookEvent, call: ToolCallEvent | None = None, triggered: str | None = None
 ) -> bool:
-    """Whether a hook runs at an event.
+    """Return whether a hook runs at an event.
 
     Args:
         hook: the hook.
-        event: what happens.
-        call: that it is about.
-        triggered: what the compaction is due to that it is about.
+        event: the event.
+        call: the tool call of the event, if it has one.
+        triggered: the cause of the event's compaction, `manual` or `auto`.
     """
     if hook.type != event:
         return False

@@ -1,8 +1,8 @@
-"""What one action of a hook says, from its exit code and its outputs. Pure.
+"""The outcome of one hook action, parsed from its exit code and its outputs. Pure.
 
-The rules it keeps: only exit code 0 gives a JSON object a meaning, only 2 intervenes, every other
-one is a failure that changes nothing; a member of a wrong type, or one that the event does not
-honour, counts as absent and is named.
+Rules: a JSON object counts with exit code 0 only; exit code 2 blocks; every other code is a failure
+that changes nothing. A member of a wrong type, or one that the event does not support, is ignored
+and reported.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import attrs
 from eca_protocol import json
 from eca_protocol.errors import ECAError
 from eca_server.config.hook_settings import HookEvent
-from eca_server.hooks.running import LARGEST, Ran
-from eca_server.llm.calls import MOST_LEVELS, is_too_deep
+from eca_server.hooks.action import LARGEST, ActionResult
+from eca_server.llm.calls import MAX_NESTING, is_too_deep
 
-__all__ = ["BLOCKS", "EVENTS", "Outcome", "Verdict", "outcome_of"]
+__all__ = ["BLOCKS", "EVENTS", "Outcome", "Verdict", "parse_outcome"]
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 BLOCKS: Final = 2
-"""The exit code by which an action intervenes."""
+"""The exit code of an action that blocks."""
 
-_BESIDE = frozenset({"continue"})
-"""Nothing waits for the hooks at these events: `false` keeps those behind from running, no more."""
+_BACKGROUND = frozenset({"continue"})
+"""The members for events of background hooks: `"continue": false` only skips the hooks behind."""
 
 _COMMON = frozenset({"systemMessage", "suppressOutput", "continue", "stopReason"})
 
 EVENTS: Mapping[HookEvent, frozenset[str]] = MappingProxyType(
     {
-        "sessionStart": _BESIDE,
-        "sessionEnd": _BESIDE,
+        "sessionStart": _BACKGROUND,
+        "sessionEnd": _BACKGROUND,
         "chatStart": _COMMON | {"additionalContext"},
-        "chatEnd": _BESIDE,
-        "chatStatusChanged": _BESIDE,
+        "chatEnd": _BACKGROUND,
+        "chatStatusChanged": _BACKGROUND,
         "subagentStart": _COMMON | {"additionalContext"},
         "preRequest": _COMMON | {"additionalContext", "replacedPrompt"},
         "postRequest": _COMMON | {"followUp"},
@@ -48,9 +48,9 @@ EVENTS: Mapping[HookEvent, frozenset[str]] = MappingProxyType(
         "postCompact": _COMMON | {"additionalContext"},
     }
 )
-"""The members that each event honours in what an action writes."""
+"""The members of an action's JSON object that each event supports."""
 
-_BLOCKED: frozenset[HookEvent] = frozenset(
+_BLOCKABLE: frozenset[HookEvent] = frozenset(
     {
         "preRequest",
         "postRequest",
@@ -60,7 +60,7 @@ _BLOCKED: frozenset[HookEvent] = frozenset(
         "preCompact",
     }
 )
-"""The events in which an action can intervene: at others there is nothing yet, or no more."""
+"""The events that an action can block."""
 
 _TYPES: Mapping[str, tuple[type, str]] = {
     "systemMessage": (str, "a string"),
@@ -79,67 +79,73 @@ _VERDICTS = ("allow", "ask", "deny")
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What an action says.
+    """The outcome of an action.
 
     Attributes:
-        blocks: it intervenes; `why` says why.
-        fails: it ended with another exit code; nothing else of it counts.
-        why: what it wrote to stderr.
-        says: the members of its JSON object that are honoured, each of its type.
-        problems: what is wrong with the others.
+        blocks: exit code 2: the action blocks the event; `why` is the reason.
+        fails: the action failed: its output is ignored.
+        why: its stderr, or how it ended.
+        output: the supported members of its JSON object, each of its type.
+        problems: the problems of the ignored members.
     """
 
     blocks: bool = False
     fails: bool = False
     why: str = ""
-    says: Mapping[str, Any] = attrs.field(factory=dict)
+    output: Mapping[str, Any] = attrs.field(factory=dict)
     problems: tuple[str, ...] = ()
 
     @property
     def stops(self) -> bool:
-        """Whether no other hook runs, and the turn ends."""
-        return self.says.get("continue") is False
+        """True if the remaining hooks are skipped and the turn ends."""
+        return self.output.get("continue") is False
 
     @property
     def approval(self) -> Verdict | None:
-        """What it says of a call; a block is a `deny`."""
-        return "deny" if self.blocks else self.says.get("approval")
+        """The decision on the event's tool call; a block is a `deny`."""
+        return "deny" if self.blocks else self.output.get("approval")
 
 
-def outcome_of(event: HookEvent, ran: Ran) -> Outcome:
-    """What an action says that ended like this."""
-    why = ran.stderr.strip()
-    if ran.status == BLOCKS and event in _BLOCKED:
+def parse_outcome(event: HookEvent, result: ActionResult) -> Outcome:
+    """Return the outcome of an action from its result."""
+    why = result.stderr.strip()
+    if result.status == BLOCKS and event in _BLOCKABLE:
         return Outcome(blocks=True, why=why)
-    if ran.status != 0:
-        how = f"exit code {ran.status}" if ran.status > 0 else f"ended by signal {-ran.status}"
-        return Outcome(fails=True, why=why or how)
-    if not ran.stdout.lstrip().startswith("{"):
+    if result.status != 0:
+        ending = (
+            f"exit code {result.status}"
+            if result.status > 0
+            else f"ended by signal {-result.status}"
+        )
+        return Outcome(fails=True, why=why or ending)
+    if not result.stdout.lstrip().startswith("{"):
         return Outcome(why=why)
-    if ran.is_cut:
-        return Outcome(why=why, problems=(f"it wrote more than {LARGEST:,} bytes: none counts",))
+    if result.is_cut:
+        return Outcome(
+            why=why, problems=(f"its output is ignored: it wrote more than {LARGEST:,} bytes",)
+        )
     try:
-        said = json.loads(ran.stdout.encode())
+        written = json.loads(result.stdout.encode())
     except (ECAError, ValueError):
-        return Outcome(why=why, problems=("expected a JSON object, got something else",))
-    says: dict[str, Any] = {}
+        return Outcome(why=why, problems=("its output is ignored: expected a JSON object",))
+    output: dict[str, Any] = {}
     problems: list[str] = []
-    for name in _TYPES.keys() & said.keys():
-        fault = _fault(event, name, said[name])
-        if fault is None:
-            says[name] = said[name]
+    for name in _TYPES.keys() & written.keys():
+        problem = _problem_with(event, name, written[name])
+        if problem is None:
+            output[name] = written[name]
         else:
-            problems.append(fault)
-    return Outcome(why=why, says=says, problems=tuple(problems))
+            problems.append(problem)
+    return Outcome(why=why, output=output, problems=tuple(problems))
 
 
-def _fault(event: HookEvent, name: str, value: object) -> str | None:
-    """What is wrong with a member."""
+def _problem_with(event: HookEvent, name: str, value: object) -> str | None:
+    """Return the problem of a member, or None."""
     if name not in EVENTS[event]:
-        return f"{name}: {event} does not know it"
+        return f"{name}: ignored, {event} does not support it"
     kind, expected = _TYPES[name]
     if not isinstance(value, kind) or (name == "approval" and value not in _VERDICTS):
         return f"{name}: expected {expected}"
     if isinstance(value, dict) and is_too_deep(value):
-        return f"{name}: expected at most {MOST_LEVELS} levels of nesting"
+        return f"{name}: expected at most {MAX_NESTING} levels of nesting"
     return None

@@ -1,6 +1,5 @@
-"""The inspector: a page that shows a recorded conversation, message by message, and its faults.
+"""The inspector: a page with the messages of a recorded conversation, and its protocol errors.
 
-`eca-server inspect` serves it on this machine or writes it as one file. It reads the transcript
-that `tap` writes, also while `tap` still writes it, so that no conversation is ever held up by
-whoever looks at it.
+`eca-server inspect` serves the page on this machine or writes it as one file. It reads the
+transcript of `tap`, even while `tap` writes it, so that the page never delays the conversation.
 """

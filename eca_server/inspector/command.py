@@ -1,8 +1,8 @@
-"""`inspect`: shows a transcript in the browser, or writes it as a page.
+"""`inspect`: show a transcript in the browser, or write it as a page.
 
-A transcript that is still being written is followed to its end, or to where its writer breaks off.
-Beside `tap` it runs as a process of its own, which ends with the conversation, so that it can hold
-nothing up.
+A transcript that is still being written is followed until its end, or until its writer is gone.
+`tap` starts the inspector as a separate process, which ends with the conversation, so that it
+cannot delay the conversation.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import BinaryIO, Final
 import trio
 
 from eca_protocol.http_server import serve
-from eca_protocol.transcript import is_claimed
-from eca_server.command_line import tell
-from eca_server.config.folders import data_folder
+from eca_protocol.transcript import is_locked
+from eca_server.command_line import write_to_user
+from eca_server.config.directories import data_directory
 from eca_server.inspector.inspection import Inspection
-from eca_server.inspector.page import whole_page
+from eca_server.inspector.page import render_file_page
 from eca_server.inspector.serving import LIMITS, Feed, Site
 from eca_server.printable import printable_lines
 from eca_server.signals import until_a_signal
@@ -36,60 +36,60 @@ __all__ = ["Follower", "inspect", "newest_transcript", "write_page"]
 
 _CHUNK: Final = 2**18
 _POLL: Final = 0.1
-"""Seconds between two looks at a transcript that is still being written."""
+"""Seconds between two reads of a transcript that is still being written."""
 
-_LAST_LOOK: Final = 10.0
-"""Seconds that a page has, once `tap` has ended, to fetch what it has not."""
+_DRAIN_SECONDS: Final = 10.0
+"""Seconds for a page to fetch the remaining parts after the end of `tap`."""
 
 
 def newest_transcript() -> Path | None:
-    """The transcript that was written to last, of those in the usual place of `tap`."""
-    kept = (data_folder(os.environ) / "transcripts").glob("*.jsonl")
-    return max(kept, key=lambda path: path.stat().st_mtime, default=None)
+    """Return the most recently written transcript in the default directory of `tap`."""
+    transcripts = (data_directory(os.environ) / "transcripts").glob("*.jsonl")
+    return max(transcripts, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def write_page(transcript: Path, out: Path) -> int:
-    """Write the page of a transcript, as far as it goes by now, as one file; the exit code.
+    """Write the page of a transcript so far as one file, and return the exit code.
 
     Raises:
-        OSError: one of the two cannot be opened.
+        OSError: one of the files cannot be opened.
     """
     inspection = Inspection(transcript.name, masker(os.environ))
     if out.exists() and out.samefile(transcript):
-        return _refuse(f"{out}: expected another file for the page, got the transcript itself")
+        return _refuse(f"{out}: expected a new file for the page, got the transcript itself")
     with transcript.open("rb") as file:
-        may_go_on = is_claimed(file.fileno())
+        may_continue = is_locked(file.fileno())
         parts = list(_parts(file, inspection))
     if not parts:
         return _refuse(
             inspection.fault or f"{transcript}: expected a transcript, got an empty file"
         )
-    if (last := inspection.end(may_go_on=may_go_on)) is not None:
+    if (last := inspection.end(may_continue=may_continue)) is not None:
         parts.append(last)
-    page = whole_page(transcript.name, parts)
-    with open(out, "wb", opener=_for_the_user) as written:
+    page = render_file_page(transcript.name, parts)
+    with open(out, "wb", opener=_private_opener) as written:
         written.write(page.encode("utf-8", "replace"))
     if inspection.fault is not None:
         _say(f"inspect: {inspection.fault}")
     return 0
 
 
-def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = False) -> int:
-    """Serve the page of a transcript until a signal; the exit code.
+def inspect(transcript: Path, *, port: int, opens: bool, with_tap: bool = False) -> int:
+    """Serve the page of a transcript until a signal, and return the exit code.
 
     Args:
         transcript: the file, which may still be written.
-        port: where to listen; 0 takes a free one.
-        opens: show it in the user's browser.
-        beside_tap: end when standard input does, which `tap` holds.
+        port: the port to listen on; 0 takes a free one.
+        opens: open the page in the user's browser.
+        with_tap: end when standard input ends, which `tap` holds open.
 
     Raises:
         OSError: the file cannot be opened, or the port is taken.
     """
-    if beside_tap and hasattr(os, "nice"):
-        os.nice(10)  # the conversation comes first
+    if with_tap and hasattr(os, "nice"):
+        os.nice(10)  # the conversation has priority
     if transcript.exists() and not transcript.is_file():
-        return _refuse(f"{transcript}: expected a file, which can be read while others write it")
+        return _refuse(f"{transcript}: expected a regular file")
     inspection = Inspection(transcript.name, masker(os.environ))
     feed = Feed()
     with transcript.open("rb") as file:
@@ -100,33 +100,33 @@ def inspect(transcript: Path, *, port: int, opens: bool, beside_tap: bool = Fals
             return _refuse(inspection.fault)
         follower = Follower(file, inspection, feed)
         site = Site(transcript.name, feed)
-        page = functools.partial(_serve, site, follower, port, opens, beside_tap)
+        page = functools.partial(_serve, site, follower, port, opens, with_tap)
         _, number = trio.run(until_a_signal, page)
     return 0 if number is None else 128 + number
 
 
-async def _serve(site: Site, follower: Follower, port: int, opens: bool, beside_tap: bool) -> None:
+async def _serve(site: Site, follower: Follower, port: int, opens: bool, with_tap: bool) -> None:
     async with serve(site.handle, port=port, limits=LIMITS) as server:
         site.port = server.port
-        with _door(site.address) as door:
+        with _redirect_file(site.address) as redirect:
             async with trio.open_nursery() as nursery:
-                if beside_tap:
-                    _say(f"inspect: {server.url}/ is open to whoever opens {door}")
-                    nursery.start_soon(follower.see_tap_end)
+                if with_tap:
+                    _say(f"inspect: to see the conversation at {server.url}/, open {redirect}")
+                    nursery.start_soon(follower.watch_tap)
                 else:
-                    tell(f"{site.address}\n", sys.stdout)
-                if opens and _has_a_screen():
-                    nursery.start_soon(_show, door)
+                    write_to_user(f"{site.address}\n", sys.stdout)
+                if opens and _has_display():
+                    nursery.start_soon(_open_browser, redirect)
                 await follower.follow()
-                if not beside_tap:
+                if not with_tap:
                     await trio.sleep_forever()
-                with trio.move_on_after(_LAST_LOOK if opens or follower.feed.readers else 0):
-                    await follower.feed.was_read.wait()
+                with trio.move_on_after(_DRAIN_SECONDS if opens or follower.feed.readers else 0):
+                    await follower.feed.drained.wait()
                 nursery.cancel_scope.cancel()
 
 
 class Follower:
-    """Reads a transcript to its end, which may be yet to come while somebody writes it."""
+    """A reader that follows a transcript to its end, even while it is being written."""
 
     def __init__(self, file: BinaryIO, inspection: Inspection, feed: Feed) -> None:
         self.feed = feed
@@ -134,19 +134,19 @@ class Follower:
         self._inspection = inspection
         self.tap_has_ended = trio.Event()
 
-    async def see_tap_end(self) -> None:
-        """Wait for the end of standard input."""
+    async def watch_tap(self) -> None:
+        """Wait for the end of standard input, which `tap` holds open."""
         await trio.lowlevel.wait_readable(0)
         self.tap_has_ended.set()
 
     async def follow(self) -> None:
-        """Feed what is there, and what comes."""
+        """Read the file to its end, and then its additions."""
         is_last = False
         while not is_last:
             is_last = (
                 self._inspection.is_over
                 or self.tap_has_ended.is_set()
-                or (self._inspection.has_begun and not is_claimed(self._file.fileno()))
+                or (self._inspection.has_started and not is_locked(self._file.fileno()))
             )
             for part in _parts(self._file, self._inspection):
                 self.feed.add(part)
@@ -161,7 +161,7 @@ class Follower:
 
 
 def _parts(file: BinaryIO, inspection: Inspection) -> Iterator[bytes]:
-    """What the file tells from where it was read to up to its end."""
+    """Yield the page's parts for the unread rest of the file."""
     while not inspection.fault and (data := file.read(_CHUNK)):
         part = inspection.feed(data)
         if part is not None:
@@ -169,38 +169,38 @@ def _parts(file: BinaryIO, inspection: Inspection) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _door(address: str) -> Iterator[Path]:
-    """A file for the user alone that leads a browser to an address: arguments show everybody."""
+def _redirect_file(address: str) -> Iterator[Path]:
+    """Make a private file that redirects to an address: arguments are visible to other users."""
     descriptor, name = tempfile.mkstemp(prefix="eca-inspect-", suffix=".html")
-    door = Path(name)
+    redirect = Path(name)
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(f'<meta http-equiv="refresh" content="0;url={html.escape(address)}">\n')
-        yield door
+        yield redirect
     finally:
-        door.unlink(missing_ok=True)
+        redirect.unlink(missing_ok=True)
 
 
-async def _show(door: Path) -> None:
-    await trio.to_thread.run_sync(webbrowser.open, door.as_uri(), abandon_on_cancel=True)
+async def _open_browser(redirect: Path) -> None:
+    await trio.to_thread.run_sync(webbrowser.open, redirect.as_uri(), abandon_on_cancel=True)
 
 
-def _has_a_screen() -> bool:
-    """Whether a browser would open a window, and not take a terminal."""
+def _has_display() -> bool:
+    """Return True if a browser can open a window, rather than use the terminal."""
     names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in names)
 
 
-def _for_the_user(path: str, flags: int) -> int:
+def _private_opener(path: str, flags: int) -> int:
     descriptor = os.open(path, flags, 0o600)
     if os.name != "nt" and stat.S_ISREG(os.fstat(descriptor).st_mode):
-        with contextlib.suppress(PermissionError):  # it is somebody else's, who let us write
+        with contextlib.suppress(PermissionError):  # the file of another user, writable for us
             os.fchmod(descriptor, 0o600)
     return descriptor
 
 
-def _say(words: str) -> None:
-    tell(f"{printable_lines(words)}\n", sys.stderr)
+def _say(text: str) -> None:
+    write_to_user(f"{printable_lines(text)}\n", sys.stderr)
 
 
 def _refuse(why: str) -> int:

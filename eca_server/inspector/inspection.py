@@ -1,8 +1,8 @@
-"""A transcript as the page is told of it: its rows, and what in it breaks the requirements.
+"""The inspection of a transcript: the parts of the page, with rows and findings.
 
-What looks like a secret is masked here once more, so that a page shows none whoever wrote the
-transcript; also in findings, which join what messages say in pieces. A part is a JSON object in a
-line of its own. Each adds to those before it, and behind the first it needs none of them.
+Texts that look like secrets are masked here again, whichever program wrote the transcript; in
+findings, too, which join the pieces of several messages. A part is a JSON object in one line. The
+page can start with the first part and any later one.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
+    ExitEntry,
     Mask,
-    Passed,
     Side,
     TranscriptReader,
-    without_secrets,
+    mask_entry,
 )
 from eca_server.inspector.rows import Rows
-from eca_server.inspector.shapes import shapes
+from eca_server.inspector.shapes import make_shapes
 
 __all__ = ["Inspection"]
 
 _Part: TypeAlias = dict[str, Any]
 
-_LONGEST: Final = 2000  # characters of what a finding got
+_LONGEST: Final = 2000  # characters of a finding's text
 
 
 class Inspection:
-    """Takes the bytes of a transcript as they come.
+    """A converter from the bytes of a transcript to the parts of the page.
 
     Attributes:
-        has_begun: the first line is there.
+        has_started: True once the first line was read.
         is_over: the server's process has ended, or the rest cannot be read.
-        fault: why it cannot be read, if so, and where; or that its end is missing.
+        fault: the reason why the transcript cannot be read, with the line; or a missing end.
 
     Args:
-        name: what the page calls the transcript.
-        mask: takes secrets out of messages.
+        name: the transcript's name on the page.
+        mask: masks secrets in messages.
     """
 
     def __init__(self, name: str, mask: Mask) -> None:
@@ -54,62 +54,62 @@ class Inspection:
         self._name = name
         self._mask = mask
         self._reader = TranscriptReader(name)
-        self.has_begun = False
-        self._speaking: set[Side] = {"client", "server"}  # those who may still say something
-        self._says_exit = False
+        self.has_started = False
+        self._open_sides: set[Side] = {"client", "server"}  # sides that may still send
+        self._has_exit = False
         self._rows = Rows()
         self._watcher = Watcher()
-        self._watched: list[int] = []  # the row of each message that the watcher was given
+        self._watched_rows: list[int] = []  # the row of each message of the watcher
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; the next part, once the first line is there."""
+        """Add the next bytes; return the next part, or None before the first line is complete."""
         part: _Part = {"first": self._rows.count, "rows": [], "findings": []}
         try:
             for entry in self._reader.feed(data):
-                self._take(entry, part)
+                self._add(entry, part)
         except ValueError as fault:
             self.is_over = True
             self.fault = part["fault"] = self._masked(str(fault))
-        return self._told(part)
+        return self._encode(part)
 
-    def end(self, *, may_go_on: bool = False) -> bytes | None:
-        """Take the end: what is still open now will never be closed, as far as it was kept.
+    def end(self, *, may_continue: bool = False) -> bytes | None:
+        """End the transcript; return the last part, with findings on unfinished exchanges.
 
         Args:
-            may_go_on: somebody may still write more of it.
+            may_continue: the transcript is still being written.
         """
         part: _Part = {"findings": []}
-        has_end = not self._speaking or (self._says_exit and not may_go_on)
+        has_end = not self._open_sides or (self._has_exit and not may_continue)
         if self.fault is None and has_end:
             self._note(self._watcher.finish(), part)
         elif self.fault is None:
-            missing = "breaks off before the end of the conversation"
-            why = "has no end yet; more may be written" if may_go_on else missing
+            missing = "ends before the end of the conversation"
+            why = "has no end yet; it is still being written" if may_continue else missing
             self.fault = part["fault"] = self._masked(f"{self._name}: the record {why}")
-        return self._told(part)
+        return self._encode(part)
 
-    def _take(self, entry: Entry, part: _Part) -> None:
-        kept = without_secrets(entry, self._mask) if isinstance(entry, Passed) else entry
-        message = kept.message if isinstance(kept, Passed) else None
-        self._note(self._watch(kept, message), part)
-        part["rows"].append(self._rows.row(kept, message).packed())
-        self.is_over = isinstance(kept, Exited)
-        self._says_exit |= message is not None and message.get("method") == "exit"
-        if isinstance(kept, Exited):
-            self._speaking.clear()
-        elif isinstance(kept, Ended):
-            self._speaking.discard(kept.side)
+    def _add(self, entry: Entry, part: _Part) -> None:
+        masked = mask_entry(entry, self._mask) if isinstance(entry, DataEntry) else entry
+        message = masked.message if isinstance(masked, DataEntry) else None
+        self._note(self._watch(masked, message), part)
+        part["rows"].append(self._rows.row(masked, message).packed())
+        self.is_over = isinstance(masked, ExitEntry)
+        self._has_exit |= message is not None and message.get("method") == "exit"
+        if isinstance(masked, ExitEntry):
+            self._open_sides.clear()
+        elif isinstance(masked, EndEntry):
+            self._open_sides.discard(masked.side)
 
-    def _told(self, part: _Part) -> bytes | None:
+    def _encode(self, part: _Part) -> bytes | None:
         started = self._reader.started
         if started is None:
             return None
-        if not self.has_begun:
-            self.has_begun = True
+        if not self.has_started:
+            self.has_started = True
             part["name"] = self._name
             part["started"] = started.isoformat()
             part["command"] = self._masked(shlex.join(self._reader.command))
-            part["shapes"] = shapes()
+            part["shapes"] = make_shapes()
         part["edition"] = self._watcher.revision.value
         return json.dumps(part) + b"\n"
 
@@ -117,19 +117,19 @@ class Inspection:
         return self._mask(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
 
     def _watch(self, entry: Entry, message: Mapping[str, Any] | None) -> Iterable[Observation]:
-        if isinstance(entry, Exited):
+        if isinstance(entry, ExitEntry):
             return ()
-        if isinstance(entry, Ended):
+        if isinstance(entry, EndEntry):
             return self._watcher.feed_end(entry.side)
-        self._watched.append(self._rows.count)
+        self._watched_rows.append(self._rows.count)
         if message is None or entry.body is None or entry.data != encode_frame(entry.body):
             return self._watcher.feed_raw(entry.side, entry.data, at=entry.at)
         return self._watcher.feed(entry.side, message, at=entry.at)
 
     def _note(self, observations: Iterable[Observation], part: _Part) -> None:
         for each in observations:
-            words = [self._masked(text)[:_LONGEST] for text in (each.expected, each.got)]
-            part["findings"].append([self._watched[each.index], each.requirement, *words])
+            texts = [self._masked(text)[:_LONGEST] for text in (each.expected, each.got)]
+            part["findings"].append([self._watched_rows[each.index], each.requirement, *texts])
             row = REQUIREMENTS[each.requirement]
             requirements = part.setdefault("requirements", {})
             requirements[row.id] = [row.statement, row.section, row.level, row.side]

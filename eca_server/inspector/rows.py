@@ -1,7 +1,7 @@
-"""What the page's list says of each entry of a transcript: who, what, to which lane, how late.
+"""The rows of the page's list: sender, method, lane and latency of each entry of a transcript.
 
-Only what editor and server said to each other is known. What the model, the tools and MCP servers
-did is concluded from it; the page draws it apart.
+A transcript has only the messages between editor and server. The activity of the model, the tools
+and MCP servers is inferred from them; the page draws it differently.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from eca_protocol.framing import encode_frame
-from eca_protocol.transcript import Ended, Entry, Exited, Passed, Side
+from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
 
-__all__ = ["Kind", "Lane", "Late", "Row", "Rows"]
+__all__ = ["Kind", "Lane", "Latency", "Row", "Rows"]
 
 Kind: TypeAlias = Literal["request", "notification", "answer", "error", "bytes", "end", "exit"]
 
 
 class Lane(enum.IntEnum):
-    """How far a message reaches, or from where it comes; the editor is at its other end."""
+    """The far end of a message, seen from the editor."""
 
     SERVER = 1
     MODEL = 2
@@ -30,17 +30,18 @@ class Lane(enum.IntEnum):
     MCP = 4
 
 
-Late: TypeAlias = Literal["answer", "first", "turn", "stop", "approval", "tool"]
-"""What the time since an earlier message tells.
+Latency: TypeAlias = Literal["answer", "first", "turn", "stop", "approval", "tool"]
+"""The kinds of latency, measured from an earlier message.
 
-It was answered; of a prompt, the first word or call came, or its turn finished; a stop was obeyed;
-the user decided about a call; a tool ran.
+`answer`: the answer to a request. `first`, `turn`: the model's first content and the end of the
+turn, since the prompt. `stop`: the end of the turn since the stop. `approval`: the user's decision
+about a call. `tool`: the run of a tool.
 """
 
 LONGEST: Final = 2**20
-"""Bytes of one message that the page is given."""
+"""The limit of a message on the page, in bytes."""
 
-_BRIEF: Final = 160
+_MAX_SUMMARY: Final = 160
 
 _LANES: Final = {
     "chat/askQuestion": Lane.TOOLS,
@@ -56,63 +57,64 @@ _LANES: Final = {
     "rewrite/prompt": Lane.MODEL,
     "tool/serverRemoved": Lane.MCP,
 }
-_MODELS_ANSWERS: Final = {"completion/inline"}
-_MODELS_CONTENTS: Final = {
+_MODEL_ANSWERS: Final = {"completion/inline"}
+_MODEL_CONTENTS: Final = {
     "text", "url", "image", "usage", "reasonStarted", "reasonText", "reasonFinished",
     "toolCallPrepare", "toolCallRun",
 }  # fmt: skip
-_TOOLS_CONTENTS: Final = {"toolCallRunning", "toolCalled"}
+_TOOL_CONTENTS: Final = {"toolCallRunning", "toolCalled"}
 
 
 @attrs.define(kw_only=True)
 class Row:
-    """One entry, as the list shows it.
+    """One entry of the list.
 
     Attributes:
         at: seconds since the start.
-        side: who wrote it; None: the server's process has ended.
-        what: the method, of an answer its request's; of contents with their type.
-        id: of a request or an answer, as JSON.
-        lane: the farthest lane that it concerns.
-        outward: from the server to that lane, and not from there.
-        earlier: the number of the row that `late` counts from.
-        brief: what it says, in a line.
-        text: the body as it passed, or what passed in its place.
-        left_out: bytes of it that are too many for a page.
-        raw: all that passed, where it is not what W-1 writes around the body.
+        side: the sender; None for the end of the server's process.
+        label: the method, for an answer its request's; for contents with their type.
+        id: the id of a request or an answer, as JSON.
+        lane: the farthest lane of the message.
+        outward: True if the message goes to the lane, False if it comes from there.
+        earlier: the number of the row from which `latency` is measured.
+        latency: the kind of latency.
+        summary: the content in one line.
+        text: the body, or the bytes that are not a message.
+        omitted: the number of bytes beyond the page's limit.
+        raw: all bytes, if the header differs from W-1.
     """
 
     at: float
     side: Side | None
     kind: Kind
-    what: str = ""
+    label: str = ""
     id: str = ""
     chat: str = ""
     lane: Lane = Lane.SERVER
     outward: bool = False
     earlier: int | None = None
-    late: Late | None = None
-    brief: str = ""
+    latency: Latency | None = None
+    summary: str = ""
     text: str = ""
-    left_out: int = 0
+    omitted: int = 0
     raw: str | None = None
     masked: bool = False
 
     def packed(self) -> list[Any]:
-        """The row as the page takes it; its script names the places."""
+        """Return the row as a list for the page; its script names the positions."""
         return [
             round(self.at, 6),
             self.side,
             self.kind,
-            self.what,
+            self.label,
             self.id,
             self.chat,
             int(-self.lane if self.outward else self.lane),
             self.earlier,
-            self.late,
-            self.brief,
+            self.latency,
+            self.summary,
             self.text,
-            self.left_out,
+            self.omitted,
             self.raw,
             self.masked,
         ]
@@ -120,17 +122,17 @@ class Row:
 
 @attrs.define
 class _Chat:
-    """What of a chat is still to come, by the numbers of the rows that asked for it."""
+    """The pending events of a chat, as numbers of the rows that started them."""
 
     prompts: deque[int] = attrs.field(factory=deque)
-    has_begun: bool = False  # the model's part of the turn
+    has_model_output: bool = False  # in the current turn
     stop: int | None = None
     calls: dict[str, int] = attrs.field(factory=dict)
     waiting: dict[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
-class _Asked:
+class _PendingRequest:
     """A request that waits for its answer."""
 
     number: int
@@ -140,49 +142,54 @@ class _Asked:
 
 
 class Rows:
-    """Makes the row of each entry, in order."""
+    """A converter of entries to rows, in order."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._asked: dict[tuple[Side, str], _Asked] = {}
+        self._pending: dict[tuple[Side, str], _PendingRequest] = {}
         self._chats: dict[str, _Chat] = {}
         self._mcp_calls: set[str] = set()
 
     def row(self, entry: Entry, message: Mapping[str, Any] | None) -> Row:
-        """The next entry's row; `message` is what it says, if it is one."""
+        """Make the next entry's row; `message` is its decoded message, if there is one."""
         row = self._row(entry, message)
         self.count += 1
         return row
 
     def _row(self, entry: Entry, message: Mapping[str, Any] | None) -> Row:
-        if isinstance(entry, Exited):
-            told = f"by signal {-entry.code}" if entry.code < 0 else f"with exit code {entry.code}"
-            return Row(at=entry.at, side=None, kind="exit", brief=f"The server ended {told}.")
-        if isinstance(entry, Ended):
-            return Row(
-                at=entry.at, side=entry.side, kind="end", brief=f"The {entry.side} says no more."
+        if isinstance(entry, ExitEntry):
+            reason = (
+                f"by signal {-entry.code}" if entry.code < 0 else f"with exit code {entry.code}"
             )
-        seen = _seen(entry)
+            return Row(at=entry.at, side=None, kind="exit", summary=f"The server ended {reason}.")
+        if isinstance(entry, EndEntry):
+            return Row(
+                at=entry.at,
+                side=entry.side,
+                kind="end",
+                summary=f"The {entry.side} closed its output.",
+            )
+        row = _bytes_row(entry)
         if message is None:
-            seen.brief = seen.text[:_BRIEF]
-            return seen
+            row.summary = row.text[:_MAX_SUMMARY]
+            return row
         if isinstance(message.get("method"), str):
-            return self._call(seen, entry.side, message)
-        return self._answer(seen, entry.side, message)
+            return self._call(row, entry.side, message)
+        return self._answer(row, entry.side, message)
 
     def _call(self, row: Row, side: Side, message: Mapping[str, Any]) -> Row:
         method: str = message["method"]
         params = _mapping(message.get("params"))
         row.kind = "request" if "id" in message else "notification"
-        row.what = method
+        row.label = method
         row.id = _id(message.get("id"))
         row.chat = chat = _text(params.get("chatId"))
         row.lane = self._lane(method, params)
         row.outward = side == "client"
-        row.brief = _brief(params)
+        row.summary = _summary(params)
         if row.id:
-            asked = _Asked(number=self.count, method=method, chat=chat, lane=row.lane)
-            self._asked.setdefault((side, row.id), asked)
+            request = _PendingRequest(number=self.count, method=method, chat=chat, lane=row.lane)
+            self._pending.setdefault((side, row.id), request)
         if method == "chat/contentReceived":
             return self._content(row, params)
         match method:
@@ -198,31 +205,31 @@ class Rows:
     def _answer(self, row: Row, side: Side, message: Mapping[str, Any]) -> Row:
         row.kind = "error" if message.get("error") is not None else "answer"
         row.id = _id(message.get("id"))
-        told = _mapping(message.get("error" if row.kind == "error" else "result"))
-        row.chat = _text(told.get("chatId"))
-        row.brief = _brief(told)
-        asked = self._asked.pop(("client" if side == "server" else "server", row.id), None)
-        if asked is None:
+        outcome = _mapping(message.get("error" if row.kind == "error" else "result"))
+        row.chat = _text(outcome.get("chatId"))
+        row.summary = _summary(outcome)
+        request = self._pending.pop(("client" if side == "server" else "server", row.id), None)
+        if request is None:
             return row
-        row.what = asked.method
-        row.chat = asked.chat or row.chat
-        if asked.method == "chat/delete" and row.kind == "answer":
-            self._forget(asked.chat, asked.number)
-        if asked.method in {"chat/prompt", "chat/inlinePrompt"}:
+        row.label = request.method
+        row.chat = request.chat or row.chat
+        if request.method == "chat/delete" and row.kind == "answer":
+            self._forget_chat(request.chat, request.number)
+        if request.method in {"chat/prompt", "chat/inlinePrompt"}:
             if row.kind == "error":
-                self._take_prompt(asked.number, asked.chat)
-            elif not asked.chat:  # the server has named it just now
-                self._move_prompt(asked.number, row.chat)
-        elif asked.lane is not Lane.MODEL or asked.method in _MODELS_ANSWERS:
-            row.lane, row.outward = asked.lane, side == "client"
-        return _since(row, asked.number, "answer")
+                self._remove_prompt(request.number, request.chat)
+            elif not request.chat:  # the server named the chat in this answer
+                self._move_prompt(request.number, row.chat)
+        elif request.lane is not Lane.MODEL or request.method in _MODEL_ANSWERS:
+            row.lane, row.outward = request.lane, side == "client"
+        return _since(row, request.number, "answer")
 
     def _content(self, row: Row, params: Mapping[str, Any]) -> Row:
         content = _mapping(params.get("content"))
         kind = _text(content.get("type"))
         chat = self._chat(row.chat)
-        row.what = f"{row.what}: {kind}"
-        row.brief = _brief(content)
+        row.label = f"{row.label}: {kind}"
+        row.summary = _summary(content)
         row.lane = self._contents_lane(kind, content, params)
         row.outward = kind == "toolCallRunning"
         call = _text(content.get("id"))
@@ -235,19 +242,24 @@ class Rows:
                 chat.calls[call] = self.count
             case "toolCalled":
                 return _since(row, chat.calls.pop(call, None), "tool")
-        if row.lane is Lane.MODEL and kind != "usage" and chat.prompts and not chat.has_begun:
-            chat.has_begun = True
+        if (
+            row.lane is Lane.MODEL
+            and kind != "usage"
+            and chat.prompts
+            and not chat.has_model_output
+        ):
+            chat.has_model_output = True
             return _since(row, chat.prompts[0], "first")
         return row
 
     def _finished(self, row: Row, chat: _Chat) -> Row:
-        chat.has_begun = False
+        chat.has_model_output = False
         chat.waiting.clear()
         chat.calls.clear()
         stop, chat.stop = chat.stop, None
-        begun = chat.prompts.popleft() if chat.prompts else None
+        prompt = chat.prompts.popleft() if chat.prompts else None
         if stop is None:
-            return _since(row, begun, "turn")
+            return _since(row, prompt, "turn")
         chat.prompts = deque(number for number in chat.prompts if number > stop)
         return _since(row, stop, "stop")
 
@@ -266,9 +278,9 @@ class Rows:
         call = _text(content.get("id"))
         if content.get("origin") == "mcp" and call:
             self._mcp_calls.add(call)
-        if kind in _TOOLS_CONTENTS:
+        if kind in _TOOL_CONTENTS:
             return self._calls_lane(call)
-        is_models = kind in _MODELS_CONTENTS and params.get("role") not in {"user", "system"}
+        is_models = kind in _MODEL_CONTENTS and params.get("role") not in {"user", "system"}
         return Lane.MODEL if is_models or kind == "usage" else Lane.SERVER
 
     def _calls_lane(self, call: str) -> Lane:
@@ -278,53 +290,53 @@ class Rows:
         return self._chats.setdefault(name, _Chat())
 
     def _move_prompt(self, number: int, chat: str) -> None:
-        if self._take_prompt(number, ""):
+        if self._remove_prompt(number, ""):
             self._chat(chat).prompts.append(number)
 
-    def _take_prompt(self, number: int, chat: str) -> bool:
-        """Wait for nothing more of a prompt; whether something was waited for."""
-        waiting = self._chat(chat)
-        if number not in waiting.prompts:
+    def _remove_prompt(self, number: int, chat: str) -> bool:
+        """Remove a prompt from the pending ones; return False if it was not pending."""
+        state = self._chat(chat)
+        if number not in state.prompts:
             return False
-        waiting.prompts.remove(number)
-        if not waiting.prompts:
-            waiting.stop = None
+        state.prompts.remove(number)
+        if not state.prompts:
+            state.stop = None
         return True
 
-    def _forget(self, chat: str, deleted: int) -> None:
-        """A chat is gone; prompts behind the request that deleted it are a new one's."""
+    def _forget_chat(self, chat: str, deleted: int) -> None:
+        """Forget a deleted chat; prompts after the request `deleted` belong to a new one."""
         gone = self._chats.pop(chat, _Chat())
         self._chat(chat).prompts.extend(each for each in gone.prompts if each > deleted)
 
 
-def _seen(entry: Passed) -> Row:
-    """What there is to see of some bytes, before anything is understood."""
-    kept = entry.data if entry.body is None else entry.body
-    as_we_write = entry.body is None or entry.data == encode_frame(entry.body)
+def _bytes_row(entry: DataEntry) -> Row:
+    """Make a row of bytes that are not decoded yet."""
+    body = entry.data if entry.body is None else entry.body
+    is_canonical = entry.body is None or entry.data == encode_frame(entry.body)
     return Row(
         at=entry.at,
         side=entry.side,
         kind="bytes",
-        text=_readable(kept[:LONGEST]),
-        left_out=max(0, len(kept) - LONGEST),
-        raw=None if as_we_write else _readable(entry.data[:LONGEST]),
+        text=_readable(body[:LONGEST]),
+        omitted=max(0, len(body) - LONGEST),
+        raw=None if is_canonical else _readable(entry.data[:LONGEST]),
         masked=entry.masked,
     )
 
 
 def _readable(data: bytes) -> str:
-    """Bytes as text; what is none is spelled out."""
+    """Decode bytes; escape invalid ones."""
     return data.decode("utf-8", "backslashreplace")
 
 
-def _since(row: Row, earlier: int | None, late: Late) -> Row:
+def _since(row: Row, earlier: int | None, latency: Latency) -> Row:
     if earlier is not None:
-        row.earlier, row.late = earlier, late
+        row.earlier, row.latency = earlier, latency
     return row
 
 
 def _id(value: Any) -> str:
-    """An id that tells 1 from "1"; none for what is no id."""
+    """Return an id as text, where 1 and "1" differ; return an empty text for an invalid id."""
     if isinstance(value, str):
         return f'"{value}"'
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
@@ -338,17 +350,17 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-_TELLING: Final = (
+_SUMMARY_KEYS: Final = (
     *("name", "status", "message", "text", "argumentsText", "state", "title", "reason", "url"),
     "query",
 )
-"""The members that say in a word what a message says: those that are texts, in this order."""
+"""The members of a summary, if they are texts, in this order."""
 
 
-def _brief(told: Mapping[str, Any]) -> str:
-    words = []
-    for name in _TELLING:
-        word = told.get(name)
-        if word and isinstance(word, str):
-            words.append(word[:_BRIEF])
-    return " ".join(words)[:_BRIEF]
+def _summary(values: Mapping[str, Any]) -> str:
+    texts = []
+    for name in _SUMMARY_KEYS:
+        text = values.get(name)
+        if text and isinstance(text, str):
+            texts.append(text[:_MAX_SUMMARY])
+    return " ".join(texts)[:_MAX_SUMMARY]

@@ -1,9 +1,10 @@
-"""The models of every edition as data, with which the page reads a message that is opened.
+"""The models of every edition as data, by which the page decodes a message.
 
-Shapes are lists that begin with what they are: `["is", "string"]`, `["any"]`, `["object"]`,
+A shape is a list that begins with its kind: `["is", "string"]`, `["any"]`, `["object"]`,
 `["one of", {VALUE: EDITIONS}]`, `["list", SHAPE]`, `["model", NAME]`, `["tagged", {TYPE: NAME}]`,
-`["or null", SHAPE]`. EDITIONS are the first and the last that know something, by their place in
-`editions`; null: all that the table is for; none: it is only read because old servers send it.
+`["or null", SHAPE]`. EDITIONS are the first and the last edition of an item, as indices into
+`editions`. Null means all editions of the table; an empty list means that the item is only read,
+since old servers send it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from eca_protocol.draft import DRAFT
 from eca_protocol.endpoint import Method, Table
-from eca_protocol.messages.marks import Within
+from eca_protocol.messages.marks import ValueWindow
 from eca_protocol.messages.shapes import (
     Anything,
     Array,
@@ -32,14 +33,14 @@ from eca_protocol.messages.shapes import (
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, Window
 
-__all__ = ["shapes"]
+__all__ = ["make_shapes"]
 
 _EDITIONS: Final = list(Revision)
 _ALL: Final = list(range(len(_EDITIONS)))
 
 
-def shapes() -> dict[str, Any]:
-    """Both tables, the draft's and that of all editions since, as a JSON value."""
+def make_shapes() -> dict[str, Any]:
+    """Return the draft's table and the table of later editions, as a JSON value."""
     return {
         "editions": [revision.value for revision in _EDITIONS],
         "draft": _Models().table(DRAFT),
@@ -48,14 +49,14 @@ def shapes() -> dict[str, Any]:
 
 
 class _Models:
-    """The models that the messages of a table are made of, found on the way."""
+    """The models of a table's messages, collected recursively."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[str, Any]] = {}
+        self._models: dict[str, dict[str, Any]] = {}
 
     def table(self, table: Table) -> dict[str, Any]:
         methods = {row.name: self._method(row) for row in table}
-        return {"methods": methods, "models": self._found}
+        return {"methods": methods, "models": self._models}
 
     def _method(self, row: Method) -> dict[str, Any]:
         return {
@@ -82,41 +83,41 @@ class _Models:
 
     def _model(self, cls: ModelClass) -> str:
         name: str = cls.__name__
-        if name in self._found:
+        if name in self._models:
             return name
         fields: dict[str, Any] = {}
-        self._found[name] = {
+        self._models[name] = {
             "fields": fields,
             "in": _editions(window_of_class(cls)),
-            "open": any(field.reading.rest for field in fields_of(cls)),
+            "open": any(field.rules.rest for field in fields_of(cls)),
         }
         tag = getattr(cls, "type", None)
         if isinstance(tag, str):
             fields["type"] = {"shape": ["one of", {tag: None}], "in": None, "needed": _ALL}
         for field in fields_of(cls):
-            if not field.reading.rest:
+            if not field.rules.rest:
                 fields[field.wire] = self._field(field)
         return name
 
     def _field(self, field: Field) -> dict[str, Any]:
-        reading, window = field.reading, field.window
+        reading, window = field.rules, field.window
         needed = [
             place
             for place, revision in enumerate(_EDITIONS)
             if reading.required_in(revision)
             and (not field.has_default or (window.holds(revision) and reading.written))
         ]
-        forgives_null = field.has_default and not isinstance(field.shape, Anything)
+        allows_null = field.has_default and not isinstance(field.shape, Anything)
         return {
             "shape": self._shape(field.shape),
             "in": _editions(window) if reading.written else [],
             "needed": needed,
-            "null": None if not forgives_null else "fine" if reading.nullable else "odd",
+            "null": None if not allows_null else "fine" if reading.nullable else "odd",
             "ruling": window.ruling or reading.ruling,
         }
 
 
-def _editions(window: Window | Within | None) -> list[int] | None:
+def _editions(window: Window | ValueWindow | None) -> list[int] | None:
     if window is None:
         return None
     ends = [_EDITIONS.index(window.since), _EDITIONS.index(window.until)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_server.jobs.job import Job, Status
 from eca_server.jobs.jobs import JobRefused, Jobs
 from eca_server.jobs.output import Line, Page, Stream
-from eca_server.jobs.running import RunningShell, start_shell
+from eca_server.jobs.shell import RunningShell, start_shell
 
 __all__ = [
     "Job",

@@ -11,13 +11,13 @@ import trio
 
 from eca_protocol.process import Child
 from eca_server.jobs.output import JobOutput, Page, Stream
-from eca_server.jobs.running import RunningShell
+from eca_server.jobs.shell import RunningShell
 
 __all__ = ["Job", "Status"]
 
 _log = logging.getLogger("eca_server.jobs")
 
-_PIECE = 32 * 1024  # bytes that come at once only from who writes faster than is read
+_FLOOD_CHUNK = 32 * 1024  # bytes; only a job that writes faster than we read fills such a chunk
 _PAUSE = 0.005  # seconds
 
 Status: TypeAlias = Literal["running", "completed", "failed", "killed"]
@@ -28,34 +28,34 @@ class Job:
 
     Args:
         child: its shell.
-        turn: in which jobs that write at full speed pause, one after the other: they share about
-            10 MB a second, and nobody else is held up.
-        after: clears up after its end; what it returns is added to the output.
+        flood_lock: shared by all jobs; jobs that write at full speed pause under it one after the
+            other, so that together they write about 10 MB a second.
+        cleanup: cleans up after its end; the returned text is added to the output.
 
     Attributes:
         id: `job-1`, `job-2`, and so on.
-        command: what runs.
-        name: what whoever started it calls it.
+        command: the shell command.
+        name: its display name.
         chat_id: the chat that started it.
-        status: how it stands; killed as soon as somebody wants it to end.
-        exit_code: as a shell tells it (128 and a signal's number), once it has ended by itself.
-        started_at: by the clock on the wall.
-        output: what it has written.
-        ended: set when nothing of it runs any more.
-        is_left: whether it could not be ended.
-        is_told: whether the model of its chat knows that it has ended, or is not to be told.
+        status: its status; `killed` from the call of `kill` on.
+        exit_code: as a shell reports it (128 plus a signal's number), None after `kill`.
+        started_at: the wall clock time of its start.
+        output: its output.
+        ended: set when none of its processes runs any more.
+        survived: true if its processes could not be killed.
+        is_end_reported: true if its chat's model knows that it has ended, or need not know.
     """
 
     def __init__(
         self,
         child: Child,
-        turn: trio.Lock,
+        flood_lock: trio.Lock,
         *,
         job_id: str,
         command: str,
         name: str,
         chat_id: str,
-        after: Callable[[], Awaitable[str]] | None = None,
+        cleanup: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self.id = job_id
         self.command = command
@@ -66,39 +66,39 @@ class Job:
         self.started_at = datetime.now(UTC)
         self.output = JobOutput()
         self.ended = trio.Event()
-        self.is_left = False
-        self.is_told = False
-        self._turn = turn
-        self._after = after
-        self._shell = RunningShell(child, self._take)
+        self.survived = False
+        self.is_end_reported = False
+        self._flood_lock = flood_lock
+        self._cleanup = cleanup
+        self._shell = RunningShell(child, self._on_output)
         self._scope = trio.CancelScope()
-        self._since = trio.current_time()
-        self._until: float | None = None
-        self._places: dict[str, int] = {}
+        self._started = trio.current_time()
+        self._ended_at: float | None = None
+        self._offsets: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Read it to its end; cancelled, end it, which takes about a second at most."""
+        """Read its output to the end; if cancelled, kill it, which takes about a second at most."""
         try:
             try:
                 with self._scope:
-                    await self._shell.to_its_end()
+                    await self._shell.read_to_end()
             finally:
                 await self._shell.end()
                 await self._clear_up()
-        except Exception:  # noqa: BLE001 - what goes wrong with a job is its end, and nobody else's
+        except Exception:  # noqa: BLE001 - an error ends this job only
             _log.exception("the job %s cannot be read", self.id)
         finally:
-            self._settle(self._shell.returncode)
+            self._finish(self._shell.returncode)
 
     async def _clear_up(self) -> None:
-        if self._after is not None:
+        if self._cleanup is not None:
             with trio.CancelScope(shield=True):
-                said = await self._after()
-            if said:
-                self.output.write("stderr", f"{said}\n".encode())
+                message = await self._cleanup()
+            if message:
+                self.output.write("stderr", f"{message}\n".encode())
 
     def kill(self) -> bool:
-        """Let it end; False, and nothing done, if it runs no more. `ended` tells when it has."""
+        """Start to kill it; return False if it does not run. `ended` is set when it has ended."""
         if self.status != "running":
             return False
         self.status = "killed"
@@ -107,36 +107,36 @@ class Job:
 
     @property
     def elapsed(self) -> str:
-        """How long it runs, or ran, for people: `7s`, `5m23s`, `2h5m`."""
-        until = trio.current_time() if self._until is None else self._until
-        minutes, seconds = divmod(int(until - self._since), 60)
+        """Its duration so far, or in all, for people: `7s`, `5m23s`, `2h5m`."""
+        until = trio.current_time() if self._ended_at is None else self._ended_at
+        minutes, seconds = divmod(int(until - self._started), 60)
         hours, minutes = divmod(minutes, 60)
         if hours:
             return f"{hours}h{minutes}m"
         return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
 
     def next_page(self, reader: str, *, lines: int, size: int) -> Page:
-        """What it has written since this reader read last, within bounds; see `JobOutput.page`."""
-        page = self.output.page(self._places.get(reader, 0), lines=lines, size=size)
-        self._places[reader] = page.end
+        """Return the output since this reader's last page, within limits; see `JobOutput.page`."""
+        page = self.output.page(self._offsets.get(reader, 0), lines=lines, size=size)
+        self._offsets[reader] = page.end
         return page
 
     def forget_reader(self, reader: str) -> None:
-        """Whoever reads under that name from now on has read nothing yet."""
-        self._places.pop(reader, None)
+        """Forget the position of a reader."""
+        self._offsets.pop(reader, None)
 
-    async def _take(self, stream: Stream, data: bytes) -> None:
+    async def _on_output(self, stream: Stream, data: bytes) -> None:
         self.output.write(stream, data)
-        if len(data) >= _PIECE:
-            async with self._turn:
+        if len(data) >= _FLOOD_CHUNK:
+            async with self._flood_lock:
                 await trio.sleep(_PAUSE)
 
-    def _settle(self, returncode: int | None) -> None:
+    def _finish(self, returncode: int | None) -> None:
         self.output.finish()
-        self.is_left = returncode is None
+        self.survived = returncode is None
         if self.status == "running":
             self.status = "completed" if returncode == 0 else "failed"
             if returncode is not None:
                 self.exit_code = returncode if returncode >= 0 else 128 - returncode
-        self._until = trio.current_time()
+        self._ended_at = trio.current_time()
         self.ended.set()

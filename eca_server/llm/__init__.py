@@ -1,5 +1,5 @@
-"""Models: one `Backend` for each wire API, and what stands above them all.
+"""Models: one `Backend` for each wire API, and the layers above the backends.
 
-From the ground up: `backend` (events, history, the protocol), `errors`, `history` (repair),
-`answer` (events -> a message), one or two files for each API, `simulator`, `retry`, `providers`.
+From the ground up: `backend` (the protocol), `events`, `history` (with its repair), `errors`,
+`answer` (events to a message), a package for each API, `simulator`, `retry`, `providers`.
 """

@@ -1,6 +1,6 @@
-"""Where a provider's requests go, and what proves that they may.
+"""Access to a provider: the URL of a request, and its credentials.
 
-The rule it keeps: a key goes into one header and nowhere else.
+A key goes into one header and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,28 +12,36 @@ from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
-from eca_server.credentials import LoggedOut, OAuthFault, Tokens, url_fault
+from eca_server.credentials import LoggedOut, OAuthError, Tokens, url_problem
 from eca_server.llm.backend import BackendError, ErrorKind, Request
 from eca_server.llm.errors import error_from_fault
 from eca_server.secret import Secret
 
-__all__ = ["VERSION", "Access", "KeyAccess", "Target", "TokenAccess", "Way", "endpoint"]
+__all__ = [
+    "VERSION",
+    "Access",
+    "KeyAccess",
+    "LoginAccessConfig",
+    "Target",
+    "TokenAccess",
+    "join_url",
+]
 
 VERSION = re.compile(r"v\d\w*")
-"""A version of an API, as a part of a path."""
+"""The version of an API as a part of a path."""
 
 
-def endpoint(base: str, path: str) -> str:
-    """`path` added to the path of `base`; the queries of both are kept.
+def join_url(base: str, path: str) -> str:
+    """Add `path` to the path of `base`, and merge the queries of both.
 
-    A version that the one ends with and the other begins with stands there once.
+    A version that ends the one and begins the other appears once.
 
     Raises:
-        BackendError: the base is no URL.
+        BackendError: the base is not a URL.
     """
-    if fault := url_fault(base):
+    if fault := url_problem(base):
         raise BackendError("configuration", f"the provider's url: {fault}")
     parts = urlsplit(base.strip())
     added, _, query = path.partition("?")
@@ -48,49 +56,49 @@ def endpoint(base: str, path: str) -> str:
 
 @attrs.frozen
 class Target:
-    """Where one request goes, with the headers that only it has; their names in lower case."""
+    """The URL of one request, and the headers that only it has; names in lower case."""
 
     url: str
     headers: dict[str, str] = attrs.field(repr=False)
 
 
 class Access(Protocol):
-    """A way to a provider, shared by all of its models."""
+    """Access to a provider, shared by all of its models."""
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What no text for people may show."""
+        """The secrets that no message may show."""
         ...
 
     async def target(self, path: str, request: Request | None = None) -> Target:
-        """Where a request goes; a login may be renewed first.
+        """Return the target of a request; renew a login first if needed.
 
         Args:
-            path: what is added to the base.
-            request: what the model is asked; None where it is something else (a listing).
+            path: the path to add to the base.
+            request: the model request; None for other requests (a listing).
 
         Raises:
-            BackendError: there is no way, as long as the user does nothing.
+            BackendError: the provider cannot be reached until the user acts.
         """
         ...
 
     async def renew(self, target: Target) -> bool:
-        """The provider refused `target` (401, 403); whether it is worth another try."""
+        """Renew the credentials that the provider refused (401, 403); return whether to retry."""
         ...
 
-    def judge(self, error: BackendError) -> None:
-        """Set right what a refusal is, where it means something of its own on this way."""
+    def adjust_error(self, error: BackendError) -> None:
+        """Adjust an error whose status or code has a special meaning for this provider."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class KeyAccess:
-    """A base URL and a key that stays what it is.
+    """Access by a base URL and a fixed key.
 
     Attributes:
         url: the base.
-        key: None for servers without.
-        header: where the key stands; in `authorization` it is a Bearer token.
+        key: the key; None: the server needs none.
+        header: the header of the key; `authorization` carries it as a Bearer token.
     """
 
     url: str
@@ -99,36 +107,36 @@ class KeyAccess:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """As `Access.secrets`."""
+        """The key, if there is one."""
         return () if self.key is None else (self.key,)
 
     async def target(self, path: str, request: Request | None = None) -> Target:
-        """As `Access.target`."""
+        """Return the target with the key in its header."""
         headers: dict[str, str] = {}
         if self.key is not None:
             key = self.key.reveal()
             headers[self.header] = f"Bearer {key}" if self.header == "authorization" else key
-        return Target(endpoint(self.url, path), headers)
+        return Target(join_url(self.url, path), headers)
 
     async def renew(self, target: Target) -> bool:
-        """As `Access.renew`: a refused key stays refused."""
+        """Return False: a refused key stays refused."""
         return False
 
-    def judge(self, error: BackendError) -> None:
-        """As `Access.judge`: it is what it is."""
+    def adjust_error(self, error: BackendError) -> None:
+        """Leave the error as it is."""
 
 
 @attrs.frozen(kw_only=True)
-class Way:
-    """What an access that is more than a key is made of.
+class LoginAccessConfig:
+    """The configuration of an access that uses a login.
 
     Attributes:
-        http: how it asks.
+        http: the client.
         url: the configured base.
-        host: the configured installation that one logs in to.
-        key: what was pasted or configured.
-        tokens: those of a login, which count before the key.
-        hide: told of each new secret before it is used.
+        host: the configured installation that issues logins.
+        key: the pasted or configured key.
+        tokens: the tokens of a login; they take precedence over the key.
+        hide: called with each new secret before it is used.
     """
 
     http: HTTPClient
@@ -139,10 +147,10 @@ class Way:
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
 
     async def login(self) -> Secret:
-        """The key, or the login's token.
+        """Return the login's token, or the key.
 
         Raises:
-            BackendError: there is none any more, or it cannot be renewed now.
+            BackendError: there is no login, or its renewal failed.
         """
         if self.tokens is not None:
             try:
@@ -150,48 +158,48 @@ class Way:
             except ECAError as fault:
                 raise _login_error(fault) from fault
         if self.key is None:
-            raise BackendError("auth", "there is no login: use `/login`")
+            raise BackendError("auth", "there is no login: log in with `/login`")
         return self.key
 
 
 class TokenAccess:
-    """A base URL and a login whose tokens are renewed.
+    """Access by a base URL and a login whose tokens are renewed.
 
     Args:
         url: the base.
-        way: the login.
+        config: the login.
     """
 
-    def __init__(self, url: str, way: Way) -> None:
+    def __init__(self, url: str, config: LoginAccessConfig) -> None:
         self._url = url
-        self._way = way
+        self._config = config
         self.secrets: tuple[Secret, ...] = ()
 
     async def target(self, path: str, request: Request | None = None) -> Target:
-        """As `Access.target`."""
-        self.secrets = (await self._way.login(),)
+        """Return the target with the login's token in its header."""
+        self.secrets = (await self._config.login(),)
         headers = {"authorization": f"Bearer {self.secrets[0].reveal()}"}
-        return Target(endpoint(self._url, path), headers)
+        return Target(join_url(self._url, path), headers)
 
     async def renew(self, target: Target) -> bool:
-        """As `Access.renew`."""
-        if self._way.tokens is None:
+        """Renew a refused token; return whether there is a new one."""
+        if self._config.tokens is None:
             return False
-        refused = Secret(target.headers["authorization"].removeprefix("Bearer "))
+        token = Secret(target.headers["authorization"].removeprefix("Bearer "))
         try:
-            return await self._way.tokens.refused(refused)
+            return await self._config.tokens.replace_refused(token)
         except ECAError as fault:
             raise _login_error(fault) from fault
 
-    def judge(self, error: BackendError) -> None:
-        """As `Access.judge`: it is what it is."""
+    def adjust_error(self, error: BackendError) -> None:
+        """Leave the error as it is."""
 
 
 def _login_error(fault: ECAError) -> BackendError:
-    if isinstance(fault, HTTPFault):
+    if isinstance(fault, HTTPError):
         return error_from_fault(fault)
     if isinstance(fault, LoggedOut):
-        return BackendError("auth", f"the login is over, log in again with `/login`: {fault}")
-    failing = isinstance(fault, OAuthFault) and (fault.status or 0) >= 500
+        return BackendError("auth", f"the login has ended, log in again with `/login`: {fault}")
+    failing = isinstance(fault, OAuthError) and (fault.status or 0) >= 500
     kind: ErrorKind = "overloaded" if failing else "auth"
     return BackendError(kind, f"the login cannot be renewed: {fault}", retryable=failing)

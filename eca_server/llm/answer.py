@@ -1,7 +1,7 @@
-"""Events -> the message that the history keeps of them.
+"""The message that a stream of events adds up to.
 
-The rule it keeps: only what is complete is remembered as more than text. Reasoning and calls that
-were cut are not in the message, since no provider takes them back.
+Only complete reasoning and calls become parts of the message, since no provider takes back
+truncated ones. Truncated text stays.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = ["Answer"]
 
 
 class Answer:
-    """One answer as it grows.
+    """One answer while it is received.
 
     Attributes:
         usage: the last token counts.
-        finished: how it ended; None while it has not.
-        calls: the complete calls, those with unreadable arguments too.
-        open_reasonings: keys of the blocks begun and not ended, oldest first.
-        open_calls: names of the calls begun and not ended, by key.
+        finished: the end of the answer; None until then.
+        calls: the complete calls, including those with unreadable arguments.
+        open_reasonings: the text pieces of the open blocks of reasoning by key, oldest first.
+        open_calls: the open calls by key.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Answer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it for the user: no text, picture, source or call."""
+        """True if the answer has no text, image, source or call."""
         self._end_run()
         texts = (part.text for part in self._parts if isinstance(part, TextPart | RefusalPart))
         is_shown = any(isinstance(part, ImagePart | CitationPart) for part in self._parts)
         return not (self.calls or is_shown or any(text.strip() for text in texts))
 
     def feed(self, event: Event) -> None:
-        """Takes the next event of the stream."""
+        """Take the next event of the stream."""
         match event:
             case TextDelta(text) | RefusalDelta(text):
                 is_refusal = isinstance(event, RefusalDelta)
@@ -102,7 +102,7 @@ class Answer:
             case Finished():
                 self.finished = event
             case Note() | Progress():
-                pass  # they cut no text in two
+                pass  # they do not separate text
             case _:
                 self._add(event)
 
@@ -113,12 +113,12 @@ class Answer:
         interrupted: bool = False,
         thoughts: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> Message:
-        """The answer as it stands; it may be taken at any time.
+        """Return the answer so far; it may be taken at any time.
 
         Args:
-            origin: who made it.
+            origin: the model that made it.
             interrupted: whether it was cut short.
-            thoughts: the id and the milliseconds of each block of reasoning, by its key.
+            thoughts: the id and the duration in milliseconds of each block of reasoning, by key.
         """
         self._end_run()
         return Message(
@@ -143,15 +143,15 @@ class Answer:
                     ReasoningPart(text=text, opaque=event.opaque, redacted=event.redacted)
                 )
             case ToolCallFinished():
-                begun = self.open_calls.pop(event.key)
+                start = self.open_calls.pop(event.key)
                 self.calls.append(event)
                 self._parts.append(
                     ToolCallPart(
                         id=event.key,
-                        name=begun.name,
+                        name=start.name,
                         raw=event.raw,
                         arguments=event.arguments,
-                        provider_id=begun.provider_id,
+                        provider_id=start.provider_id,
                         opaque=event.opaque,
                     )
                 )

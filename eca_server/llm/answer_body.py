@@ -1,7 +1,7 @@
-"""The bytes of an answer with status 200, which may be a stream, one JSON value, or a page.
+"""The body of an answer with status 200: a stream, one JSON value, or a web page.
 
-The rules it keeps: what came is told to the decoder up to the first fault or the answer's end,
-however the bytes are cut; what is no answer at all is told in its own first words.
+All content before the first error, or the end of the answer, reaches the decoder, however the bytes
+are chunked. A body that is no answer is reported with its first words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON, RemoteProtocolError
-from eca_protocol.framing import FrameFault, LineDecoder
+from eca_protocol.framing import FrameError, LineDecoder
 from eca_protocol.sse import SSEDecoder, SSEvent
 from eca_server.llm.backend import BackendError
 from eca_server.llm.errors import error_from_page, is_binary
@@ -20,18 +20,18 @@ from eca_server.llm.events import Event
 __all__ = ["MAX_BODY", "AnswerBody", "Decoder", "Framing"]
 
 Framing = Literal["sse", "lines"]
-"""How a stream is cut into values: server-sent events, or one JSON value a line."""
+"""The format of a stream: server-sent events, or one JSON value a line."""
 
 MAX_BODY = 64 * 2**20
 
 
 class Decoder(Protocol):
-    """One answer of an API: its values in, our events out, in the order of `events`.
+    """The decoder of one answer of an API: values in, events out, in the order of `events`.
 
     Attributes:
-        started: `Started` was given.
-        finish_seen: the end is near: what may follow is usage and the API's own mark.
-        done: `Finished` was given; nothing follows.
+        started: `Started` was emitted.
+        finish_seen: the end is near: only usage and the API's own end mark may follow.
+        done: `Finished` was emitted; nothing follows.
     """
 
     started: bool
@@ -39,15 +39,15 @@ class Decoder(Protocol):
     done: bool
 
     def feed(self, event: SSEvent) -> Iterable[Event]:
-        """Takes the next event of the stream.
+        """Decode the next event of the stream.
 
         Raises:
-            BackendError: the stream carries an error, or what cannot be read.
+            BackendError: the stream carries an error, or is unreadable.
         """
         ...
 
     def feed_object(self, value: Any) -> Iterable[Event]:
-        """Takes a value that is JSON already: a line's, or a whole answer that was no stream.
+        """Decode a JSON value: a line of the stream, or a whole answer that was not streamed.
 
         Raises:
             BackendError: as `feed`.
@@ -55,10 +55,10 @@ class Decoder(Protocol):
         ...
 
     def close(self) -> Iterable[Event]:
-        """Takes the end of the bytes.
+        """Handle the end of the bytes.
 
         Raises:
-            BackendError: `premature_stop`, the answer had not come to its end; or as `feed`.
+            BackendError: `premature_stop`, the answer is incomplete; or as `feed`.
         """
         ...
 
@@ -67,9 +67,9 @@ class AnswerBody:
     """The bytes of one answer in, events out.
 
     Args:
-        content_type: as the server names it; one that names none, or a wrong one, is looked at.
-        decoder: what reads the values.
-        framing: how a stream of this API is cut.
+        content_type: the server's content type; without a usable one, the body is inspected.
+        decoder: the decoder of the values.
+        framing: the stream format of this API.
     """
 
     def __init__(self, *, content_type: str, decoder: Decoder, framing: Framing = "sse") -> None:
@@ -83,10 +83,10 @@ class AnswerBody:
         self._whole = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Takes the next bytes; gives the events up to the fault, if they hold one.
+        """Decode the next bytes; yield the events before an error.
 
         Raises:
-            BackendError: as `Decoder.feed`, or the body is nothing that can be read.
+            BackendError: as `Decoder.feed`, or the body is unreadable.
         """
         if len(self._head) < 200:
             self._head += chunk[: 200 - len(self._head)]
@@ -95,7 +95,7 @@ class AnswerBody:
         if self._is_stream is False:
             self._whole += chunk
             if len(self._whole) > MAX_BODY:
-                raise BackendError("protocol", f"an answer of more than {MAX_BODY} bytes came")
+                raise BackendError("protocol", f"the answer has more than {MAX_BODY} bytes")
         elif self._lines is not None:
             for line in self._lines.feed(chunk):
                 if not self.decoder.done:
@@ -109,10 +109,10 @@ class AnswerBody:
                 raise BackendError("protocol", str(error)) from error
 
     def close(self) -> Iterator[Event]:
-        """Takes the end of the bytes.
+        """Handle the end of the bytes.
 
         Raises:
-            BackendError: as `feed`, or the answer had not come to its end.
+            BackendError: as `feed`, or the answer is incomplete.
         """
         if self.decoder.done:
             return
@@ -120,14 +120,14 @@ class AnswerBody:
             yield from self._close_whole()
             return
         try:
-            yield from self._unended()
+            yield from self._flush()
         except BackendError as error:
             if error.kind != "protocol" or not self.decoder.started:
-                raise  # else it cannot be read because it was cut
+                raise  # otherwise it is unreadable because it was cut
         yield from self.decoder.close()
 
-    def _unended(self) -> Iterator[Event]:
-        """What has begun and has no end of its own."""
+    def _flush(self) -> Iterator[Event]:
+        """Decode the last value, which has no end of its own."""
         if self._lines is not None:
             for line in self._lines.feed_eof():
                 yield from self._line(line)
@@ -140,8 +140,8 @@ class AnswerBody:
                 excerpt = self._head.decode("utf-8", "replace").strip()
                 raise BackendError("protocol", f"expected an event stream, got {excerpt}")
 
-    def _line(self, line: bytes | FrameFault) -> Iterable[Event]:
-        if isinstance(line, FrameFault):
+    def _line(self, line: bytes | FrameError) -> Iterable[Event]:
+        if isinstance(line, FrameError):
             raise BackendError("protocol", line.message)
         try:
             value = json.loads(line)
@@ -159,10 +159,10 @@ class AnswerBody:
         yield from self.decoder.close()
 
     def _looks_like_a_stream(self) -> bool | None:
-        """None as long as only white space came."""
-        begun = self._head.removeprefix(b"\xef\xbb\xbf").lstrip()
-        return begun[:1] not in b"{[<" if begun else None
+        """Return None as long as only white space has been received."""
+        content = self._head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        return content[:1] not in b"{[<" if content else None
 
     def _has_fields(self) -> bool:
-        begun = self._head.removeprefix(b"\xef\xbb\xbf").lstrip()
-        return begun.startswith((b"data", b"event", b"id", b"retry", b":"))
+        content = self._head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        return content.startswith((b"data", b"event", b"id", b"retry", b":"))

@@ -1,4 +1,4 @@
-"""The wire APIs by the names that the configuration gives them; each is loaded when it is used."""
+"""The wire APIs by their configuration names; each is imported at its first use."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from eca_server.llm.access import Access, Way
+from eca_server.llm.access import Access, LoginAccessConfig
 from eca_server.llm.http_backend import HTTPBackend
 
 __all__ = ["API", "APIS", "DEFAULT_API"]
 
 DEFAULT_API = "openai-chat"
-"""What a provider speaks of which nothing else is known."""
+"""The API of an unknown provider."""
 
 
 @attrs.frozen(kw_only=True)
@@ -21,19 +21,19 @@ class API:
 
     Attributes:
         load: imports its backend.
-        key_header: where it expects the key; in `authorization` a Bearer token.
+        key_header: the header of the key; `authorization` carries a Bearer token.
         root: the path of a base that has none.
-        roots_paths: `root` follows the path of a base that has one without a version, too.
-        access: makes the way to it, where a key in a header is not enough.
-        thoughts_optional: its models go on without what they thought before.
+        roots_paths: also append `root` to a base whose path has no version.
+        access: makes the access, where a key in a header is not enough.
+        reasoning_optional: its models accept a history without their reasoning.
     """
 
     load: Callable[[], type[HTTPBackend]]
     key_header: str = "authorization"
     root: str = ""
     roots_paths: bool = False
-    access: Callable[[Way], Access] | None = None
-    thoughts_optional: bool = False
+    access: Callable[[LoginAccessConfig], Access] | None = None
+    reasoning_optional: bool = False
 
 
 def _openai_chat() -> type[HTTPBackend]:
@@ -43,7 +43,7 @@ def _openai_chat() -> type[HTTPBackend]:
 
 
 def _openai_responses() -> type[HTTPBackend]:
-    from eca_server.llm.openai_responses import OpenAIResponses  # noqa: PLC0415 - likewise
+    from eca_server.llm.openai_responses import OpenAIResponses  # noqa: PLC0415 - as above
 
     return OpenAIResponses
 
@@ -67,22 +67,22 @@ def _ollama() -> type[HTTPBackend]:
 
 
 def _github_copilot() -> type[HTTPBackend]:
-    from eca_server.llm.github_copilot import GitHubCopilot  # noqa: PLC0415 - likewise
+    from eca_server.llm.github_copilot import GitHubCopilot  # noqa: PLC0415 - as above
 
     return GitHubCopilot
 
 
-def _to_github_copilot(way: Way) -> Access:
-    from eca_server.llm.github_copilot import CopilotAccess  # noqa: PLC0415 - likewise
+def _to_github_copilot(config: LoginAccessConfig) -> Access:
+    from eca_server.llm.github_copilot import CopilotAccess  # noqa: PLC0415 - as above
 
-    return CopilotAccess(way)
+    return CopilotAccess(config)
 
 
 APIS: Mapping[str, API] = {
-    DEFAULT_API: API(load=_openai_chat, thoughts_optional=True),
+    DEFAULT_API: API(load=_openai_chat, reasoning_optional=True),
     "anthropic": API(load=_anthropic, key_header="x-api-key"),
-    "github-copilot": API(load=_github_copilot, access=_to_github_copilot, thoughts_optional=True),
+    "github-copilot": API(load=_github_copilot, access=_to_github_copilot, reasoning_optional=True),
     "google": API(load=_google, key_header="x-goog-api-key", root="/v1beta"),
-    "ollama": API(load=_ollama, thoughts_optional=True),
+    "ollama": API(load=_ollama, reasoning_optional=True),
     "openai-responses": API(load=_openai_responses, root="/v1", roots_paths=True),
 }

@@ -1,7 +1,7 @@
-"""Pictures and documents that a model is shown: what they are, and histories without some of them.
+"""Images and documents for models: their types, and histories without refused ones.
 
-The rules it keeps: what something is, its content says, never its name; what a provider does not
-take costs one refused request and not the chat.
+The content decides the type, not the file's name. An attachment that a provider does not accept
+costs one refused request, not the chat.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from eca_server.llm.history import (
 )
 
 __all__ = [
-    "LARGEST_DOCUMENT",
-    "LARGEST_PICTURE",
-    "PICTURES",
-    "SIGNATURE",
+    "IMAGE_TYPES",
+    "MAX_DOCUMENT_BYTES",
+    "MAX_IMAGE_BYTES",
+    "SIGNATURE_BYTES",
     "Attachment",
-    "attachment",
     "attachments_in",
-    "largest",
+    "make_attachment",
+    "max_bytes_of",
     "media_type_of",
-    "suspects",
-    "without",
+    "suspected_attachments",
+    "without_attachments",
 ]
 
 Attachment: TypeAlias = ImagePart | FilePart
 
-LARGEST_PICTURE = 3_700_000
-"""Bytes; in base64 it is 5 MB, which the strictest providers take."""
+MAX_IMAGE_BYTES = 3_700_000
+"""The largest image in bytes: in base64 5 MB, the limit of the strictest providers."""
 
-LARGEST_DOCUMENT = 5_000_000
-"""Bytes; it goes along with every request, which some providers take up to 20 MB of."""
+MAX_DOCUMENT_BYTES = 5_000_000
+"""The largest document in bytes: each request contains it, and some providers allow 20 MB."""
 
-SIGNATURE = 16
-"""So many bytes tell what something is."""
+SIGNATURE_BYTES = 16
+"""The number of bytes that determine a file's type."""
 
 _PDF = "application/pdf"
 _SIGNATURES = (
@@ -58,37 +58,37 @@ _SIGNATURES = (
     (re.compile(rb"%PDF-"), _PDF),
 )
 
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The kinds of pictures that models are shown."""
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The image types that models accept."""
 
-_REFUSED = TextPart("[left out: the provider did not take it]")
+_REFUSED = TextPart("[omitted: the provider did not accept it]")
 
 _AnyPart = TypeVar("_AnyPart", bound=Part)
 
 
 def media_type_of(head: bytes) -> str | None:
-    """What a file is that models can be shown, by its first bytes; None: something else."""
+    """Return the type of an image or document by its first bytes; None: any other file."""
     return next((kind for signature, kind in _SIGNATURES if signature.match(head)), None)
 
 
-def largest(media_type: str) -> int:
-    """How many bytes of such a file are shown at most."""
-    return LARGEST_DOCUMENT if media_type == _PDF else LARGEST_PICTURE
+def max_bytes_of(media_type: str) -> int:
+    """Return the largest size of such a file, in bytes."""
+    return MAX_DOCUMENT_BYTES if media_type == _PDF else MAX_IMAGE_BYTES
 
 
-def attachment(media_type: str, name: str, data: bytes) -> Attachment:
-    """A file as a model is shown it."""
+def make_attachment(media_type: str, name: str, data: bytes) -> Attachment:
+    """Make the message part of a file."""
     if media_type == _PDF:
         return FilePart(name=name, media_type=media_type, data=data)
     return ImagePart(media_type=media_type, data=data)
 
 
-def suspects(
+def suspected_attachments(
     messages: Sequence[Message], error: BackendError, origin: Origin
 ) -> AbstractSet[Attachment]:
-    """What may be to blame for a refusal of this history, if anything.
+    """Return the attachments that may have caused a refusal.
 
-    What stands before an answer of the same model was taken; of that only the sum can be too much.
+    Attachments before an answer of the same model were accepted: only their total can be too large.
     """
     too_much = error.kind in ("invalid_image", "request_too_large")
     if not too_much and error.status not in (400, 415, 422):
@@ -99,7 +99,7 @@ def suspects(
 
 
 def attachments_in(messages: Iterable[Message]) -> Iterator[Attachment]:
-    """All that was shown to a model, by the user or by tools."""
+    """Yield all attachments of the user and of tools."""
     for message in messages:
         if message.role != "assistant":
             for part in message.parts:
@@ -107,12 +107,14 @@ def attachments_in(messages: Iterable[Message]) -> Iterator[Attachment]:
                 yield from (each for each in parts if isinstance(each, Attachment))
 
 
-def without(messages: Sequence[Message], left_out: AbstractSet[Attachment]) -> list[Message]:
-    """The history with a note in place of each of these."""
-    return [_without(message, left_out) for message in messages]
+def without_attachments(
+    messages: Sequence[Message], left_out: AbstractSet[Attachment]
+) -> list[Message]:
+    """Return the history with a note in place of each of these attachments."""
+    return [_without_in_message(message, left_out) for message in messages]
 
 
-def _without(message: Message, left_out: AbstractSet[Attachment]) -> Message:
+def _without_in_message(message: Message, left_out: AbstractSet[Attachment]) -> Message:
     if left_out.isdisjoint(attachments_in([message])):
         return message
     parts: list[Part] = []

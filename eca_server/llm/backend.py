@@ -1,8 +1,10 @@
-"""What a model is to the rest of the server: a request in, a stream of events out.
+"""The interface to a model: a request in, a stream of events out.
 
-The rules every backend keeps, beside those of its events: HTTP 200 and the end of the bytes prove
-nothing, only the API's own mark ends an answer well; what might have been seen is never asked for
-again here, a backend only says whether that makes sense.
+Every backend keeps these rules, besides those of the events:
+
+* Only the API's own mark ends an answer; HTTP 200 and the end of the bytes prove nothing.
+* A backend never repeats a request whose answer may have been shown; it only says whether a retry
+  makes sense.
 """
 
 from __future__ import annotations
@@ -51,21 +53,21 @@ ErrorKind = Literal[
     "unknown",
     "unsupported_feature",
 ]
-"""`quota` is money or a plan: waiting does not help. `protocol`: we cannot read the answer.
-`configuration`: nothing was sent, since something here is missing or wrong."""
+"""`quota`: money or a plan, waiting does not help. `protocol`: the answer is unreadable.
+`configuration`: a setting is missing or wrong, nothing was sent."""
 
 
 class BackendError(ECAError):
-    """A request that did not end well.
+    """A request that failed.
 
     Attributes:
-        kind: the class of the trouble.
-        message: what the provider said, or what happened, in one readable piece, keys masked.
+        kind: the class of the error.
+        message: the provider's message, or a description, as one paragraph; keys masked.
         status: the HTTP status, if an answer came.
         code: the provider's own code or type.
-        retry_after: seconds the provider wants us to wait.
+        retry_after: seconds that the provider asks to wait.
         retryable: whether the same request may succeed later.
-        request_id: what the provider's support asks for.
+        request_id: the id for the provider's support.
         raw: the beginning of the body, keys masked.
     """
 
@@ -91,8 +93,8 @@ class BackendError(ECAError):
         self.request_id = request_id
         self.raw = raw[:2000]
 
-    def without(self, *secrets: Secret) -> Self:
-        """The same error, in whose words these secrets do not stand."""
+    def mask_secrets(self, *secrets: Secret) -> Self:
+        """Mask these secrets in all texts of the error, and return the error."""
         self.message = mask(self.message, *secrets)
         self.raw = mask(self.raw, *secrets)
         self.code = self.code and mask(self.code, *secrets)
@@ -117,16 +119,16 @@ class Request:
     Attributes:
         system: the instructions.
         messages: any history; it is repaired before it is sent.
-        tools: what the model may call.
-        tool_choice: whether it has to.
-        max_output_tokens: how much it may answer.
-        reasoning_effort: how much it thinks, in its API's words.
-        cache_key: the same in all requests of a chat, so that their common beginning is found in
-            the provider's cache.
-        paused: an answer that is not at its end, since tools of the provider still run: it goes
-            back last, as it is, and goes on.
-        initiator: who wants it: the user, by a prompt; everything that comes of it (results of
-            tools, a title, a summary) the agent wants. Some providers count the user's.
+        tools: the tools that the model may call.
+        tool_choice: whether it may, or must, call one.
+        max_output_tokens: the limit of the answer.
+        reasoning_effort: the amount of reasoning, as a value of the API.
+        cache_key: the same in all requests of a chat, so that the provider's cache finds their
+            common prefix.
+        paused: an unfinished answer, while tools of the provider run: it is sent back as it is, as
+            the last message, and the model continues it.
+        initiator: `user` for a prompt; `agent` for all requests that follow from it (results of
+            tools, a title, a summary). Some providers charge for the user's.
     """
 
     system: str = ""
@@ -142,17 +144,17 @@ class Request:
 
 @attrs.frozen(kw_only=True)
 class Capabilities:
-    """What one model can do, as far as is known; tokens.
+    """The capabilities of a model, as far as they are known.
 
     Attributes:
         tools: it calls tools.
-        images: it reads pictures.
-        reasoning: it thinks before it answers.
-        context: of prompt and answer together.
-        output: of the answer at most.
-        thinking: the ways it can be asked to think, in its API's words; None: see its name.
-        efforts: how much it can be asked to think, likewise.
-        web_search: its provider's own search is offered to it.
+        images: it accepts images.
+        reasoning: it reasons before it answers.
+        context: the limit of prompt and answer together, in tokens.
+        output: the limit of the answer, in tokens.
+        thinking: the API's types of thinking; None: the model's name decides.
+        efforts: the API's reasoning efforts; None: the model's name decides.
+        web_search: the provider's own search is offered to it.
     """
 
     tools: bool = True
@@ -167,12 +169,12 @@ class Capabilities:
 
 @attrs.frozen(kw_only=True)
 class ModelInfo:
-    """A model that an endpoint lists.
+    """A model listed by an endpoint.
 
     Attributes:
-        name: as it is asked for.
-        capabilities: what the endpoint says of it.
-        api: the API it is asked by, where an endpoint speaks several; None: the provider's.
+        name: the endpoint's name of the model.
+        capabilities: the capabilities that the endpoint lists.
+        api: the API of the model, if the endpoint has several; None: the provider's.
     """
 
     name: str
@@ -181,20 +183,20 @@ class ModelInfo:
 
 
 class Backend(Protocol):
-    """One model behind one API."""
+    """A model behind an API."""
 
     @property
     def origin(self) -> Origin:
-        """Whose messages it makes."""
+        """The model, as its messages name it."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do."""
+        """The model's capabilities."""
         ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """The answer to `request`; leaving the block, or cancelling, ends it at once.
+        """Stream the answer to `request`; leaving the block, or cancellation, ends it at once.
 
         Raises:
             BackendError: while entering or while iterating.
@@ -202,13 +204,13 @@ class Backend(Protocol):
         ...
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models the endpoint lists.
+        """Return the models that the endpoint lists.
 
         Raises:
-            BackendError: it could not be asked.
+            BackendError: the listing failed.
         """
         ...
 
     async def count_tokens(self, request: Request) -> int | None:
-        """How many tokens `request` would be; None when the API cannot tell."""
+        """Count the tokens of `request`; None if the API cannot."""
         ...

@@ -1,7 +1,7 @@
-"""What every API's decoder needs of a tool call: an id of our own, and its arguments read strictly.
+"""Tool calls, for the decoders of all APIs: ids of our own, and strict reading of arguments.
 
-The rules it keeps: arguments that are not exactly an object are never repaired; the model is told
-what was wrong with them, so that it can correct itself. What is taken can be told to everybody.
+Arguments that are not exactly an object are never repaired: the model receives the error and can
+correct itself. Accepted arguments can be nested into any message.
 """
 
 from __future__ import annotations
@@ -13,44 +13,46 @@ from typing import Any
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 
-__all__ = ["MOST_LEVELS", "is_too_deep", "new_call_key", "read_arguments"]
+__all__ = ["MAX_NESTING", "is_too_deep", "new_call_key", "read_arguments"]
 
-MOST_LEVELS = 100
-"""Of nesting in a call's arguments: they are told to clients, to hooks, to MCP servers and again to
-models, always inside of other JSON, and that has but `json.MAX_DEPTH` levels."""
+MAX_NESTING = 100
+"""The nesting limit of a call's arguments: messages to clients, hooks, MCP servers and models nest
+them in other JSON, which has only `json.MAX_DEPTH` levels."""
+
+_CUT_OFF = "cut off by the output limit. Split the work into smaller calls."
 
 
 def new_call_key() -> str:
-    """An id for a tool call, unique among all chats."""
+    """Return an id for a tool call that is unique in all chats."""
     return f"call_{secrets.token_hex(12)}"
 
 
 def read_arguments(raw: str, *, truncated: bool) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The arguments, or what to tell the model; nothing at all means no arguments.
+    """Return the arguments, or an error for the model; an empty text means no arguments.
 
     Args:
-        raw: what the model wrote.
-        truncated: the answer was cut by its limit, so what does not parse was not finished.
+        raw: the text that the model wrote.
+        truncated: the answer ended at its limit, so unparsable arguments are incomplete.
     """
     if not raw.strip():
-        return (None, "the call was cut off by the output limit") if truncated else ({}, None)
+        return (None, f"the call was {_CUT_OFF}") if truncated else ({}, None)
     try:
         arguments = json.loads(raw)
     except InvalidJSON as error:
         if truncated:
-            return None, "the arguments were cut off by the output limit"
-        return None, f"the arguments are not valid JSON: {error}"
+            return None, f"the arguments were {_CUT_OFF}"
+        return None, f"the arguments are not valid JSON: {error}. Write one JSON object."
     if not isinstance(arguments, dict):
         return None, f"the arguments: expected a JSON object, got {raw[:60]}"
     if is_too_deep(arguments):
-        return None, f"the arguments: expected at most {MOST_LEVELS} levels of nesting, got more"
+        return None, f"the arguments: expected at most {MAX_NESTING} levels of nesting, got more"
     return arguments, None
 
 
 def is_too_deep(arguments: Mapping[str, Any]) -> bool:
-    """Whether a call's arguments have more than `MOST_LEVELS`."""
+    """Return whether a call's arguments are nested deeper than `MAX_NESTING`."""
     level: list[Any] = [arguments]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_NESTING):
         level = [
             inner
             for each in level

@@ -1,4 +1,4 @@
-"""From the configuration, the keys and what was listed to what the registry of models needs."""
+"""Settings for the registry of models, from the configuration, the keys and the listings."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class ProviderFacts:
-    """What there is to say of one provider.
+    """The known facts of one provider.
 
     Attributes:
         name: as in `provider/model`.
-        api: the wire API it speaks.
+        api: its wire API.
         location: its URL; None for a model inside this process.
-        credential: its key; None where none is needed.
-        models: the names of its models that are configured, or inside this process.
-        listed: those that its endpoint lists.
-        is_there: it is configured, has a key or has listed models; else it is only looked for.
+        credential: its key; None if it needs none.
+        models: the names of its configured models, or of those inside this process.
+        listed: the models that its endpoint lists.
+        is_there: it is configured, has a key or has listed models; otherwise it is only probed.
     """
 
     name: str
@@ -61,7 +61,7 @@ def provider_facts(
     stored: Mapping[str, Secret],
     listing: Callable[[Endpoint], Listing | None],
 ) -> Iterator[ProviderFacts]:
-    """The configured providers, then the known ones with a key or found here, then our own."""
+    """Yield the configured providers, known ones with a key or a listing, and the simulator."""
     netrc = Path(config.netrc_file) if config.netrc_file else netrc_file(environ)
     for name in dict.fromkeys((*config.providers, *KNOWN_PROVIDERS)):
         provider = config.providers.get(name, configuration.Provider())
@@ -70,7 +70,7 @@ def provider_facts(
             provider = attrs.evolve(provider, key_env=known.key_variable)
         credential = find_key(name, provider, environ, stored=stored.get(name), netrc=netrc)
         is_there = name in config.providers or credential.source is not None
-        if not is_there and not (known and known.sought):
+        if not is_there and not (known and known.probed):
             continue
         location = find_url(name, provider, environ)
         if location.url is None and known is not None:
@@ -107,7 +107,7 @@ def _known_location(name: str, known: KnownProvider, environ: Mapping[str, str])
 def settings_of(
     facts: ProviderFacts, provider: configuration.Provider | None, tokens: Tokens | None = None
 ) -> ProviderSettings:
-    """What a registry needs to know of a provider; `tokens` are those of its stored login."""
+    """Return a provider's settings for a registry; `tokens` are those of its stored login."""
     provider = provider or configuration.Provider()
     location, credential = facts.location, facts.credential
     return ProviderSettings(
@@ -144,7 +144,7 @@ def _think_tags(provider: configuration.Provider) -> tuple[str, str] | None:
 
 
 def configured_facts(model: configuration.Model) -> ModelFacts:
-    """What the user says of a model."""
+    """Return the facts of a model that the user has configured."""
     cost, price = model.cost, None
     if cost.input is not None and cost.output is not None:
         price = Price(
@@ -162,18 +162,18 @@ def configured_facts(model: configuration.Model) -> ModelFacts:
 
 
 def timers_of(config: Config) -> Timers:
-    """The timers of every request."""
-    given = {
+    """Return the timers of every request."""
+    configured = {
         "connect": config.connect_timeout,
         "first_byte": config.first_byte_timeout,
         "idle": config.stream_idle_timeout,
         "no_progress": config.no_progress_timeout,
     }
-    return attrs.evolve(Timers(), **{k: v for k, v in given.items() if v is not None})
+    return attrs.evolve(Timers(), **{k: v for k, v in configured.items() if v is not None})
 
 
 def policy_of(config: Config, provider: str = "") -> RetryPolicy:
-    """How a failed request to a provider is tried again: as it is set there, else for all."""
+    """Return the retry policy of a provider: its own settings, then the common ones."""
     own = config.providers.get(provider, configuration.Provider())
     wait = (
         config.rate_limit_max_wait if own.rate_limit_max_wait is None else own.rate_limit_max_wait
@@ -186,16 +186,16 @@ def policy_of(config: Config, provider: str = "") -> RetryPolicy:
             for common in [getattr(config.retry, name)]
         },
     )
-    given = {
+    configured = {
         "base": _seconds(retry["base_delay_ms"]),
         "factor": retry["backoff_multiplier"],
         "longest": _seconds(retry["max_delay_ms"]),
-        "longest_demanded": wait,
+        "max_demanded": wait,
     }
     most = retry["max_retries"]
     return RetryPolicy(
         attempts=policy.attempts if most is None else most + 1,
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in configured.items() if value is not None},
     )
 
 

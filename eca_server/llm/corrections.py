@@ -1,7 +1,7 @@
-"""A call that its own provider cannot read: the model is told so, and asked once more.
+"""One more try after a tool call that its own provider cannot read.
 
-The rule it keeps: nothing that was shown is asked for again; thoughts are no answer yet, they stay
-as they are and the model thinks anew.
+An answer is never requested again once a part of it was shown. Reasoning does not count: it stays,
+and the model reasons anew.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import Any, ClassVar
 
 import attrs
+from typing_extensions import override
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
@@ -26,38 +27,40 @@ from eca_server.llm.events import (
     Usage,
 )
 from eca_server.llm.history import Message, TextPart
-from eca_server.llm.http_backend import Amended, HTTPBackend
+from eca_server.llm.http_backend import AmendedRequest, HTTPBackend
 
 __all__ = ["CorrectingBackend"]
 
-_AGAIN = "The model wrote a tool call that cannot be read; it was asked once more."
+_NOTE = "The model wrote an unreadable tool call; it was asked to answer once more."
 _CORRECTION = (
-    "Your last answer could not be read: it held a malformed function call. Answer again. Call "
-    "only the functions that are declared, each by its plain name and with JSON arguments."
+    "Your last answer contained a malformed function call and could not be read. Answer again. "
+    "Call only declared functions, each by its exact name, with JSON arguments."
 )
 _THOUGHTS = (ReasoningStarted, ReasoningDelta, ReasoningFinished)
 _NOT_AN_ANSWER = (Started, Progress, Usage, *_THOUGHTS)
 
 
 class CorrectingBackend(HTTPBackend):
-    """A backend whose provider says so when it cannot read what its model wrote."""
+    """A backend whose provider reports an unreadable answer of its model."""
 
-    mistakes: ClassVar[frozenset[str]] = frozenset()
-    """Codes of the errors that are the model's."""
+    model_error_codes: ClassVar[frozenset[str]] = frozenset()
+    """The codes of errors that the model has caused."""
 
-    def amended(self, request: Request, error: BackendError) -> Amended | None:
-        """As `HTTPBackend.amended`: with a word on the mistake."""
-        if error.code not in self.mistakes:
+    @override
+    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
+        """Append a correction for the model."""
+        if error.code not in self.model_error_codes:
             return None
         written = _written(error)
-        words = f"{_CORRECTION}\n\nWhat you wrote:\n\n{written}" if written else _CORRECTION
-        correction = Message(role="user", parts=(TextPart(words),))
+        text = f"{_CORRECTION}\n\nYour output was:\n\n{written}" if written else _CORRECTION
+        correction = Message(role="user", parts=(TextPart(text),))
         messages = [*request.messages, correction]
-        return Amended(request=attrs.evolve(request, messages=messages), note=_AGAIN)
+        return AmendedRequest(request=attrs.evolve(request, messages=messages), note=_NOTE)
 
+    @override
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         started = shown = False
-        thoughts: dict[str, bool] = {}  # whether they are at their end
+        thoughts: dict[str, bool] = {}  # whether each has ended
         try:
             async with aclosing(super()._events(request)) as events:
                 async for event in events:
@@ -67,18 +70,18 @@ class CorrectingBackend(HTTPBackend):
                         thoughts[event.key] = isinstance(event, ReasoningFinished)
                     yield event
         except BackendError as error:
-            is_mistake = error.code in self.mistakes
-            instead = self.amended(request, error) if is_mistake and not shown else None
-            if instead is None:
+            is_mistake = error.code in self.model_error_codes
+            replacement = self.amend(request, error) if is_mistake and not shown else None
+            if replacement is None:
                 raise
         else:
             return
         for key, is_over in thoughts.items():
             if not is_over:
                 yield ReasoningFinished(key=key)
-        if instead.note is not None:
-            yield Note(instead.note)
-        async with aclosing(super()._events(instead.request)) as events:
+        if replacement.note is not None:
+            yield Note(replacement.note)
+        async with aclosing(super()._events(replacement.request)) as events:
             async for event in events:
                 if isinstance(event, _THOUGHTS) and event.key in thoughts:
                     yield attrs.evolve(event, key=f"{event.key}_again")
@@ -87,7 +90,7 @@ class CorrectingBackend(HTTPBackend):
 
 
 def _written(error: BackendError) -> str | None:
-    """What the model wrote, where the provider quotes it."""
+    """Return the model's output, if the provider quotes it."""
     try:
         payload: Any = json.loads(error.raw)
     except InvalidJSON:

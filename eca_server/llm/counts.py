@@ -1,6 +1,6 @@
-"""Numbers of tokens as providers tell them.
+"""Token counts of providers.
 
-The rule it keeps: what cannot be a number of tokens is unknown, so sums and prices never fail.
+An impossible count is unknown, so that sums and prices never fail.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ _MOST: Final = 2**53  # what every reader of JSON holds exactly
 
 
 def token_count(value: Any) -> int | None:
-    """The count; None for what is none, below zero, or beyond all reason."""
+    """Return the count; None if it is invalid, negative, or implausibly large."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
     return value if is_count else None

@@ -1,6 +1,6 @@
-"""The reasoning efforts of well-known models, by name, where their endpoint does not list them.
+"""The reasoning efforts of well-known models, by name, for endpoints that do not list them.
 
-They are offered as variants. How an effort is asked for is the business of each API.
+They are offered as variants. Each API decides how an effort is requested.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ DEEPSEEK_V4: Final = re.compile(r"deepseek[-._]v4[-._](?:pro|flash)")
 
 _GPT: Final = re.compile(r"gpt[-._](\d+)(?:[-._](\d{1,2})(?!\d))?(.*)")
 _OWN_LISTS: Final = ("github-copilot", "google", "ollama")
-"""APIs that list the efforts of each model, or have their own words for them."""
+"""APIs that list the efforts of each model, or have their own values."""
 
 
 def efforts_of(model: str, api: str, *, is_openrouter: bool = False) -> tuple[str, ...] | None:
-    """Return the efforts that a model takes, from little to much; None: unknown.
+    """Return the efforts that a model accepts, from lowest to highest; None: unknown.
 
     Args:
-        model: what the endpoint calls it.
-        api: by which it is asked.
-        is_openrouter: whether the endpoint is OpenRouter's, which hands on the efforts of Claude.
+        model: the endpoint's name of the model.
+        api: its API.
+        is_openrouter: whether the endpoint is OpenRouter, which passes efforts on to Claude.
     """
     name = model.lower()
     if api in _OWN_LISTS:
         return None
     if api == "anthropic" or (is_openrouter and "claude-" in name):
-        from eca_server.llm.anthropic.thinking import (  # noqa: PLC0415 - only where it is asked
+        from eca_server.llm.anthropic.thinking import (  # noqa: PLC0415 - only where needed
             thinking_by_name,
         )
 
@@ -40,15 +40,15 @@ def efforts_of(model: str, api: str, *, is_openrouter: bool = False) -> tuple[st
 
 
 def _of_gpt(name: str) -> tuple[str, ...] | None:
-    found = _GPT.search(name)
-    if found is None or re.search(r"chat|-pro\b", found[3]):
-        return None  # those take other ones
-    version = int(found[1]), int(found[2] or 0)
+    match = _GPT.search(name)
+    if match is None or re.search(r"chat|-pro\b", match[3]):
+        return None  # those accept different ones
+    version = int(match[1]), int(match[2] or 0)
     efforts = ("none", "low", "medium", "high", "xhigh", "max")
     if version >= (6, 0):
-        return efforts[1:] if "astra" in found[3] else efforts
+        return efforts[1:] if "astra" in match[3] else efforts
     if version >= (5, 6):
         return efforts
-    if version in ((5, 2), (5, 4), (5, 5)) or (version == (5, 3) and "codex" in found[3]):
+    if version in ((5, 2), (5, 4), (5, 5)) or (version == (5, 3) and "codex" in match[3]):
         return efforts[:-1]
     return None

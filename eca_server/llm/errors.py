@@ -1,7 +1,7 @@
-"""What went wrong with a request, as one `BackendError`, whatever shape it came in.
+"""The `BackendError` for a failed request, whatever its form.
 
-The rule it keeps: a message names what happened in the provider's own words, and no key stays in
-it, for some providers quote the key they refuse. `signals` decides the class.
+A message contains the provider's own text, without keys, since some providers quote a refused key.
+`error_kinds` decides the class.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_server.llm.backend import BackendError, ErrorKind
-from eca_server.llm.signals import TRANSIENT, classify
-from eca_server.llm.waits import wait_demanded
+from eca_server.llm.error_kinds import TRANSIENT, classify
+from eca_server.llm.retry_after import demanded_wait
 from eca_server.printable import printable_lines
 from eca_server.secret import mask
 
@@ -24,9 +24,9 @@ __all__ = [
     "error_from_payload",
     "error_from_response",
     "error_in_payload",
-    "in_words",
+    "explanation_of",
     "is_binary",
-    "readable",
+    "user_message",
 ]
 
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
@@ -34,7 +34,7 @@ _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray"
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 _HOPELESS: frozenset[ErrorKind] = frozenset(("auth", "context_overflow", "quota"))
-"""What the same request meets again at the next try, whatever a header says."""
+"""Classes that the same request meets again, whatever a header says."""
 
 _FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
     "connect": ("network", True),
@@ -46,17 +46,17 @@ _FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
     "protocol": ("protocol", False),
     "config": ("configuration", False),
 }
-"""Each kind of fault: the class that it is, and whether the next try may go better."""
+"""The class of each kind of HTTP fault, and whether a retry may help."""
 
-_IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
+_EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
     "auth": ("the key was refused", "Check the key of this provider."),
-    "configuration": ("this is not configured rightly", "Correct the configuration."),
+    "configuration": ("the configuration is wrong", "Correct the configuration."),
     "content_filter": ("the provider's filter stopped it", "Rephrase the prompt."),
     "context_overflow": ("the conversation is too long", "Start a new chat or a shorter prompt."),
     "empty_response": ("the model answered nothing", "Try again, or with a shorter prompt."),
-    "invalid_image": ("an image was refused", "Send it in another size or format."),
+    "invalid_image": ("an image was refused", "Send it in a different size or format."),
     "invalid_request": ("the request was refused", ""),
-    "model_not_found": ("the provider knows no such model", "Choose another model."),
+    "model_not_found": ("the provider knows no such model", "Choose a different model."),
     "network": ("the provider cannot be reached", "Check the url and the network."),
     "overloaded": ("the provider is overloaded or failing", "Try again later."),
     "permission": ("the key may not do this", "Check what the key is allowed to do."),
@@ -72,34 +72,34 @@ _IN_WORDS: Mapping[ErrorKind, tuple[str, str]] = {
     "timeout": ("no answer came in time", "Try again later."),
     "tls": (
         "the connection cannot be secured",
-        "`network.caCertFile` names trusted certificates of your own.",
+        "Set `network.caCertFile` to trust certificates of your own.",
     ),
     "unknown": ("the provider reported an error", ""),
-    "unsupported_feature": ("the model does not support this", "Choose another model."),
+    "unsupported_feature": ("the model does not support this", "Choose a different model."),
 }
-"""Each class in words, and what a user can do."""
+"""The explanation of each class, and what the user can do."""
 
 
 _SHORT = 120
-"""Seconds that are said as seconds. Google asks for some even when the quota of a day is gone."""
+"""Seconds below which a wait is shown in seconds, and is no sign of an exhausted daily quota."""
 
 
-def readable(error: BackendError, *, provider: str, model: str) -> str:
-    """One paragraph for the user: who, what, in whose words, and what to do now."""
-    return f"{provider}/{model}: {in_words(error)}"
+def user_message(error: BackendError, *, provider: str, model: str) -> str:
+    """Return the paragraph for the user: the model, the error, the provider's text, the advice."""
+    return f"{provider}/{model}: {explanation_of(error)}"
 
 
-def in_words(error: BackendError) -> str:
-    """As `readable`, without who it was."""
-    words, advice = _IN_WORDS[error.kind]
+def explanation_of(error: BackendError) -> str:
+    """Return the same as `user_message`, without the model."""
+    explanation, advice = _EXPLANATIONS[error.kind]
     facts = [f"status {error.status}"] if error.status else []
     facts += [f"request {error.request_id}"] if error.request_id else []
-    told = printable_lines(error.message.strip()[:600].rstrip("."))
+    detail = printable_lines(error.message.strip()[:600].rstrip("."))
     if error.retry_after and (error.kind != "quota" or error.retry_after > _SHORT):
         advice = f"The provider asks to wait {_in_units(error.retry_after)}. {advice}"
     aside = f" ({', '.join(facts)})" if facts else ""
-    said = told if told.startswith(words) else f"{words}: {told}"
-    return f"{said}{aside}. {advice}".strip()
+    text = detail if detail.startswith(explanation) else f"{explanation}: {detail}"
+    return f"{text}{aside}. {advice}".strip()
 
 
 def _in_units(seconds: float) -> str:
@@ -109,39 +109,39 @@ def _in_units(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"
 
 
-def error_from_fault(fault: HTTPFault) -> BackendError:
-    """The error that a failed exchange is."""
+def error_from_fault(fault: HTTPError) -> BackendError:
+    """Return the error for a failed exchange."""
     kind, retryable = _FAULTS[fault.kind]
     return BackendError(kind, mask(str(fault)), retryable=retryable)
 
 
 def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> BackendError:
-    """The error that an answer with a status of 300 or more is; `body` may be cut."""
+    """Return the error for an answer with a status of 300 or more; `body` may be truncated."""
     text = body.decode("utf-8", "replace")
     try:
         payload = json.loads(body)
     except InvalidJSON:
         payload = None
-    code, said = _code_and_message(payload)
-    words = "" if is_binary(body) else _first_words(text)
-    message = said or words or f"HTTP status {status} without a word"
+    code, provider_text = _code_and_message(payload)
+    excerpt = "" if is_binary(body) else _first_words(text)
+    message = provider_text or excerpt or f"HTTP status {status} without a text"
     kind = classify(status, code, message)
     retryable = kind in TRANSIENT
     if 300 <= status < 400:
         kind, retryable = "configuration", False
         message = f"the server redirects to {headers.get('location', 'nowhere')}, nothing was sent"
     elif status == 403 and text.lstrip().startswith("<"):
-        kind = "network"  # a proxy or a guard on the way, not the provider
-    told = headers.get("x-should-retry", "").lower()
-    if told == "false" or (told == "true" and kind not in _HOPELESS):
-        retryable = told == "true"
+        kind = "network"  # from a proxy or firewall, not the provider
+    should_retry = headers.get("x-should-retry", "").lower()
+    if should_retry == "false" or (should_retry == "true" and kind not in _HOPELESS):
+        retryable = should_retry == "true"
     ids = (headers[name] for name in _REQUEST_ID_HEADERS if name in headers)
     return BackendError(
         kind,
         mask(message),
         status=status,
         code=code,
-        retry_after=wait_demanded(headers, payload, message, status=status),
+        retry_after=demanded_wait(headers, payload, message, status=status),
         retryable=retryable,
         request_id=next(ids, None),
         raw=mask(text[:2000]),
@@ -149,26 +149,27 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
 
 
 def error_from_page(content_type: str, body: bytes) -> BackendError:
-    """The error that an answer is which should be JSON and is a page, say; `body` may be cut."""
+    """Return the error for an answer that is not JSON but, say, a page; `body` may be truncated."""
     if is_binary(body):
         kind = content_type[:80] if content_type.isprintable() else ""
         return BackendError(
-            "protocol", f"expected an answer in JSON, got {kind or 'binary data'}, which is no text"
+            "protocol",
+            f"expected an answer in JSON, got {kind or 'binary data'}, not text",
         )
     text = body.decode("utf-8", "replace")
-    words = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are all tags
-    came = f"{content_type[:80]}: {words}" if content_type else words
+    excerpt = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are only tags
+    content = f"{content_type[:80]}: {excerpt}" if content_type else excerpt
     return BackendError(
-        "protocol", mask(f"expected an answer in JSON, got {came}"), raw=mask(text[:2000])
+        "protocol", mask(f"expected an answer in JSON, got {content}"), raw=mask(text[:2000])
     )
 
 
 def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | None:
-    """The error that stands in a chunk of an answer whose status was 200; None if there is none.
+    """Return the error in a chunk of an answer with status 200; None if there is none.
 
     Args:
         payload: the parsed chunk.
-        failed: the event was named `error`, so it is one whatever is in it.
+        failed: the event's name is `error`, so the chunk is an error whatever it contains.
     """
     if isinstance(payload, list) and payload and isinstance(payload[0], dict):
         return error_in_payload(payload[0], failed=True)
@@ -178,17 +179,17 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
     groq = payload.get("x_groq")
     if isinstance(groq, dict) and groq.get("error"):
         return error_from_payload({"error": groq["error"]})
-    named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
-    bare = "detail" in payload or {"code", "msg"} <= payload.keys()
-    if failed or named or (bare and not payload.get("choices")):
+    is_named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
+    is_bare = "detail" in payload or {"code", "msg"} <= payload.keys()
+    if failed or is_named or (is_bare and not payload.get("choices")):
         return error_from_payload(payload)
     return None
 
 
 def error_from_payload(payload: Mapping[str, Any]) -> BackendError:
-    """The error that an object is, which came without a status of its own."""
-    code, said = _code_and_message(payload)
-    message = said or code or "the provider reported an error without a word"
+    """Return the error for an object that came without a status of its own."""
+    code, text = _code_and_message(payload)
+    message = text or code or "the provider reported an error without a text"
     status = int(code) if code and re.fullmatch(r"[45]\d\d", code) else None
     kind = classify(status, code, message)
     return BackendError(
@@ -196,14 +197,14 @@ def error_from_payload(payload: Mapping[str, Any]) -> BackendError:
         mask(message),
         status=status,
         code=code,
-        retry_after=wait_demanded({}, payload, message),
+        retry_after=demanded_wait({}, payload, message),
         retryable=kind in TRANSIENT,
         raw=mask(json.dumps(payload).decode()[:2000]),
     )
 
 
 def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
-    """Reads every shape of error body that is known."""
+    """Read the code and the message of an error body, in every known form."""
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if not isinstance(payload, dict):
@@ -212,22 +213,22 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
     if isinstance(error, str):
         return _code(payload), error
     inner: Mapping[str, Any] = error if isinstance(error, dict) else payload
-    said = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
-    if (within := _error_within(said)) is not None:
+    text = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
+    if (within := _error_within(text)) is not None:
         return _code_and_message(within)
-    words = _words(said)
+    message = _words(text)
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        words = f"{words}: {metadata['raw'][:500]}"
-    return _code(inner), words
+        message = f"{message}: {metadata['raw'][:500]}"
+    return _code(inner), message
 
 
 def _code(error: Mapping[str, Any]) -> str | None:
-    """The most telling of an error's codes: a known one, else the first."""
-    named = _codes(error.get(name) for name in ("code", "type", "status"))
-    detailed = _codes(_detailed(error.get("details")))
-    known = (code for code in detailed + named if classify(None, code, "") != "unknown")
-    unknown = (code for code in named + detailed if code != "error")
+    """Return the most specific of an error's codes: a known one, else the first."""
+    codes = _codes(error.get(name) for name in ("code", "type", "status"))
+    detail_codes = _codes(_detailed(error.get("details")))
+    known = (code for code in detail_codes + codes if classify(None, code, "") != "unknown")
+    unknown = (code for code in codes + detail_codes if code != "error")
     return next(known, None) or next(unknown, None)
 
 
@@ -236,13 +237,13 @@ def _codes(values: Iterable[Any]) -> list[str]:
 
 
 def _detailed(details: Any) -> list[Any]:
-    """What details name as the cause: Anthropic's code, Google's reasons and exhausted quotas."""
+    """Return the causes in details: Anthropic's code, Google's reasons and exhausted quotas."""
     if isinstance(details, dict):
         return [details.get("error_code")]
-    named = (
+    entries = (
         [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
     )
-    violations = [each.get("violations") for each in named]
+    violations = [each.get("violations") for each in entries]
     quotas = [
         each.get("quotaId")
         for listed in violations
@@ -251,15 +252,15 @@ def _detailed(details: Any) -> list[Any]:
         if isinstance(each, dict)
     ]
     longest_first = sorted(quotas, key=lambda quota: "PerDay" not in str(quota))
-    return [*(each.get("reason") for each in named), *longest_first]
+    return [*(each.get("reason") for each in entries), *longest_first]
 
 
-def _error_within(said: Any) -> Any:
-    """The error that some gateways put into the words of another one; None: there is none."""
-    if not isinstance(said, str) or not said.lstrip().startswith(("{", "[{")):
+def _error_within(text: Any) -> Any:
+    """Return the error that some gateways quote as the text of another; None: there is none."""
+    if not isinstance(text, str) or not text.lstrip().startswith(("{", "[{")):
         return None
     try:
-        within = json.loads(said)
+        within = json.loads(text)
     except InvalidJSON:
         return None
     first = within[0] if isinstance(within, list) else within
@@ -267,7 +268,7 @@ def _error_within(said: Any) -> Any:
 
 
 def _words(value: Any) -> str | None:
-    """Text, or the texts in FastAPI's lists of complaints."""
+    """Return a text, or the texts in FastAPI's lists of errors."""
     if isinstance(value, dict):
         value = value.get("detail", [value])
     if isinstance(value, list):
@@ -288,7 +289,7 @@ def is_binary(body: bytes) -> bool:
 
 
 def _first_words(text: str) -> str:
-    """The title of a page, else the first line, at most 200 characters."""
+    """Return the title of a page, else the first line, at most 200 characters."""
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
     plain = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
     return next((line.strip()[:200] for line in plain.splitlines() if line.strip()), "")

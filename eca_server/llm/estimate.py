@@ -1,7 +1,7 @@
-"""About how many tokens something is, as far as it can be told without a tokenizer. No I/O.
+"""Estimates of token counts, without a tokenizer. No I/O.
 
-A token is taken for four bytes. That is about right for English and for code, and some way too
-little for Chinese or for long numbers: those who act on it leave room.
+A token is taken as four bytes. That is about right for English and code, and too low for Chinese or
+long numbers: callers leave a margin.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from eca_server.llm.history import (
     ToolResultPart,
 )
 
-__all__ = ["BYTES_OF_A_TOKEN", "Kind", "tokens_asked", "tokens_by_kind", "tokens_in"]
+__all__ = ["BYTES_PER_TOKEN", "Kind", "request_tokens", "tokens_by_kind", "tokens_in"]
 
 Kind: TypeAlias = Literal["instructions", "tools", "messages", "calls", "files"]
-"""What a request is made of."""
+"""The kinds of content in a request."""
 
-BYTES_OF_A_TOKEN = 4
-BYTES_OF_A_TOKEN_IN_A_DOCUMENT = 32
-TOKENS_OF_A_PICTURE = 1500
-TOKENS_OF_A_MESSAGE = 10
+BYTES_PER_TOKEN = 4
+BYTES_PER_DOCUMENT_TOKEN = 32
+TOKENS_PER_IMAGE = 1500
+TOKENS_PER_MESSAGE = 10
 
 
-def tokens_asked(request: Request) -> int:
-    """About how many tokens a whole request is."""
+def request_tokens(request: Request) -> int:
+    """Estimate the tokens of a whole request."""
     return sum(tokens_by_kind(request).values())
 
 
 def tokens_by_kind(request: Request) -> dict[Kind, int]:
-    """About how many tokens each kind of content in a request is."""
+    """Estimate the tokens of each kind of content in a request."""
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
-    found: dict[Kind, int] = {
-        "instructions": _size(request.system) // BYTES_OF_A_TOKEN,
-        "tools": len(json.dumps(tools)) // BYTES_OF_A_TOKEN if tools else 0,
-        "messages": TOKENS_OF_A_MESSAGE * len(request.messages),
+    counts: dict[Kind, int] = {
+        "instructions": _size(request.system) // BYTES_PER_TOKEN,
+        "tools": len(json.dumps(tools)) // BYTES_PER_TOKEN if tools else 0,
+        "messages": TOKENS_PER_MESSAGE * len(request.messages),
         "calls": 0,
         "files": 0,
     }
     for message in request.messages:
         for part in message.parts:
-            found[_kind(part)] += _tokens(part)
-    return found
+            counts[_kind(part)] += _tokens(part)
+    return counts
 
 
 def tokens_in(messages: Sequence[Message]) -> int:
-    """About how many tokens these messages are."""
+    """Estimate the tokens of these messages."""
     parts = sum(_tokens(part) for message in messages for part in message.parts)
-    return parts + TOKENS_OF_A_MESSAGE * len(messages)
+    return parts + TOKENS_PER_MESSAGE * len(messages)
 
 
 def _kind(part: Part) -> Kind:
@@ -71,16 +71,16 @@ def _kind(part: Part) -> Kind:
 def _tokens(part: Part) -> int:
     match part:
         case TextPart(text) | RefusalPart(text) | CompactionPart(text) | ReasoningPart(text=text):
-            return _size(text) // BYTES_OF_A_TOKEN
+            return _size(text) // BYTES_PER_TOKEN
         case ToolCallPart(name=name, raw=raw):
-            return _size(name + raw) // BYTES_OF_A_TOKEN
+            return _size(name + raw) // BYTES_PER_TOKEN
         case ToolResultPart(parts=parts):
             return sum(map(_tokens, parts))
         case FilePart(media_type=media_type, data=data):
             readable = media_type.startswith("text/")
-            return len(data) // (BYTES_OF_A_TOKEN if readable else BYTES_OF_A_TOKEN_IN_A_DOCUMENT)
+            return len(data) // (BYTES_PER_TOKEN if readable else BYTES_PER_DOCUMENT_TOKEN)
         case ImagePart():
-            return TOKENS_OF_A_PICTURE
+            return TOKENS_PER_IMAGE
         case _:
             return 0
 

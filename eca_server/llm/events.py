@@ -1,15 +1,15 @@
-"""What a model's answer is made of, whichever API it comes over: the events of a stream.
+"""The events of a model's answer, for all APIs.
 
 The rules of their order, which every decoder keeps:
 
 * `Started` comes first, `Finished` last, once each; a stream without `Finished` raised. Only
   `Progress` and `Note` may come before `Started`.
 * Every `...Started` of a block has its `...Finished` before `Finished`. After an exception, or a
-  cancellation, what is open stays open and the consumer closes it.
-* Text has no start and no end of its own: a run of `TextDelta` ends where another event stands.
-* An error is a `BackendError`, never an event; what came before it stays valid.
+  cancellation, open blocks stay open and the consumer closes them.
+* Text has no start and no end of its own: a run of `TextDelta` ends at any other event.
+* An error is a `BackendError`, never an event; earlier events stay valid.
 
-The vocabulary is that of all APIs together: a decoder emits what its API has.
+The vocabulary is the union of all APIs: a decoder emits the events that its API has.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FinishReason = Literal[
 
 @attrs.frozen(kw_only=True)
 class Started:
-    """The model's answer has begun."""
+    """The beginning of the model's answer."""
 
     response_id: str | None = None
     model: str | None = None
@@ -111,7 +111,7 @@ class ToolCallFinished:
         key: as in `ToolCallStarted`.
         raw: all pieces of the arguments together.
         arguments: the parsed object; None if there is none, then `error` says why.
-        error: words for the model, so that it can correct itself.
+        error: the error for the model, which can then correct itself.
         opaque: JSON the provider wants back with the call.
     """
 
@@ -124,7 +124,7 @@ class ToolCallFinished:
 
 @attrs.frozen(kw_only=True)
 class ServerTool:
-    """A tool that the provider runs itself, web search and kin."""
+    """A tool that the provider runs itself, such as web search."""
 
     key: str
     kind: str
@@ -146,7 +146,7 @@ class Citation:
 
 @attrs.frozen(kw_only=True)
 class Image:
-    """A picture that the model made."""
+    """An image that the model generated."""
 
     media_type: str
     data: bytes = attrs.field(repr=False)
@@ -161,14 +161,14 @@ class RefusalDelta:
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Token counts in parts that do not overlap; each replaces the former, None is unknown.
+    """Token counts that do not overlap; each replaces the previous one, None is unknown.
 
     Attributes:
         input: prompt tokens that came from no cache and went into none.
         cache_read: prompt tokens read from the provider's cache.
         cache_write: prompt tokens written to it.
-        output: everything the model made, reasoning included.
-        reasoning: how much of `output` was reasoning.
+        output: everything the model generated, reasoning included.
+        reasoning: the part of `output` that was reasoning.
         cost: US dollars, if the provider says.
     """
 
@@ -182,14 +182,14 @@ class Usage:
 
 @attrs.frozen
 class Progress:
-    """A sign of life that is no answer yet."""
+    """A sign of life before the answer."""
 
     reason: Literal["ping", "loading", "queued"]
 
 
 @attrs.frozen
 class Note:
-    """Words for the user on how the answer came about; they are no part of it."""
+    """A note for the user on the request; it is no part of the answer."""
 
     text: str
 
@@ -204,7 +204,7 @@ class Block:
 
 @attrs.frozen(kw_only=True)
 class Finished:
-    """The end. Whether tools run is decided by the calls that came, not by the reason alone."""
+    """The end. Tools run for the calls that came, whatever the reason."""
 
     reason: FinishReason
     raw_reason: str | None = None

@@ -1,8 +1,7 @@
-"""One request to a provider, as `--log-level debug` shows it: where to, how large, how long.
+"""Requests to providers in the debug log: address, size, duration.
 
-The rule it keeps: neither what was said nor a secret is in it: no text of a prompt, of an answer or
-of an error, no header, of a query only the names. Where nobody wants to know, it costs nothing for
-each event.
+The log contains neither content nor secrets: no text of a prompt, an answer or an error, no header,
+and only the names of a query. While the log is off, an event costs nothing.
 """
 
 from __future__ import annotations
@@ -19,34 +18,34 @@ from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import Event, Finished, Progress, Usage
 from eca_server.secret import mask_url
 
-__all__ = ["Exchange"]
+__all__ = ["ExchangeLog"]
 
 _log = logging.getLogger("eca_server.llm")
 _numbers = itertools.count(1)
 
 
-class Exchange:
-    """A request and its answer; `with` it, from just before it is sent until it is over.
+class ExchangeLog:
+    """A request and its answer, as a context manager around both.
 
     Args:
         method: the HTTP method.
-        url: where it goes.
-        model: who is asked, as `provider/model`.
+        url: the address.
+        model: as `provider/model`.
         size: bytes of the body.
-        request: what the model is asked; None where it is something else (a listing).
+        request: the model request; None for other requests (a listing).
     """
 
     def __init__(
         self, method: str, url: str, *, model: str, size: int, request: Request | None = None
     ) -> None:
-        self._wanted = _log.isEnabledFor(logging.DEBUG)
-        self._began = time.perf_counter()
+        self._is_enabled = _log.isEnabledFor(logging.DEBUG)
+        self._started_at = time.perf_counter()
         self._usage = Usage()
         self._ending = "ended"
         self._number = next(_numbers)
-        if self._wanted:
-            held = request and f"{len(request.messages)} messages, {len(request.tools)} tools, "
-            self._tell(f"{method} {mask_url(url)} for {model}: {held or ''}{size} bytes")
+        if self._is_enabled:
+            counts = request and f"{len(request.messages)} messages, {len(request.tools)} tools, "
+            self._write(f"{method} {mask_url(url)} for {model}: {counts or ''}{size} bytes")
 
     def __enter__(self) -> Self:
         return self
@@ -57,30 +56,30 @@ class Exchange:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        if not self._wanted:
+        if not self._is_enabled:
             return
         if isinstance(error, BackendError):
             self._ending = f"failed ({error.kind})"
         elif error is not None:
             self._ending = "stopped" if not isinstance(error, Exception) else "failed"
-        self._tell(f"{self._ending} after {self._elapsed()}{_counted(self._usage)}")
+        self._write(f"{self._ending} after {self._elapsed()}{_counted(self._usage)}")
 
-    def answered(self, status: int) -> None:
-        """The answer begins."""
-        if self._wanted:
-            self._tell(f"status {status} after {self._elapsed()}")
+    def log_status(self, status: int) -> None:
+        """Log the status of the answer."""
+        if self._is_enabled:
+            self._write(f"status {status} after {self._elapsed()}")
 
-    def watched(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """The same events; their first and their counts are noted."""
-        return self._noted(events) if self._wanted else events
+    def watch(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """Return the same events; log the first one and the counts."""
+        return self._logged(events) if self._is_enabled else events
 
-    async def _noted(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        seen = False
+    async def _logged(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        has_begun = False
         async with aclosing(events):
             async for event in events:
-                if not seen and not isinstance(event, Progress):
-                    seen = True
-                    self._tell(f"first event after {self._elapsed()}")
+                if not has_begun and not isinstance(event, Progress):
+                    has_begun = True
+                    self._write(f"first event after {self._elapsed()}")
                 match event:
                     case Usage():
                         self._usage = event
@@ -88,11 +87,11 @@ class Exchange:
                         self._ending = f"finished ({reason})"
                 yield event
 
-    def _tell(self, words: str) -> None:
+    def _write(self, words: str) -> None:
         _log.debug("request %d: %s", self._number, words)
 
     def _elapsed(self) -> str:
-        return f"{(time.perf_counter() - self._began) * 1000:.0f} ms"
+        return f"{(time.perf_counter() - self._started_at) * 1000:.0f} ms"
 
 
 def _counted(usage: Usage) -> str:
@@ -103,5 +102,5 @@ def _counted(usage: Usage) -> str:
         "output": usage.output,
         "of it reasoning": usage.reasoning,
     }
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None)
-    return f"; tokens: {told}" if told else ""
+    listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None)
+    return f"; tokens: {listed}" if listed else ""

@@ -1,4 +1,4 @@
-"""What is known of one model: its limits, what it can do, what it costs."""
+"""The known facts of a model: its limits, capabilities and price."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MILLION = 1_000_000
 
 
 def _exact(amount: Decimal | float) -> Decimal:
-    """The number as somebody wrote it down, to the digit."""
+    """Return the number as it was written, to the digit."""
     return Decimal(str(amount))
 
 
@@ -26,13 +26,13 @@ class Price:
     """US dollars per million tokens.
 
     Attributes:
-        input: of a prompt, where it came from no cache.
-        output: of what the model makes, reasoning included.
-        cache_read: of what came from the provider's cache; None: as other input.
-        cache_write: of what went into it; None: as other input.
-        long_from: a request with a longer prompt than so many tokens costs more as a whole.
-        long_input: the factor of what such a prompt costs.
-        long_output: the factor of what its answer costs.
+        input: prompt tokens that use no cache.
+        output: generated tokens, reasoning included.
+        cache_read: tokens read from the provider's cache; None: as other input.
+        cache_write: tokens written to it; None: as other input.
+        long_from: a request with a longer prompt, in tokens, has a higher price as a whole.
+        long_input: the factor for the prompt of such a request.
+        long_output: the factor for its answer.
     """
 
     input: Decimal = attrs.field(converter=_exact)
@@ -44,7 +44,7 @@ class Price:
     long_output: Decimal = attrs.field(default=Decimal(1), converter=_exact)
 
     def cost(self, usage: Usage) -> Decimal | None:
-        """Dollars for one request; None where its tokens are not known."""
+        """Return the dollars for one request; None if its tokens are unknown."""
         if usage.input is None or usage.output is None:
             return None
         read, written = usage.cache_read or 0, usage.cache_write or 0
@@ -61,15 +61,15 @@ class Price:
 
 @attrs.frozen(kw_only=True)
 class ModelFacts:
-    """What is known of one model; None is unknown.
+    """The known facts of a model; None is unknown.
 
     Attributes:
-        context: tokens of prompt and answer together.
-        output: tokens of the answer at most.
-        price: what its provider asks for.
+        context: the limit of prompt and answer together, in tokens.
+        output: the limit of the answer, in tokens.
+        price: the provider's price.
         tools: whether it calls tools.
-        images: whether it reads pictures.
-        reasoning: whether it thinks before it answers.
+        images: whether it accepts images.
+        reasoning: whether it reasons before it answers.
     """
 
     context: int | None = None
@@ -80,29 +80,29 @@ class ModelFacts:
     reasoning: bool | None = None
 
     @classmethod
-    def told_by(cls, told: Capabilities) -> Self:
-        """What a provider says of its model; where nothing is said, a default stands there."""
+    def from_listing(cls, listed: Capabilities) -> Self:
+        """Return the facts that a provider lists; a default in the listing means unknown."""
         return cls(
-            context=told.context,
-            output=told.output,
-            tools=None if told.tools else False,
-            images=None if told.images else False,
-            reasoning=True if told.reasoning else None,
+            context=listed.context,
+            output=listed.output,
+            tools=None if listed.tools else False,
+            images=None if listed.images else False,
+            reasoning=True if listed.reasoning else None,
         )
 
-    def over(self, other: ModelFacts) -> ModelFacts:
-        """These facts, and those of `other` where these are unknown."""
-        known = attrs.asdict(self, recurse=False)
-        return attrs.evolve(other, **{name: v for name, v in known.items() if v is not None})
+    def with_defaults(self, other: ModelFacts) -> ModelFacts:
+        """Return these facts, with those of `other` where these are unknown."""
+        values = attrs.asdict(self, recurse=False)
+        return attrs.evolve(other, **{name: v for name, v in values.items() if v is not None})
 
-    def capabilities(self, told: Capabilities) -> Capabilities:
-        """What a backend is to know: a model that nothing is known of calls tools, reads pictures.
+    def capabilities(self, listed: Capabilities) -> Capabilities:
+        """Return the capabilities for a backend: by default a model calls tools and accepts images.
 
         Args:
-            told: what the provider says of it beside.
+            listed: the provider's listing, for the other fields.
         """
         return attrs.evolve(
-            told,
+            listed,
             tools=self.tools is not False,
             images=self.images is not False,
             reasoning=self.reasoning is True,
@@ -110,8 +110,8 @@ class ModelFacts:
             output=self.output,
         )
 
-    def priced(self, usage: Usage) -> Usage:
-        """The usage with its cost, where the provider did not tell one and it can be worked out."""
+    def with_cost(self, usage: Usage) -> Usage:
+        """Return the usage with its cost, if the provider gave none and the price is known."""
         if usage.cost is not None or self.price is None:
             return usage
         cost = self.price.cost(usage)

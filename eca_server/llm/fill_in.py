@@ -1,8 +1,7 @@
-"""Text for the gap between two others, by the endpoints that models trained for it have.
+"""Completion of a gap between two texts, by endpoints for fill-in-the-middle models.
 
-The rule it keeps: only what is certain stands here: a provider's own endpoint for the models that
-its documentation names, and models that are known by name to be trained for it. Who has none, or
-refuses, is asked through its chat.
+Only documented combinations are listed: a provider's own endpoint with its models, and models that
+are known by name to be trained for it. For other models the caller uses the chat.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 from eca_server.llm.ollama import Ollama
 
-__all__ = ["FillIn", "fill_in_of", "is_unable"]
+__all__ = ["FillIn", "fill_in_of", "is_unsupported"]
 
 _CODERS: Final = re.compile(
     r"codestral|code-?gemma|code-?llama|deepseek-coder|granite.*code|qwen[\d.]*-?coder|"
     r"stable-?code|starcoder"
 )
 _WITHOUT: Final = {"llama-cpp", "mistral"}
-"""Who has `/completions` without a suffix, or has none."""
-_UNABLE: Final = {400, 401, 403, 404, 405, 422, 501}
-"""What an endpoint answers that does not exist, takes no suffix, or wants a key of its own."""
+"""Servers whose `/completions` takes no suffix, or does not exist."""
+_UNSUPPORTED: Final = {400, 401, 403, 404, 405, 422, 501}
+"""Statuses of an endpoint that does not exist, takes no suffix, or needs a key of its own."""
 
 
 @attrs.frozen(kw_only=True)
-class _Way:
-    """How one kind of endpoint is asked, and where its answer stands."""
+class _Route:
+    """The request and the answer of one kind of endpoint."""
 
     path: str
     payload: Callable[[str, str, int], Mapping[str, Any]]
@@ -45,65 +44,67 @@ def _completion(before: str, after: str, most_tokens: int) -> Mapping[str, Any]:
 
 def _generation(before: str, after: str, most_tokens: int) -> Mapping[str, Any]:
     options = {"num_predict": most_tokens, "temperature": 0}
-    suffix = after or "\n"  # without one the text before would be a message to chat about
+    suffix = after or "\n"  # without a suffix, the server takes the prompt as a chat message
     return {"prompt": before, "suffix": suffix, "stream": False, "options": options}
 
 
-_COMPLETIONS: Final = _Way(
+_COMPLETIONS: Final = _Route(
     path="/completions",
     payload=_completion,
     text=lambda answer: answer["choices"][0]["text"],
 )
-_MISTRAL: Final = _Way(
+_MISTRAL: Final = _Route(
     path="/fim/completions",
     payload=_completion,
     text=lambda answer: answer["choices"][0]["message"]["content"],
 )
-_OLLAMA: Final = _Way(
+_OLLAMA: Final = _Route(
     path="/api/generate", payload=_generation, text=lambda answer: answer["response"]
 )
 
 
 @attrs.frozen(kw_only=True)
 class FillIn:
-    """A model that fills gaps."""
+    """A model that completes gaps."""
 
     backend: HTTPBackend
-    way: _Way
+    route: _Route
 
     async def text(self, before: str, after: str, *, most_tokens: int) -> str:
-        """What stands between two texts.
+        """Return the text between two texts.
 
         Raises:
-            BackendError: there is no answer; `is_unable` tells whether there will ever be one.
+            BackendError: there is no answer; `is_unsupported` tells whether a retry can have one.
         """
-        asked = self.way.payload(before, after, most_tokens)
+        payload = self.route.payload(before, after, most_tokens)
         if isinstance(self.backend, Ollama):
-            asked = {**asked, "options": {**await self.backend.options(), **asked["options"]}}
-        answer = await self.backend.post(self.way.path, {"model": self.backend.wire_model, **asked})
+            payload = {**payload, "options": {**await self.backend.options(), **payload["options"]}}
+        answer = await self.backend.post(
+            self.route.path, {"model": self.backend.wire_model, **payload}
+        )
         try:
-            text = self.way.text(answer)
+            text = self.route.text(answer)
         except (IndexError, KeyError, TypeError):
             text = None
         if not isinstance(text, str):
-            raise BackendError("protocol", "the answer holds no text for the gap")
+            raise BackendError("protocol", "the answer contains no text for the gap")
         return text
 
 
 def fill_in_of(backend: Backend) -> FillIn | None:
-    """The way a model fills gaps, if it is known to have one."""
+    """Return the fill-in of a model; None: it is not known to have one."""
     if not isinstance(backend, HTTPBackend):
         return None
-    way = _way(backend.origin.api, backend.server, backend.wire_model.lower())
-    return None if way is None else FillIn(backend=backend, way=way)
+    route = _route(backend.origin.api, backend.server, backend.wire_model.lower())
+    return None if route is None else FillIn(backend=backend, route=route)
 
 
-def is_unable(error: BackendError) -> bool:
-    """Whether an error means that the model fills no gaps for us: its chat may answer still."""
-    return error.status in _UNABLE or error.kind == "protocol"
+def is_unsupported(error: BackendError) -> bool:
+    """Return whether an error means that the endpoint cannot fill gaps; the chat may still work."""
+    return error.status in _UNSUPPORTED or error.kind == "protocol"
 
 
-def _way(api: str, server: str, model: str) -> _Way | None:
+def _route(api: str, server: str, model: str) -> _Route | None:
     if api == "ollama":
         return _OLLAMA
     is_mistrals = server == "mistral" or server not in KNOWN_PROVIDERS  # Codestral has its own host

@@ -1,8 +1,8 @@
 """A chat's history in parts that belong to no API, and its repair before each request.
 
-The rule it keeps: history is append-only and replayed as it was. What an API wants back unchanged
-stands in `opaque` beside the neutral form, and goes back only to where the message came from.
-What was stopped or broke in the middle is made sendable by `repair`, each time anew.
+History is append-only and sent as it was. Data that an API wants back unchanged is in `opaque`,
+next to the neutral form, and goes back only to the model that made it. Interrupted or broken
+answers are made sendable by `repair`, anew for each request.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
     "TextPart",
     "ToolCallPart",
     "ToolResultPart",
-    "in_force",
+    "effective_history",
     "repair",
 ]
 
 
 @attrs.frozen
 class Origin:
-    """Who made a message. What is opaque in it is only sent back to the same API and provider."""
+    """The model that made a message. Opaque data goes back to the same API and provider only."""
 
     api: str
     provider: str
@@ -50,14 +50,14 @@ class Origin:
 
 @attrs.frozen
 class TextPart:
-    """Text, by whoever the message is from."""
+    """Text of the message's author."""
 
     text: str
 
 
 @attrs.frozen(kw_only=True)
 class ImagePart:
-    """A picture."""
+    """An image."""
 
     media_type: str
     data: bytes = attrs.field(repr=False)
@@ -74,9 +74,9 @@ class FilePart:
 
 @attrs.frozen(kw_only=True)
 class ReasoningPart:
-    """What the model thought; `opaque` goes back only to where the message came from.
+    """Reasoning of the model; `opaque` goes back only to the model that made it.
 
-    `id` is the one by which clients know it.
+    `id` is the id that clients know.
     """
 
     text: str = ""
@@ -88,9 +88,9 @@ class ReasoningPart:
 
 @attrs.frozen(kw_only=True)
 class ToolCallPart:
-    """A call the model made; `id` is ours, `raw` what the model wrote as arguments.
+    """A call of the model; `id` is ours, `raw` is the text of the arguments.
 
-    `server` and `tool` say which tool `name` meant, as the client was told.
+    `server` and `tool` are the tool that `name` meant, as announced to the client.
     """
 
     id: str
@@ -105,15 +105,15 @@ class ToolCallPart:
 
 @attrs.frozen(kw_only=True)
 class Subagent:
-    """An agent that worked in a call, in a chat of its own.
+    """A subagent that ran in a call, in a chat of its own.
 
     Attributes:
-        name: of the agent.
+        name: the agent's name.
         model: as `provider/model`.
-        variant: of that model.
-        max_steps: how many answers it may give; None: as many as it needs.
-        steps: how many it gave.
-        messages: what is kept of its chat, for the user alone: no model is told of it.
+        variant: the model's variant.
+        max_steps: the limit of its answers; None: no limit.
+        steps: the number of its answers.
+        messages: the stored part of its chat, for the user only: no model is sent it.
     """
 
     name: str
@@ -126,13 +126,13 @@ class Subagent:
 
 @attrs.frozen(kw_only=True)
 class CallView:
-    """How the user was shown a call that has ended; no model is sent it.
+    """The view of an ended call that the user saw; no model is sent it.
 
     Attributes:
         summary: its title.
-        details: what was shown inside it.
-        total_time_ms: how long it ran; None: it did not run.
-        reason: why it was rejected; None: it was not.
+        details: its content.
+        total_time_ms: its duration; None: it did not run.
+        reason: the reason of its rejection; None: it was not rejected.
     """
 
     summary: str | None = None
@@ -143,7 +143,7 @@ class CallView:
 
 @attrs.frozen(kw_only=True)
 class ToolResultPart:
-    """What came of a call; `subagent`: who worked in it, if an agent did."""
+    """The result of a call; `subagent` is the agent that ran in it, if any."""
 
     call_id: str
     parts: tuple[TextPart | ImagePart | FilePart, ...]
@@ -154,7 +154,7 @@ class ToolResultPart:
 
 @attrs.frozen(kw_only=True)
 class ServerToolPart:
-    """What the provider's own tool did, raw."""
+    """The raw result of a provider's own tool."""
 
     kind: str
     raw: Any
@@ -184,7 +184,7 @@ class BlockPart:
 
 @attrs.frozen
 class CompactionPart:
-    """A marker: from its message on a summary stands for all that was said before (`in_force`)."""
+    """A marker: from its message on, a summary replaces all earlier messages."""
 
     summary: str
 
@@ -210,12 +210,12 @@ class Message:
 
     Attributes:
         role: `tool` messages hold `ToolResultPart`s and nothing else.
-        parts: what it says, in order.
-        origin: who made an assistant's message.
-        interrupted: it was stopped, or broke, before its end; of a user's message: the server
-            wrote it, behind an answer that ended with the server.
-        content_id: of a message that the client was shown as the user's: the id of that content.
-        shown: the words it was shown in, if they are not its last text.
+        parts: its content, in order.
+        origin: the model that made an assistant's message.
+        interrupted: it was stopped, or broke, before its end; for a user's message: the server
+            wrote it, after an answer that the server's end had interrupted.
+        content_id: the id of the content by which the client showed a user's message.
+        shown: the text that the client showed, if it differs from the last text part.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -228,72 +228,75 @@ class Message:
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
-_Said = TextPart | ImagePart | FilePart
-_Answered = TextPart | ImagePart | ToolCallPart | ServerToolPart
+_UserContent = TextPart | ImagePart | FilePart
+_AnswerContent = TextPart | ImagePart | ToolCallPart | ServerToolPart
 
-INTERRUPTED = "[interrupted: this call has no result]"
+INTERRUPTED = "[interrupted: this call has no result; check whether it took effect]"
 
 _LONGEST_NAME = 64
 
-_KEPT_BACK = 4
-"""Repaired messages; two of them may still change, four are the user's last two with an answer."""
+_UNSETTLED = 4
+"""Repaired messages; two may still change, four are the last two of the user with an answer."""
 
 _SUMMARY = (
-    "The conversation before this was long. In its place stands this summary of it:\n\n{}\n\n"
-    "Go on from there; what it says is done need not be done again."
+    "This chat is continued from an earlier conversation, which was too long for your context. The "
+    "summary below replaces it.\n\n{}\n\n"
+    "Continue from here; do not repeat completed work."
 )
 
 
-def in_force(messages: Sequence[Message], before: Sequence[Message] = ()) -> tuple[Message, ...]:
-    """What a model is told of a history: all of it, or what begins with the last summary.
+def effective_history(
+    messages: Sequence[Message], before: Sequence[Message] = ()
+) -> tuple[Message, ...]:
+    """Return the messages that a model is sent: all, or those from the last summary on.
 
     Args:
-        messages: the history, or what was added to it.
-        before: what was in force before they were added.
+        messages: the history, or the messages that were added to it.
+        before: the result for the history before they were added.
     """
     for behind, message in enumerate(reversed(messages)):
         parts = message.parts
         if parts and isinstance(parts[0], CompactionPart) and message.role == "user":
-            told = (TextPart(_SUMMARY.format(parts[0].summary)), *parts[1:])
+            parts_sent = (TextPart(_SUMMARY.format(parts[0].summary)), *parts[1:])
             since = messages[len(messages) - behind :]
-            return (attrs.evolve(message, parts=told), *since)
+            return (attrs.evolve(message, parts=parts_sent), *since)
     return (*before, *messages)
 
 
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The history as every API accepts it; a pure function that leaves a valid history alone.
+    """Return the history in a form that every API accepts; a valid history is unchanged.
 
     Afterwards the first message is the user's and the last the user's or a tool's; neighbours
     differ in role; no message and no text is empty; every call has an id of its own, a legal name,
     arguments that are an object, and exactly one result, in its place in the `tool` message that
-    follows; no result is without its call. A refused answer is left out; of an interrupted one the
-    text stays, and what belongs to calls that had a result.
+    follows; no result is without its call. A refused answer is left out; an interrupted one keeps
+    its text and the calls that have a result.
     """
     return Repair().rest(messages)
 
 
 class Repair:
-    """`repair` for a history that grows at its end: what is settled is not looked at again.
+    """The incremental form of `repair`: settled messages are not repaired again.
 
-    What it settled, then the rest of a history, are together what `repair` makes of that history.
+    The settled messages, then the rest of a history, are together the result of `repair`.
     """
 
     def __init__(self) -> None:
-        self._settled: list[Message] = []  # of the history, as it was
-        self._end: list[Message] = []  # repaired; what follows may still be joined to it
-        self._seen: set[str] = set()
+        self._settled: list[Message] = []  # of the history, unrepaired
+        self._end: list[Message] = []  # repaired; following messages may still be joined to it
+        self._used_ids: set[str] = set()
 
     def continues(self, messages: Sequence[Message]) -> bool:
-        """Whether a history begins with all that is settled; not one that only says the same."""
+        """Return whether a history begins with the settled messages; equal copies do not count."""
         count = len(self._settled)
         if count > len(messages) or (count and messages[count - 1] is not self._settled[-1]):
             return False
         return messages[:count] == self._settled
 
     def settle(self, messages: list[Message]) -> list[Message]:
-        """Repaired messages, after those given before, that nothing will change any more.
+        """Settle more messages, and return those repaired messages that can no longer change.
 
-        The last two of the user's, results of calls included, are not given but part of the rest.
+        The last two user messages, results of calls included, stay in the rest.
 
         Args:
             messages: a history that continues.
@@ -303,33 +306,33 @@ class Repair:
             n for n in range(len(messages) - 1, settled, -1) if messages[n].role == "assistant"
         )
         new = messages[settled : next(answers, settled)]
-        _repair_onto(self._end, self._seen, new)
+        _repair_onto(self._end, self._used_ids, new)
         self._settled += new
-        given, self._end = self._end[:-_KEPT_BACK], self._end[-_KEPT_BACK:]
-        return given
+        settled_messages, self._end = self._end[:-_UNSETTLED], self._end[-_UNSETTLED:]
+        return settled_messages
 
     def rest(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The repaired messages after the settled ones."""
+        """Return the repaired messages after the settled ones."""
         end = list(self._end)
-        _repair_onto(end, set(self._seen), messages[len(self._settled) :])
+        _repair_onto(end, set(self._used_ids), messages[len(self._settled) :])
         if not end or end[-1].role == "assistant":
             end.append(Message(role="user", parts=(TextPart("Continue."),)))
         return tuple(end)
 
 
-def _repair_onto(repaired: list[Message], seen: set[str], messages: Sequence[Message]) -> None:
-    """Repair what follows a repaired beginning; it begins with an answer if that has one.
+def _repair_onto(repaired: list[Message], used_ids: set[str], messages: Sequence[Message]) -> None:
+    """Repair messages that follow a repaired beginning; they begin with an answer if it has one.
 
     Only the last two messages of the beginning may change: an answer that is joined to the last
-    can leave nothing of it, and then what follows is joined to the one before.
+    can leave it empty, and then the following message is joined to the one before.
     """
     for position, message in enumerate(messages):
         if message.role == "assistant":
             answers = _until_next_answer(messages, position + 1)
-            for each in _answer_with_results(message, answers, seen):
+            for each in _answer_with_results(message, answers, used_ids):
                 _append(repaired, each)
         elif message.role == "user":
-            parts = tuple(part for part in message.parts if isinstance(part, _Said))
+            parts = tuple(part for part in message.parts if isinstance(part, _UserContent))
             _append(repaired, attrs.evolve(message, parts=_full(parts)))
 
 
@@ -354,51 +357,51 @@ def _until_next_answer(messages: Sequence[Message], start: int) -> list[ToolResu
 
 
 def _answer_with_results(
-    message: Message, results: list[ToolResultPart], seen: set[str]
+    message: Message, results: list[ToolResultPart], used_ids: set[str]
 ) -> list[Message]:
     if any(isinstance(part, RefusalPart) for part in message.parts):
         return []
-    kept: list[Part] = []
+    repaired: list[Part] = []
     answers: list[ToolResultPart] = []
     for part in _full(message.parts):
         if not isinstance(part, ToolCallPart):
-            kept += [] if isinstance(part, ToolResultPart | FilePart) else [part]
+            repaired += [] if isinstance(part, ToolResultPart | FilePart) else [part]
             continue
         result = next((result for result in results if result.call_id == part.id), None)
         if result is not None:
             results.remove(result)
         elif message.interrupted:
             continue
-        call_id = _unused(part.id, seen)
+        call_id = _unused(part.id, used_ids)
         parts = (_full(result.parts) if result else ()) or (
             TextPart(INTERRUPTED if result is None else "(no output)"),
         )
         is_error = result is None or result.is_error
         readable = part.arguments is not None and part.raw.strip()
         legal = attrs.evolve(part, id=call_id, name=_legal(part.name))
-        kept.append(legal if readable else attrs.evolve(legal, raw="{}", arguments={}))
+        repaired.append(legal if readable else attrs.evolve(legal, raw="{}", arguments={}))
         answers.append(ToolResultPart(call_id=call_id, parts=parts, is_error=is_error))
     if message.interrupted and not answers:
-        kept = [part for part in kept if not isinstance(part, ReasoningPart | BlockPart)]
-    if not any(isinstance(part, _Answered) for part in kept):
-        return []  # thoughts alone are no message that a provider takes back
+        repaired = [part for part in repaired if not isinstance(part, ReasoningPart | BlockPart)]
+    if not any(isinstance(part, _AnswerContent) for part in repaired):
+        return []  # providers refuse messages with reasoning alone
     return [
-        attrs.evolve(message, parts=tuple(kept)),
+        attrs.evolve(message, parts=tuple(repaired)),
         Message(role="tool", parts=tuple(answers)),
     ]
 
 
 def _legal(name: str) -> str:
-    """A tool's name as every API takes it: models make up others."""
+    """Return a tool's name as every API accepts it: models invent other names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_NAME] or "_"
 
 
-def _unused(call_id: str, seen: set[str]) -> str:
+def _unused(call_id: str, used_ids: set[str]) -> str:
     number, unused = 1, call_id or "call"
-    while unused in seen:
+    while unused in used_ids:
         number += 1
         unused = f"{call_id or 'call'}_{number}"
-    seen.add(unused)
+    used_ids.add(unused)
     return unused
 
 

@@ -1,9 +1,9 @@
-"""A model over HTTP, whichever API it speaks: what all backends do alike.
+"""A model over HTTP: the common part of all APIs.
 
-The rules it keeps: an optional field that a server refuses by name is dropped, remembered, and the
-request sent once more, and so is a picture or document that it does not take; silence is bounded by
-four timers, the fourth being that of bytes which are no progress; a body is read to its end or its
-connection is closed.
+- An optional field that a server refuses by name is left out of all further requests, and the
+  request is repeated once; the same holds for an image or document that it does not accept.
+- Four timers limit silence; the fourth limits bytes without progress.
+- A body is read to its end, or its connection is closed.
 """
 
 from __future__ import annotations
@@ -19,37 +19,38 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.llm.access import Access, Target
 from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
-from eca_server.llm.attachments import Attachment, suspects, without
+from eca_server.llm.attachments import Attachment, suspected_attachments, without_attachments
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
+from eca_server.llm.encoding import encoded
 from eca_server.llm.errors import error_from_fault, error_from_page, error_from_response
 from eca_server.llm.events import Event, Note, Progress, Started, Usage
-from eca_server.llm.exchange_log import Exchange
+from eca_server.llm.exchange_log import ExchangeLog
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
-from eca_server.llm.written import encoded
 from eca_server.printable import printable_line
 from eca_server.secret import Secret, secrets_in
 
-__all__ = ["Amended", "HTTPBackend", "refused_parameter"]
+__all__ = ["AmendedRequest", "HTTPBackend", "refused_parameter"]
 
 TAIL = 20.0
-"""Seconds of silence behind the words and a finish reason that are the end, too.
+"""Seconds of silence after content and a finish reason that also end an answer.
 
-Only a server that sends no mark of the end and holds the line is waited for that long; pings are
-silence. One with several choices, or that gives a reason with each piece, may fall silent where
-calls are to come.
+Only a server that sends no end mark and keeps the connection open needs it; pings count as silence.
+A server with several choices, or with a reason in each piece, may pause before further calls.
 """
 DRAIN = 0.5
-"""Seconds the end of the body may take after that mark; it saves the connection."""
+"""Seconds for the end of the body after that mark; reading it saves the connection."""
 
-_NOT_SAID = (Started, Progress, Usage)
-"""Events that are no part of what the model says."""
+_NO_CONTENT = (Started, Progress, Usage)
+"""Events without content of the model."""
 
-_NOT_TAKEN = "The provider did not take a picture or document; it goes on without. What it said: {}"
+_ATTACHMENT_REJECTED = (
+    "The provider refused an image or document; the chat continues without it. Its message: {}"
+)
 
 _REFUSAL = re.compile(
     r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
@@ -58,12 +59,12 @@ _REFUSAL = re.compile(
 
 
 @attrs.frozen(kw_only=True)
-class Amended:
-    """What is sent in place of a request that was refused.
+class AmendedRequest:
+    """The replacement of a refused request.
 
     Attributes:
-        request: without what was wrong.
-        note: what the user is told of it.
+        request: the request without the cause of the refusal.
+        note: a note for the user.
     """
 
     request: Request
@@ -75,30 +76,30 @@ class HTTPBackend(ABC):
 
     Args:
         http: the client, shared by all backends.
-        origin: whose messages it makes.
-        server: the known provider whose ways it has, or the provider's own name; None: that.
-        access: the way to the provider.
-        wire_model: what the endpoint calls the model.
-        path: in place of the API's own.
+        origin: the model.
+        server: the known provider whose options apply, or the provider's own name; None: that.
+        access: the access to the provider.
+        wire_model: the endpoint's name of the model.
+        path: replaces the API's own path.
         extra_payload: merged into each request; a null removes the key, a list is added to ours,
             an object is merged into ours.
-        extra_headers: replace ours in any case.
-        deadlines: of each request.
-        no_progress: seconds that may pass without an event, whatever bytes come.
-        capabilities: what the model can do.
-        refused: names of fields that the server has refused; shared by all of its models.
-        think_tags: what begins and ends a thought in the text of an answer; None: as is usual.
+        extra_headers: replace our headers of the same name.
+        deadlines: the deadlines of each request.
+        no_progress: the longest time without an event, in seconds, whatever bytes come.
+        capabilities: the model's capabilities.
+        refused: the fields that the server has refused; shared by all of its models.
+        think_tags: the tags around reasoning in the text of an answer; None: the usual ones.
     """
 
     path: ClassVar[str]
-    """The API's own path; `{model}` in it is the model."""
+    """The API's own path; `{model}` stands for the model."""
     framing: ClassVar[Framing] = "sse"
     headers: ClassVar[Mapping[str, str]] = {"accept": "text/event-stream"}
-    """What each request has beside its content type."""
+    """The headers of each request, besides its content type."""
     droppable: ClassVar[Sequence[str]] = ()
-    """Optional fields of a request, at its top level."""
-    of_the_server: ClassVar[AbstractSet[str]] = frozenset()
-    """Those of them that it takes for all of its models or for none."""
+    """Optional fields at the top level of a request."""
+    server_wide: ClassVar[AbstractSet[str]] = frozenset()
+    """The optional fields that a server accepts for all of its models or for none."""
     models_path: ClassVar[str] = "/models"
 
     def __init__(
@@ -131,58 +132,58 @@ class HTTPBackend(ABC):
         self._deadlines = deadlines or Deadlines()
         self._no_progress = no_progress
         self._refused_by_server = refused if refused is not None else set()
-        self._refused: set[str] = set()  # for this model
-        self._not_taken: AbstractSet[Attachment] = frozenset()
+        self._refused: set[str] = set()  # by this model
+        self._rejected: AbstractSet[Attachment] = frozenset()
 
     @abstractmethod
     def write(self, request: Request) -> dict[str, Any]:
-        """What `request` is in this API's words: an object whose values may be `Written`."""
+        """Write `request` in the API's format: an object whose values may be `EncodedJSON`."""
 
     @abstractmethod
     def decoder(self, request: Request, headers: Mapping[str, str]) -> Decoder:
-        """What reads the answer to `request`; `headers` are the answer's."""
+        """Return the decoder of the answer to `request`; `headers` are the answer's."""
 
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
-        """What a request has beside its content type and its key."""
+        """Return the headers of a request, besides its content type and its key."""
         return self.headers
 
     def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
-        """Leaves out of all further requests what a refusal is about; False: nothing to be left."""
+        """Leave the cause of a refusal out of further requests; return False if there is none."""
         name = self.refused_field(error, payload)
         if name is None:
             return False
-        (self._refused_by_server if name in self.of_the_server else self._refused).add(name)
+        (self._refused_by_server if name in self.server_wide else self._refused).add(name)
         return True
 
     def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
-        """The optional field of `payload` that a refusal is about; None: about something else."""
-        words = f"{error.message} {error.raw}"
-        return refused_parameter(error.status, words, payload, self.droppable)
+        """Return the optional field of `payload` that a refusal names; None: it names none."""
+        text = f"{error.message} {error.raw}"
+        return refused_parameter(error.status, text, payload, self.droppable)
 
-    def amended(self, request: Request, error: BackendError) -> Amended | None:
-        """What to send once in place of a refused request; None: nothing else would do."""
+    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
+        """Return a replacement for a refused request, to be sent once; None: there is none."""
         return None
 
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
-        """The models in what the endpoint lists; raises TypeError or KeyError for another shape."""
+        """Read the endpoint's list of models; raise TypeError or KeyError if it is malformed."""
         return read_models(listed)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
-        """As `Backend.stream`."""
+        """Stream the answer; secrets in errors are masked."""
         async with aclosing(self._events(request)) as events:
             try:
                 yield events
             except BackendError as error:
-                error.without(*self._secrets())
+                error.mask_secrets(*self._secrets())
                 raise
 
     async def models(self) -> Sequence[ModelInfo]:
-        """As `Backend.models`."""
-        return self.models_of(await self.get(self.models_path))
+        """Return the models that the endpoint lists."""
+        return self.parse_models(await self.get(self.models_path))
 
-    def models_of(self, listed: Any) -> Sequence[ModelInfo]:
-        """As `read_models`; another shape is a `BackendError`."""
+    def parse_models(self, listed: Any) -> Sequence[ModelInfo]:
+        """Read the endpoint's list of models; raise BackendError if it is malformed."""
         try:
             return self.read_models(listed)
         except (AttributeError, TypeError, KeyError):
@@ -190,18 +191,18 @@ class HTTPBackend(ABC):
             raise BackendError("protocol", f"expected a list of models, got {excerpt}") from None
 
     async def count_tokens(self, request: Request) -> int | None:
-        """As `Backend.count_tokens`: unknown to most APIs."""
+        """Return None: most APIs cannot count."""
         return None
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """What `request` is sent as; its values may be `Written`."""
+        """Return the JSON object for `request`; its values may be `EncodedJSON`."""
         payload = self.write(request)
         for name, value in self._extra_payload.items():
-            ours = payload.get(name)
-            if isinstance(ours, list) and isinstance(value, list):
-                payload[name] = [*ours, *value]
-            elif isinstance(ours, dict) and isinstance(value, Mapping):
-                both = {**ours, **value}
+            current = payload.get(name)
+            if isinstance(current, list) and isinstance(value, list):
+                payload[name] = [*current, *value]
+            elif isinstance(current, dict) and isinstance(value, Mapping):
+                both = {**current, **value}
                 payload[name] = {key: each for key, each in both.items() if each is not None}
             else:
                 payload[name] = value
@@ -213,11 +214,11 @@ class HTTPBackend(ABC):
         }
 
     async def get(self, path: str) -> Any:
-        """The JSON that the provider has under `path`."""
+        """Get the JSON at `path`."""
         return await self._exchange("GET", path, b"")
 
     async def post(self, path: str, payload: Mapping[str, Any]) -> Any:
-        """The JSON that the provider answers to `payload`; for what is no answer of the model."""
+        """Post `payload` and return the JSON answer, for requests other than to the model."""
         return await self._exchange("POST", path, encoded(payload))
 
     async def _exchange(self, method: str, path: str, content: bytes) -> Any:
@@ -230,7 +231,7 @@ class HTTPBackend(ABC):
                     raise
             return await self._json_from(method, await self._access.target(path), content)
         except BackendError as error:
-            error.without(*self._secrets())
+            error.mask_secrets(*self._secrets())
             raise
 
     async def _json_from(self, method: str, target: Target, content: bytes) -> Any:
@@ -244,9 +245,9 @@ class HTTPBackend(ABC):
                     deadlines=self._deadlines,
                     shows_certificate=True,
                 ) as response:
-                    log.answered(response.status)
+                    log.log_status(response.status)
                     body = await response.read(limit=MAX_BODY)
-            except HTTPFault as fault:
+            except HTTPError as fault:
                 raise error_from_fault(fault) from fault
         if response.status != 200:
             raise self._refusal(response, body)
@@ -258,24 +259,24 @@ class HTTPBackend(ABC):
 
     def _refusal(self, response: HTTPResponse, body: bytes) -> BackendError:
         error = error_from_response(response.status, response.headers, body)
-        self._access.judge(error)
+        self._access.adjust_error(error)
         return error
 
     def _secrets(self) -> tuple[Secret, ...]:
-        """What a provider may quote and nobody is to read."""
+        """Return the secrets that a provider may quote in its answers."""
         return (*self._access.secrets, *secrets_in(self._extra_headers))
 
     def _headers(self, target: Target, request: Request | None) -> dict[str, str]:
-        ours = {"content-type": "application/json", **self.headers_for(request)}
-        return ours | target.headers | self._extra_headers
+        headers = {"content-type": "application/json", **self.headers_for(request)}
+        return headers | target.headers | self._extra_headers
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         renewed = amended = False
-        blamed: AbstractSet[Attachment] = frozenset()
-        words = ""
-        if self._not_taken:
-            kept = without(request.messages, self._not_taken)
-            request = attrs.evolve(request, messages=kept)
+        suspected: AbstractSet[Attachment] = frozenset()
+        refusal_message = ""
+        if self._rejected:
+            messages = without_attachments(request.messages, self._rejected)
+            request = attrs.evolve(request, messages=messages)
         while True:
             target = await self._access.target(self._path, request)
             payload = self.payload(request)
@@ -290,44 +291,48 @@ class HTTPBackend(ABC):
                         deadlines=self._deadlines,
                         shows_certificate=True,
                     ) as response:
-                        log.answered(response.status)
+                        log.log_status(response.status)
                         if response.status == 200:
-                            if blamed:
-                                self._not_taken |= blamed
-                                yield Note(_NOT_TAKEN.format(words))
+                            if suspected:
+                                self._rejected |= suspected
+                                yield Note(_ATTACHMENT_REJECTED.format(refusal_message))
                             body = AnswerBody(
                                 content_type=response.headers.get("content-type", ""),
                                 decoder=self.decoder(request, response.headers),
                                 framing=self.framing,
                             )
-                            async with aclosing(log.watched(self._read(response, body))) as events:
+                            async with aclosing(log.watch(self._read(response, body))) as events:
                                 async for event in events:
                                     yield event
                             return
                         refusal = await response.read()
-                except HTTPFault as fault:
+                except HTTPError as fault:
                     raise error_from_fault(fault) from fault
             error = self._refusal(response, refusal)
             if error.status in (401, 403) and not renewed and await self._access.renew(target):
                 renewed = True
                 continue
-            if not amended and (instead := self.amended(request, error)) is not None:
-                amended, request = True, instead.request
-                if instead.note is not None:
-                    yield Note(instead.note)
+            if not amended and (replacement := self.amend(request, error)) is not None:
+                amended, request = True, replacement.request
+                if replacement.note is not None:
+                    yield Note(replacement.note)
             elif self.leave_out(request, error, payload):
                 pass
-            elif not blamed and (blamed := suspects(request.messages, error, self.origin)):
-                request = attrs.evolve(request, messages=without(request.messages, blamed))
-                words = error.without(*self._secrets()).message
+            elif not suspected and (
+                suspected := suspected_attachments(request.messages, error, self.origin)
+            ):
+                request = attrs.evolve(
+                    request, messages=without_attachments(request.messages, suspected)
+                )
+                refusal_message = error.mask_secrets(*self._secrets()).message
             else:
                 raise error
 
     def _exchange_log(
         self, method: str, target: Target, content: bytes, request: Request | None = None
-    ) -> Exchange:
+    ) -> ExchangeLog:
         model = f"{self.origin.provider}/{self.origin.model}"
-        return Exchange(method, target.url, model=model, size=len(content), request=request)
+        return ExchangeLog(method, target.url, model=model, size=len(content), request=request)
 
     async def _read(self, response: HTTPResponse, body: AnswerBody) -> AsyncGenerator[Event, None]:
         progress_at = trio.current_time()
@@ -336,29 +341,29 @@ class HTTPBackend(ABC):
         try:
             async for chunk in chunks:
                 had_finished = body.decoder.finish_seen
-                progressed = goes_on = False
+                progressed = has_content = False
                 for event in body.feed(chunk):
                     progressed = progressed or not isinstance(event, Progress)
-                    goes_on = goes_on or not isinstance(event, _NOT_SAID)
+                    has_content = has_content or not isinstance(event, _NO_CONTENT)
                     yield event
                 if body.decoder.done:
                     break
-                has_begun = has_begun or goes_on
+                has_begun = has_begun or has_content
                 is_over = body.decoder.finish_seen and has_begun
                 is_ping = not progressed and chunk.lstrip().startswith(b":")
                 if is_over and not is_ping:
-                    response.idle = idle if had_finished and goes_on else min(idle, TAIL)
+                    response.idle = idle if had_finished and has_content else min(idle, TAIL)
                 if progressed or (is_over and not had_finished):
                     progress_at = trio.current_time()
                 silence = trio.current_time() - progress_at
                 if is_over and silence >= response.idle:
                     break
                 if not is_over and silence > self._no_progress:
-                    words = f"the answer made no progress for {self._no_progress:g} s"
-                    raise BackendError("timeout", words, retryable=True)
+                    message = f"the answer made no progress for {self._no_progress:g} s"
+                    raise BackendError("timeout", message, retryable=True)
                 if is_ping:
                     yield Progress("ping")
-        except HTTPFault as fault:
+        except HTTPError as fault:
             if not body.decoder.finish_seen:
                 error = error_from_fault(fault)
                 kind = "premature_stop" if fault.kind == "broken" else error.kind
@@ -373,15 +378,15 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         try:
             async for _ in chunks:
                 pass
-        except HTTPFault:
-            return  # the answer is complete; only the connection is lost
+        except HTTPError:
+            return  # the answer is complete; only the connection was lost
 
 
 def refused_parameter(
-    status: int | None, words: str, payload: Mapping[str, Any], droppable: Sequence[str]
+    status: int | None, text: str, payload: Mapping[str, Any], droppable: Sequence[str]
 ) -> str | None:
-    """The optional field of `payload` that a refusal names; None if it is about something else."""
-    if status not in (400, 422) or not _REFUSAL.search(words):
+    """Return the optional field of `payload` that a refusal names; None: it names none."""
+    if status not in (400, 422) or not _REFUSAL.search(text):
         return None
-    named = (name for name in droppable if name in payload)
-    return next((name for name in named if re.search(rf"\b{name}\b", words)), None)
+    present = (name for name in droppable if name in payload)
+    return next((name for name in present if re.search(rf"\b{name}\b", text)), None)

@@ -1,7 +1,6 @@
-"""The providers that are known: what need not be configured of them. Data, and how it is found.
+"""Known providers: the settings that need no configuration, and their lookup. Data.
 
-The rule it keeps: only what is certain stands here; an address or a variable that may be wrong
-would send a key to a stranger.
+Only certain values are listed: a wrong address or variable would send a key to a stranger.
 """
 
 from __future__ import annotations
@@ -13,27 +12,27 @@ import attrs
 
 from eca_server.llm.apis import DEFAULT_API
 
-__all__ = ["KNOWN_PROVIDERS", "KnownProvider", "api_of", "is_at_home", "server_of"]
+__all__ = ["KNOWN_PROVIDERS", "KnownProvider", "api_of", "is_own_endpoint", "server_of"]
 
 
 @attrs.frozen(kw_only=True)
 class KnownProvider:
-    """What need not be configured of a provider.
+    """The default settings of a provider.
 
     Attributes:
-        api: the API it speaks.
+        api: its API.
         url: its base; None: each customer has one.
-        key_variable: the environment variable its key is expected in; None: it needs none.
-        host_variable: the variable that says where it is, as Ollama writes it.
-        key_header: where it expects the key; None: where its API does.
-        root: the path of a base that has none; None: that of its API.
-        hosts: a base of any other name on one of these is this provider's, too; with a dot in
-            front: on any host below it.
-        chat_root: the end of a base that speaks Chat Completions whatever `api` says.
-        lists: what it lists as models are those that can be asked.
-        lists_for_all: anybody may see that list, so it proves no key.
-        sought: asked for its models on this machine though nobody configured it.
-        default_model: which of its models a new chat gets as long as the user chose none.
+        key_variable: the environment variable of its key; None: it needs no key.
+        host_variable: the variable of its address, in Ollama's form.
+        key_header: the header of the key; None: its API's.
+        root: the path of a base that has none; None: its API's.
+        hosts: hosts of this provider, whatever the configured name; with a leading dot: any host
+            below it.
+        chat_root: the end of a base that speaks Chat Completions whatever `api` is.
+        lists: the models that it lists are those that requests can name.
+        list_is_public: its list is public, so it proves no key.
+        sought: it is probed on this machine even if it is not configured.
+        default_model: the model of a new chat until the user selects one.
     """
 
     api: str = DEFAULT_API
@@ -45,8 +44,8 @@ class KnownProvider:
     hosts: tuple[str, ...] = ()
     chat_root: str | None = None
     lists: bool = True
-    lists_for_all: bool = False
-    sought: bool = False
+    list_is_public: bool = False
+    probed: bool = False
     default_model: str | None = None
 
 
@@ -86,20 +85,20 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         key_header="api-key",
         root="/openai/v1",
         hosts=(".openai.azure.com", ".services.ai.azure.com"),
-        lists=False,  # its deployments are what can be asked, under names of the user's own
+        lists=False,  # requests name its deployments, whose names the user chooses
     ),
     "openrouter": KnownProvider(
         url="https://openrouter.ai/api/v1",
         key_variable="OPENROUTER_API_KEY",
         hosts=("openrouter.ai",),
-        lists_for_all=True,
+        list_is_public=True,
     ),
     "ollama": KnownProvider(
         api="ollama",
         url="http://localhost:11434",
         key_variable=None,
         host_variable="OLLAMA_HOST",
-        sought=True,
+        probed=True,
     ),
 } | {
     name: KnownProvider(
@@ -123,13 +122,13 @@ KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {
         ("vllm", "http://localhost:8000/v1", None),
     )
 }
-"""By name. Of those with a key that were not configured, the first is asked by default."""
+"""By name. The first unconfigured provider with a key is the default."""
 
 
 def server_of(provider: str, url: str | None) -> str:
-    """Whose ways a provider has: the known one of its name, else the one at its base, else its own.
+    """Return the known provider of this name, else the one at this base, else the name.
 
-    So two keys of one provider are two providers of the user's own naming with one base.
+    So a user can configure two names for one provider, with one base and two keys.
     """
     if provider in KNOWN_PROVIDERS:
         return provider
@@ -154,8 +153,8 @@ def api_of(provider: str, url: str | None) -> str:
     return DEFAULT_API if known.chat_root and path.endswith(known.chat_root) else known.api
 
 
-def is_at_home(provider: str, url: str | None) -> bool:
-    """Return whether a base is the known provider's own, and no proxy of the user's."""
+def is_own_endpoint(provider: str, url: str | None) -> bool:
+    """Return whether a base is the known provider's own, not a proxy."""
     return url is None or server_of("", url) == server_of(provider, url)
 
 

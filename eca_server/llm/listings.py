@@ -1,6 +1,6 @@
-"""What endpoints list as their models: what is offered of it, and how it is kept for a restart.
+"""Lists of models from endpoints: the models to offer, and the lists in the cache.
 
-The rule it keeps: a list is an offer, never a limit: what is missing from it may be asked for.
+A list is an offer, not a limit: a model that it lacks may still be requested.
 """
 
 from __future__ import annotations
@@ -13,23 +13,30 @@ import attrs
 
 from eca_server.llm.backend import Capabilities, ModelInfo
 
-__all__ = ["MOST_MODELS", "Endpoint", "Listing", "listing_from", "listing_to", "offered"]
+__all__ = [
+    "MAX_MODELS",
+    "Endpoint",
+    "Listing",
+    "chat_models",
+    "listing_from_json",
+    "listing_to_json",
+]
 
-MOST_MODELS = 500
-"""Of one endpoint, in the order it lists them."""
+MAX_MODELS = 500
+"""The most models of one endpoint, in its own order."""
 
 _NO_CHAT = re.compile(
     r"aqa|audio|babbage|dall|davinci|embed(ding)?s?|guard|imagen?|live|lyria|moderation|nemoguard"
     r"|ocr|orpheus|realtime|rerank(er)?|robotics|safeguard|sora|speech|transcri(be|ption)"
     r"|translat(e|ion)|tts|veo|voice|whisper"
 )
-"""A word in a model's name that tells that it is not for chats."""
+"""Words in the name of a model that is not for chats."""
 _WORD = re.compile(r"[a-z]+")
 
 
 @attrs.frozen
 class Endpoint:
-    """Who is asked for a list: a provider, where it is."""
+    """A provider at its address, which can be asked for a list of models."""
 
     provider: str
     url: str
@@ -37,53 +44,53 @@ class Endpoint:
 
 @attrs.frozen(kw_only=True)
 class Listing:
-    """What an endpoint listed.
+    """A list of models from an endpoint.
 
     Attributes:
-        models: those that are offered.
-        at: when, in seconds since the epoch.
+        models: the models to offer.
+        at: the time, in seconds since the epoch.
     """
 
     models: tuple[ModelInfo, ...]
     at: float
 
 
-def offered(listed: Iterable[ModelInfo]) -> tuple[ModelInfo, ...]:
-    """What of a list is for chats, each once: no models of embeddings, pictures, sound, ..."""
+def chat_models(listed: Iterable[ModelInfo]) -> tuple[ModelInfo, ...]:
+    """Return the chat models of a list, each once: none for embeddings, images or sound."""
     chatting = {
         model.name: model
         for model in listed
         if model.name.strip()
         and not any(map(_NO_CHAT.fullmatch, _WORD.findall(model.name.lower())))
     }
-    return tuple(chatting.values())[:MOST_MODELS]
+    return tuple(chatting.values())[:MAX_MODELS]
 
 
-def listing_to(listing: Listing) -> dict[str, Any]:
-    """A listing as JSON."""
+def listing_to_json(listing: Listing) -> dict[str, Any]:
+    """Return a listing as JSON."""
     return {"at": listing.at, "models": [_model_to(model) for model in listing.models]}
 
 
-def listing_from(value: object) -> Listing | None:
-    """The listing in such JSON; None: there is none. What is odd in it is left out."""
+def listing_from_json(value: object) -> Listing | None:
+    """Read a listing from JSON; None: it is none. Invalid details are left out."""
     if not isinstance(value, Mapping):
         return None
     at, models = value.get("at"), value.get("models")
     if not isinstance(at, int | float) or not isinstance(models, list):
         return None
     read = (_model_from(model) for model in models if isinstance(model, Mapping))
-    return Listing(models=offered(model for model in read if model is not None), at=at)
+    return Listing(models=chat_models(model for model in read if model is not None), at=at)
 
 
 def _model_to(model: ModelInfo) -> dict[str, Any]:
-    told = {
+    fields = {
         field.name: value
         for field in attrs.fields(Capabilities)
         if (value := getattr(model.capabilities, field.name)) != field.default
     }
     return {"name": model.name, "api": model.api} | {
         name: list(value) if isinstance(value, frozenset | tuple) else value
-        for name, value in told.items()
+        for name, value in fields.items()
     }
 
 
@@ -91,17 +98,17 @@ def _model_from(value: Mapping[str, Any]) -> ModelInfo | None:
     name, api = value.get("name"), value.get("api")
     if not isinstance(name, str):
         return None
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in attrs.fields(Capabilities):
-        given = value.get(field.name)
-        is_flag = isinstance(field.default, bool) and isinstance(given, bool)
-        if is_flag or (field.name in ("context", "output") and _is_count(given)):
-            told[field.name] = given
-        elif field.name in ("thinking", "efforts") and isinstance(given, list):
-            words = [word for word in given if isinstance(word, str)]
-            told[field.name] = frozenset(words) if field.name == "thinking" else tuple(words)
+        stored = value.get(field.name)
+        is_flag = isinstance(field.default, bool) and isinstance(stored, bool)
+        if is_flag or (field.name in ("context", "output") and _is_count(stored)):
+            fields[field.name] = stored
+        elif field.name in ("thinking", "efforts") and isinstance(stored, list):
+            values = [word for word in stored if isinstance(word, str)]
+            fields[field.name] = frozenset(values) if field.name == "thinking" else tuple(values)
     return ModelInfo(
-        name=name, capabilities=Capabilities(**told), api=api if isinstance(api, str) else None
+        name=name, capabilities=Capabilities(**fields), api=api if isinstance(api, str) else None
     )
 
 

@@ -1,4 +1,4 @@
-"""What endpoints tell of their models: a name everywhere, limits and abilities here and there."""
+"""Models as listed by endpoints: always a name, sometimes limits and capabilities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["read_models"]
 _CONTEXT = ("context_length", "context_window", "max_model_len", "max_context_length")
 """OpenRouter and Together, Groq, vLLM, Mistral and LM Studio."""
 _META_CONTEXT = ("n_ctx", "n_ctx_train")
-"""llama.cpp and llama-swap: the context in use, else the one it was trained with."""
+"""llama.cpp and llama-swap: the context in use, else the one from training."""
 _EFFORT_LISTS = ("supported_reasoning_efforts", "reasoning_efforts", "supported_efforts", "efforts")
 _EFFORT = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 _MOST_EFFORTS = 10
@@ -22,28 +22,28 @@ _NO_CHAT_TYPES = ("audio", "embedding", "embeddings", "image", "moderation", "re
 
 
 def read_models(listed: Any) -> Sequence[ModelInfo]:
-    """The models of a listing, in an object or bare; those that cannot chat are left out.
+    """Read the chat models of a listing, in an object or a bare array.
 
     Raises:
         KeyError: a model has no name.
-        TypeError: it is no listing.
+        TypeError: the value is no listing.
     """
     models = listed if isinstance(listed, list) else listed["data"]
     return [_model(model) for model in models if _chats(model)]
 
 
 def _chats(model: Mapping[str, Any]) -> bool:
-    told = _object(model, "capabilities")
+    listed = _object(model, "capabilities")
     return (
         model.get("type") not in _NO_CHAT_TYPES
         and model.get("active") is not False
-        and told.get("completion_chat") is not False
+        and listed.get("completion_chat") is not False
         and "text" in _names(_object(model, "architecture"), "output_modalities", otherwise="text")
     )
 
 
 def _model(model: Mapping[str, Any]) -> ModelInfo:
-    told = _object(model, "capabilities")
+    listed = _object(model, "capabilities")
     inputs = _names(_object(model, "architecture"), "input_modalities", otherwise="image")
     parameters = model.get("supported_parameters")
     takes = parameters if isinstance(parameters, list) else None
@@ -51,9 +51,10 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
     return ModelInfo(
         name=str(model["id"]).removeprefix("models/"),  # Google's, by their full names
         capabilities=Capabilities(
-            tools=told.get("function_calling") is not False and (takes is None or "tools" in takes),
-            images=told.get("vision") is not False and "image" in inputs,
-            reasoning=told.get("reasoning") is True
+            tools=listed.get("function_calling") is not False
+            and (takes is None or "tools" in takes),
+            images=listed.get("vision") is not False and "image" in inputs,
+            reasoning=listed.get("reasoning") is True
             or "reasoning" in (takes or ())
             or bool(efforts),
             context=_first_count(model, _CONTEXT)
@@ -66,14 +67,14 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
 
 
 def _efforts(model: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how much a model can be asked to think, as far as it is listed."""
+    """Yield the listed reasoning efforts."""
     for holder in (model, _object(model, "reasoning"), _object(model, "capabilities")):
         for name in _EFFORT_LISTS:
             listed = holder.get(name)
-            words = listed if isinstance(listed, list) else ()
-            found = [each for each in words if isinstance(each, str) and _EFFORT.fullmatch(each)]
-            if found:
-                yield from dict.fromkeys(found[:_MOST_EFFORTS])
+            values = listed if isinstance(listed, list) else ()
+            efforts = [each for each in values if isinstance(each, str) and _EFFORT.fullmatch(each)]
+            if efforts:
+                yield from dict.fromkeys(efforts[:_MOST_EFFORTS])
                 return
 
 

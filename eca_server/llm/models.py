@@ -1,7 +1,7 @@
-"""The models a connection can talk to, by `provider/model`: from configuration, keys and lists.
+"""The models of a connection, by `provider/model`: from configuration, keys and lists.
 
-Nothing is asked over the network for this: what endpoints list is given. What cannot be used is
-not offered; asked for all the same, it ends in a `BackendError` that says what to set.
+Nothing here uses the network: lists of endpoints are passed in. A model that cannot be used is not
+offered; a request for it raises a `BackendError` that says which setting is missing.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from eca_server.llm.configured import (
     timers_of,
 )
 from eca_server.llm.efforts import efforts_of
-from eca_server.llm.errors import readable
+from eca_server.llm.errors import user_message
 from eca_server.llm.events import Event
 from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import Origin
 from eca_server.llm.known_providers import server_of
 from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.providers import Registry, is_local
+from eca_server.llm.reasoning import ReasoningHistory, select_reasoning
 from eca_server.llm.retry import RetryPolicy, Wait, stream_with_retries
-from eca_server.llm.thoughts import Thoughts, with_thoughts
-from eca_server.llm.told import told
+from eca_server.llm.tracing import traced
 from eca_server.secret import Secret, secrets_in
 
 __all__ = ["Model", "Models"]
 
 _EFFORTS = ("low", "medium", "high")
-"""Of a model that thinks and of which no more is known: every API takes these."""
+"""The efforts of a model that reasons, if nothing else is known: every API accepts these."""
 
 
 class Model:
-    """A model that can be asked: its backend, with retries above it.
+    """A usable model: its backend, with retries.
 
     Attributes:
-        facts: what is known of it.
-        effort: how much it is to think when it answers the user; None: nothing is said of that.
+        facts: the known facts.
+        effort: the reasoning effort of answers to the user; None: unspecified.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Model:
         backend: Backend,
         policy: RetryPolicy,
         facts: ModelFacts | None = None,
-        thoughts: Thoughts = "all",
+        thoughts: ReasoningHistory = "all",
         effort: str | None = None,
     ) -> None:
         self._backend = backend
@@ -72,42 +72,42 @@ class Model:
 
     @property
     def backend(self) -> Backend:
-        """What is asked, without retries."""
+        """The backend, without retries."""
         return self._backend
 
     @property
     def origin(self) -> Origin:
-        """Whose messages it makes."""
+        """The model, as its messages name it."""
         return self._backend.origin
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """The model's capabilities."""
         return self._backend.capabilities
 
     @asynccontextmanager
     async def stream(
         self, request: Request, *, on_wait: Callable[[Wait], None] = lambda _wait: None
     ) -> AsyncIterator[AsyncIterator[Event]]:
-        """The answer to `request`; `on_wait` is told of each wait before another try.
+        """Stream the answer to `request`; `on_wait` is called before and during each wait to retry.
 
         Raises:
-            BackendError: there is no (whole) answer.
+            BackendError: the answer failed or is incomplete.
         """
         request = attrs.evolve(
             request,
-            messages=with_thoughts(request.messages, self._thoughts),
+            messages=select_reasoning(request.messages, self._thoughts),
             tools=request.tools if self.capabilities.tools else (),
         )
         stream = stream_with_retries(self._backend, request, policy=self._policy, on_wait=on_wait)
-        async with told(self.origin, request, stream) as events:
+        async with traced(self.origin, request, stream) as events:
             yield events
 
     async def text(self, request: Request) -> str:
-        """The whole visible text of the answer.
+        """Return the whole visible text of the answer.
 
         Raises:
-            BackendError: there is no (whole) answer.
+            BackendError: the answer failed or is incomplete.
         """
         answer = Answer()
         async with self.stream(request) as events:
@@ -116,18 +116,18 @@ class Model:
         return answer.text
 
     def explain(self, error: BackendError) -> str:
-        """What the user is told of an error: who failed, how, and what to do."""
-        return readable(error, provider=self.origin.provider, model=self.origin.model)
+        """Return the user's text for an error: the model, the error, and the next step."""
+        return user_message(error, provider=self.origin.provider, model=self.origin.model)
 
 
 class Models:
     """Every model of a connection.
 
     Attributes:
-        names: those that are offered, as `provider/model`; the embedded ones are always there.
-        selected: the one for a prompt that names none, if its behaviour has none of its own.
-        providers: what is known of each provider, for `doctor`.
-        problems: what is wrong with keys, URLs and the configured defaults.
+        names: the offered models, as `provider/model`; the embedded ones are always included.
+        selected: the model for a prompt that names none, if its behaviour has no default.
+        providers: the known facts of each provider, for `doctor`.
+        problems: the problems of keys, URLs and configured defaults.
     """
 
     def __init__(
@@ -198,35 +198,35 @@ class Models:
         )
         self.names = self._registry.names()
         self.problems = tuple(
-            found.problem
+            each_source.problem
             for facts in self.providers
-            for found in (facts.credential, facts.location)
-            if found is not None and found.problem is not None
+            for each_source in (facts.credential, facts.location)
+            if each_source is not None and each_source.problem is not None
         )
         if stored.problem is not None:
             self.problems = (*self.problems, stored.problem)
         first = self.names[0]
-        self.selected = self._usable(config.default_model, "defaultModel") or first
-        self._own = {
-            behavior: self._usable(own.default_model, f"behavior.{behavior}.defaultModel")
+        self.selected = self._offer_default(config.default_model, "defaultModel") or first
+        self._behavior_defaults = {
+            behavior: self._offer_default(own.default_model, f"behavior.{behavior}.defaultModel")
             for behavior, own in config.behaviors.items()
         }
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """Every key in use, and what opens the client certificate's, to be hidden from the log."""
-        found = (facts.credential for facts in self.providers)
-        keys = (each.key for each in found if each is not None)
+        """Every secret to hide from the log: keys, and the client certificate's passphrase."""
+        credentials = (facts.credential for facts in self.providers)
+        keys = (each.key for each in credentials if each is not None)
         refreshing = (each.refresh for each in self._stored.tokens.values())
         every = (*keys, *refreshing, self._passphrase)
         known = tuple(key for key in every if key is not None)
         return (*known, *self._in_headers)
 
     def tokens_of(self, provider: str) -> TokenSet | None:
-        """The tokens of a provider's stored login, if they are what it is."""
+        """Return the tokens of a provider's stored login, if it has tokens."""
         return self._stored.tokens.get(provider)
 
-    def named(self, name: str) -> str:
+    def canonical_name(self, name: str) -> str:
         """Return `name` with its provider spelled as it is configured."""
         provider, slash, model = name.partition("/")
         known = [facts.name for facts in self.providers]
@@ -235,20 +235,20 @@ class Models:
         spelled = (each for each in known if provider_name(each) == provider_name(provider))
         return f"{next(spelled, provider)}{slash}{model}"
 
-    def about(self, name: str) -> tuple[ModelFacts, Capabilities]:
-        """What is known of the model `provider/model`, whether or not it can be asked."""
-        provider, _, model = self.named(name).partition("/")
+    def facts_and_capabilities(self, name: str) -> tuple[ModelFacts, Capabilities]:
+        """Return the facts and capabilities of `provider/model`, even if it cannot be used."""
+        provider, _, model = self.canonical_name(name).partition("/")
         return self._facts(provider, model), self._capabilities(provider, model)
 
-    def selected_in(self, behavior: str) -> str:
-        """The model for a prompt of that behaviour that names none."""
-        return self._own.get(behavior) or self.selected
+    def default_for(self, behavior: str) -> str:
+        """Return the model for a prompt of a behaviour that names no model."""
+        return self._behavior_defaults.get(behavior) or self.selected
 
-    def _usable(self, name: str | None, key: str) -> str | None:
-        """A configured default if it can be asked: then it is offered; else that is a problem."""
+    def _offer_default(self, name: str | None, key: str) -> str | None:
+        """Offer a configured default model and return it; note a problem if it is unusable."""
         if name is None:
             return None
-        name = self.named(name)
+        name = self.canonical_name(name)
         try:
             self.find(name)
         except BackendError as error:
@@ -260,11 +260,11 @@ class Models:
         return name
 
     def variants(self, name: str) -> tuple[str, ...]:
-        """The variants of a model: how much it can be asked to think, and those configured.
+        """Return the variants of a model: its reasoning efforts, and those that are configured.
 
-        One that is configured as empty is none.
+        A variant that is configured as empty is removed.
         """
-        provider, _, model = self.named(name).partition("/")
+        provider, _, model = self.canonical_name(name).partition("/")
         configured = self._configured_model(provider, model).variants
         known = self._capabilities(provider, model)
         efforts = _EFFORTS if known.efforts is None else known.efforts
@@ -272,12 +272,12 @@ class Models:
         return tuple(each for each in names if each not in configured or configured[each])
 
     def find(self, name: str, variant: str | None = None) -> Model:
-        """The model of that name; a variant that it has not is as if none was asked for.
+        """Return the model of that name; an unknown variant is ignored.
 
         Raises:
-            BackendError: there is none, or something is missing for it.
+            BackendError: there is no such model, or a setting is missing.
         """
-        name, effort = self.named(name), None
+        name, effort = self.canonical_name(name), None
         if variant in self.variants(name):
             provider, _, model = name.partition("/")
             if variant in self._configured_model(provider, model).variants:
@@ -292,18 +292,18 @@ class Models:
             backend,
             self._policy(origin.provider),
             self._facts(origin.provider, origin.model),
-            configured.reasoning_history if api and api.thoughts_optional else "all",
+            configured.reasoning_history if api and api.reasoning_optional else "all",
             effort,
         )
 
     @property
     def endpoints(self) -> Mapping[Endpoint, Callable[[], Backend]]:
-        """Who can be asked for a list of models, and by what."""
+        """The endpoints that can list models, each with a maker of its backend."""
         return self._registry.endpoints()
 
     @property
-    def cost_money(self) -> bool:
-        """Whether one of them is anywhere but on this machine or its network."""
+    def has_paid_models(self) -> bool:
+        """True if a provider with a key is not on this machine or its network."""
         return any(
             facts.credential is not None
             and facts.credential.key is not None
@@ -317,17 +317,17 @@ class Models:
         return self._configured.get(provider, {}).get(model, configuration.Model())
 
     def _facts(self, provider: str, model: str) -> ModelFacts:
-        """What is known of a model: by the user, else its provider, else the catalogue."""
+        """Return the facts of a model: the user's, then the provider's, then the catalogue's."""
         configured = self._configured_model(provider, model)
         wire_name = configured.model_name or model
         known = self._catalog.facts(self._servers.get(provider, provider), wire_name)
-        told = ModelFacts.told_by(self._told(provider, wire_name))
-        return configured_facts(configured).over(told).over(known)
+        listed = ModelFacts.from_listing(self._listed_capabilities(provider, wire_name))
+        return configured_facts(configured).with_defaults(listed).with_defaults(known)
 
     def _capabilities(self, provider: str, model: str) -> Capabilities:
         wire_name = self._configured_model(provider, model).model_name or model
         facts = self._facts(provider, model)
-        known = facts.capabilities(self._told(provider, wire_name))
+        known = facts.capabilities(self._listed_capabilities(provider, wire_name))
         if known.efforts is None and facts.reasoning is not False:
             api = self._listed_apis.get((provider, wire_name)) or self._apis.get(provider, "")
             router = self._servers.get(provider) == "openrouter"
@@ -336,6 +336,6 @@ class Models:
                 return attrs.evolve(known, reasoning=True, efforts=efforts)
         return known
 
-    def _told(self, provider: str, wire_name: str) -> Capabilities:
-        """What the provider said of a model when it listed it."""
+    def _listed_capabilities(self, provider: str, wire_name: str) -> Capabilities:
+        """Return the capabilities that the provider listed for a model."""
         return self._listed.get((provider, wire_name), Capabilities())

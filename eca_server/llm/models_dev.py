@@ -1,7 +1,6 @@
-"""The public catalogue at models.dev: what is read of it, and fetching it when it has changed.
+"""The public catalogue at models.dev: fetching it when it has changed, and reading it.
 
-The rule it keeps: it is somebody else's file and may look otherwise tomorrow: what is odd in it
-costs that one fact, never the rest.
+Its format is not under our control: an invalid detail costs one fact, never the rest.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.llm.facts import ModelFacts, Price
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 
-__all__ = ["Fetched", "NotFetched", "distilled", "fetch", "read_catalog"]
+__all__ = ["FetchError", "FetchedCatalog", "extract", "fetch", "read_catalog"]
 
 MOST = 32 * 2**20
-"""Bytes of the catalogue; it has a few millions."""
+"""The largest catalogue, in bytes; it has a few million."""
 SECONDS = 60.0
 
 _THEIR_NAMES = {
@@ -33,28 +32,28 @@ _THEIR_NAMES = {
 _FIELDS = ("tool_call", "reasoning", "attachment", "modalities", "limit", "cost")
 
 
-class NotFetched(Exception):
-    """There is nothing new to be had, and why."""
+class FetchError(Exception):
+    """There is no new catalogue; the message says why."""
 
 
 @attrs.frozen(kw_only=True)
-class Fetched:
+class FetchedCatalog:
     """A new catalogue.
 
     Attributes:
-        providers: what we read of it, in its own form.
-        etag: by which the server knows this edition.
+        providers: the part that is used, in its own form.
+        etag: the server's tag of this version.
     """
 
     providers: Mapping[str, Any]
     etag: str | None
 
 
-async def fetch(http: HTTPClient, url: str, etag: str | None) -> Fetched | None:
-    """The catalogue; None: it is still the edition of that `etag`.
+async def fetch(http: HTTPClient, url: str, etag: str | None) -> FetchedCatalog | None:
+    """Fetch the catalogue; return None if it still has that `etag`.
 
     Raises:
-        NotFetched: it could not be had, or is none.
+        FetchError: it could not be fetched or read.
     """
     headers = {"accept": "application/json"} | ({"if-none-match": etag} if etag else {})
     deadlines = Deadlines(connect=10, first_byte=20, idle=20)
@@ -64,30 +63,30 @@ async def fetch(http: HTTPClient, url: str, etag: str | None) -> Fetched | None:
                 if response.status == 304 and etag:
                     return None
                 if response.status != 200:
-                    raise NotFetched(f"expected status 200, got {response.status}")
+                    raise FetchError(f"expected status 200, got {response.status}")
                 body = await response.read(limit=MOST)
-    except HTTPFault as fault:
-        raise NotFetched(str(fault)) from fault
+    except HTTPError as fault:
+        raise FetchError(str(fault)) from fault
     except trio.TooSlowError:
-        raise NotFetched(f"it was not there after {SECONDS:g} s") from None
+        raise FetchError(f"no answer within {SECONDS:g} s") from None
     providers = await trio.to_thread.run_sync(_parsed, body, abandon_on_cancel=True)
-    return Fetched(providers=providers, etag=response.headers.get("etag"))
+    return FetchedCatalog(providers=providers, etag=response.headers.get("etag"))
 
 
 def _parsed(body: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
     except InvalidJSON as fault:
-        raise NotFetched(f"expected JSON: {fault}") from None
-    providers = distilled(document)
+        raise FetchError(f"expected JSON: {fault}") from None
+    providers = extract(document)
     if not providers:
-        raise NotFetched("expected the models of some provider we know, got none")
+        raise FetchError("expected the models of a known provider, got none")
     return providers
 
 
-def distilled(document: object) -> dict[str, Any]:
-    """What we read of a catalogue, in its own form but under our names; nothing of another one."""
-    found: dict[str, Any] = {}
+def extract(document: object) -> dict[str, Any]:
+    """Return the used part of a catalogue, in its own form but with our names of providers."""
+    extracted: dict[str, Any] = {}
     for ours in KNOWN_PROVIDERS:
         models = _object(_object(_object(document).get(_THEIR_NAMES.get(ours, ours))).get("models"))
         picked = {
@@ -96,12 +95,12 @@ def distilled(document: object) -> dict[str, Any]:
             if isinstance(model, Mapping)
         }
         if picked:
-            found[ours] = {"models": picked}
-    return found
+            extracted[ours] = {"models": picked}
+    return extracted
 
 
 def read_catalog(providers: object) -> dict[str, dict[str, ModelFacts]]:
-    """The facts in a distilled catalogue, by provider and model; the names are in lower case."""
+    """Read the facts of an extracted catalogue, by provider and model; names in lower case."""
     return {
         provider: {
             name.lower(): _facts(_object(model))
@@ -125,32 +124,32 @@ def _facts(model: Mapping[str, Any]) -> ModelFacts:
 
 
 def _price(cost: Mapping[str, Any]) -> Price | None:
-    asked, answered = _number(cost.get("input")), _number(cost.get("output"))
-    if asked is None or answered is None:
+    input_price, output_price = _number(cost.get("input")), _number(cost.get("output"))
+    if input_price is None or output_price is None:
         return None
     start, long = _tier(cost)
     return Price(
-        input=asked,
-        output=answered,
+        input=input_price,
+        output=output_price,
         cache_read=_number(cost.get("cache_read")),
         cache_write=_number(cost.get("cache_write")),
         long_from=start,
-        long_input=_factor(_number(long.get("input")), asked),
-        long_output=_factor(_number(long.get("output")), answered),
+        long_input=_factor(_number(long.get("input")), input_price),
+        long_output=_factor(_number(long.get("output")), output_price),
     )
 
 
 def _tier(cost: Mapping[str, Any]) -> tuple[int | None, Mapping[str, Any]]:
-    """From how many tokens on the price is another one, and which; the first such."""
+    """Return the prompt length from which a higher price applies, and that price."""
     tiers = cost.get("tiers")
-    found = [
+    contexts = [
         (start, tier)
         for tier in (map(_object, tiers) if isinstance(tiers, list) else ())
         if _object(tier.get("tier")).get("type") == "context"
         and (start := _count(_object(tier.get("tier")).get("size"))) is not None
     ]
-    if found:
-        return min(found, key=lambda each: each[0])
+    if contexts:
+        return min(contexts, key=lambda each: each[0])
     above = _object(cost.get("context_over_200k"))
     return (200_000, above) if above else (None, {})
 
@@ -168,7 +167,7 @@ def _flag(value: object) -> bool | None:
 
 
 def _number(value: object) -> float | None:
-    """A number from 0 on, also one that is written as a text."""
+    """Return a number from 0 on, also if it is written as a text."""
     if isinstance(value, str):
         try:
             value = float(value)

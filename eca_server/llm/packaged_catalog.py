@@ -1,7 +1,7 @@
-"""Limits, abilities and prices of models, as packaged: what is known without a network.
+"""The packaged limits, capabilities and prices of models, known without a network.
 
-The table is from public price lists, as of November 2026; prices are those of the provider that
-makes the model. A price that changes with the time of day is none here.
+The table is from public price lists, as of November 2026; prices are those of the model's maker. A
+price that changes with the time of day is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["packaged_catalog"]
 
 @cache
 def packaged_catalog() -> Mapping[str, Mapping[str, ModelFacts]]:
-    """What is packaged: by provider, then by model."""
+    """Return the packaged facts, by provider, then by model."""
     table: dict[str, dict[str, ModelFacts]] = {}
     provider = ""
     for line in _ROWS.splitlines():
@@ -30,15 +30,15 @@ def packaged_catalog() -> Mapping[str, Mapping[str, ModelFacts]]:
 
 
 def _facts(abilities: str, *columns: str) -> ModelFacts:
-    context, output, asked, answered, read, written, *long = (
+    context, output, input_price, output_price, read, written, *long = (
         None if column == "-" else Decimal(column) for column in columns
     )
     price = None
-    if asked is not None and answered is not None:
+    if input_price is not None and output_price is not None:
         start, long_input, long_output = long or (None, None, None)
         price = Price(
-            input=asked,
-            output=answered,
+            input=input_price,
+            output=output_price,
             cache_read=read,
             cache_write=written,
             long_from=None if start is None else int(start),
@@ -174,6 +174,6 @@ glm-5.3-flash              ? 1000000       -   0.15   0.5   0.03      -
 cerebras
 gpt-oss-120b               r  131072       -   0.35  0.75      -      -
 """
-"""Provider, then its models: what they can (r: reason, i: read images, -: neither, ?: not known),
-context, output; dollars per million tokens of input, output, cache read, cache write; where longer
-prompts cost more: from how many tokens, and both factors."""
+"""A provider, then its models. Columns: capabilities (r: reasoning, i: images, -: neither,
+?: unknown), context, output; dollars per million tokens of input, output, cache read, cache write;
+for higher prices of long prompts: the length in tokens, and the factors of input and output."""

@@ -1,7 +1,7 @@
-"""From plain data to backends: the providers that are configured, and a registry of their models.
+"""The registry of models: configured providers as plain data, and backends made from it.
 
-The rule it keeps: a model is named `provider/model`; what is missing for it is said by a
-`BackendError` before anything is sent, in words that tell what to set.
+A model is named `provider/model`. If a setting is missing, a `BackendError` says which one before
+anything is sent.
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.config.reading import deep_merge
-from eca_server.credentials import Tokens, url_fault
+from eca_server.credentials import Tokens, url_problem
 from eca_server.llm import simulator
-from eca_server.llm.access import VERSION, Access, KeyAccess, TokenAccess, Way, endpoint
+from eca_server.llm.access import (
+    VERSION,
+    Access,
+    KeyAccess,
+    LoginAccessConfig,
+    TokenAccess,
+    join_url,
+)
 from eca_server.llm.apis import API, APIS
 from eca_server.llm.backend import Backend, BackendError, Capabilities
 from eca_server.llm.history import Origin
@@ -26,7 +33,7 @@ from eca_server.llm.known_providers import (
     KNOWN_PROVIDERS,
     KnownProvider,
     api_of,
-    is_at_home,
+    is_own_endpoint,
     server_of,
 )
 from eca_server.llm.listings import Endpoint
@@ -47,10 +54,10 @@ class ModelSettings:
     """One model of a provider.
 
     Attributes:
-        wire_name: what the endpoint calls it; None: as we do.
+        wire_name: the endpoint's name; None: the same as ours.
         extra_payload: merged into each request; a null removes the key.
         extra_headers: sent with each request.
-        variants: more payloads, merged over that one, by the name behind the colon.
+        variants: payloads merged over `extra_payload`, by the suffix after the colon.
     """
 
     wire_name: str | None = None
@@ -61,21 +68,21 @@ class ModelSettings:
 
 @attrs.frozen(kw_only=True)
 class ProviderSettings:
-    """One provider; None in a field means what is known of it by its name.
+    """One provider; None in a field means the known provider's default.
 
     Attributes:
-        api: which wire API it speaks.
-        url: the base that the API's path is added to.
+        api: its wire API.
+        url: the base, to which the API's path is added.
         key: the API key.
-        path: in place of the API's own path.
+        path: replaces the API's own path.
         extra_headers: sent with each request.
-        lists: whether it is asked which models it has.
-        models: by the name the user gives them; empty: whatever is asked for.
-        listed: the names of those it lists.
-        apis: the API of each model it lists that is asked by another one.
-        tokens: those of a login; they count before the key.
-        host: the installation that one logs in to, if it is the user's own.
-        think_tags: what begins and ends a thought in the text of an answer.
+        lists: whether it is asked for its models.
+        models: models by the user's names; empty: any model.
+        listed: the names of the models that it lists.
+        apis: the API of each listed model that has a different one.
+        tokens: the tokens of a login; they take precedence over the key.
+        host: the installation that issues logins, if it is the user's own.
+        think_tags: the tags around reasoning in the text of an answer.
     """
 
     api: str | None = None
@@ -110,13 +117,13 @@ class Timers:
     no_progress: float = 600
 
     def deadlines(self, url: str) -> Deadlines:
-        """Those of them that the HTTP client keeps."""
+        """Return the deadlines that the HTTP client enforces."""
         first_byte = self.first_byte or (600 if is_local(url) else 60)
         return Deadlines(connect=self.connect, first_byte=first_byte, idle=self.idle)
 
 
 def is_local(url: str) -> bool:
-    """Whether a URL leads to this machine or its private network."""
+    """Return whether a URL leads to this machine or its private network."""
     host = ""
     try:
         host = urlsplit(url).hostname or ""
@@ -126,15 +133,15 @@ def is_local(url: str) -> bool:
 
 
 class Registry:
-    """The models there are, and a backend for each, made when it is first asked for.
+    """The available models, with a backend for each, made at its first use.
 
     Args:
-        http: the client they share.
-        providers: what is configured, by name.
-        timers: of every request.
-        capabilities: what a model can do, by its provider's name and its own.
-        accesses: the ways that hold something that was bought, which outlives this registry.
-        hide: told of each new secret before it is used.
+        http: the client that they share.
+        providers: the configured providers, by name.
+        timers: the timers of every request.
+        capabilities: returns a model's capabilities, by its provider and its name.
+        accesses: the accesses with fetched tokens, which outlive this registry.
+        hide: called with each new secret before it is used.
     """
 
     def __init__(
@@ -157,64 +164,64 @@ class Registry:
         self._hide = hide
 
     def names(self) -> tuple[str, ...]:
-        """Every model there is to offer, as `provider/model`; ours at the end."""
-        there = [
+        """Return every model to offer, as `provider/model`; the embedded ones come last."""
+        available = [
             f"{name}/{model}"
             for name, settings in self._providers.items()
-            if self._trouble(name, settings) is None
+            if self._problem(name, settings) is None
             for model in _offered(name, settings)
         ]
-        return (*there, *(f"{simulator.PROVIDER}/{model}" for model in simulator.MODELS))
+        return (*available, *(f"{simulator.PROVIDER}/{model}" for model in simulator.MODELS))
 
     def backend(self, name: str) -> Backend:
-        """The backend of the model `provider/model`; the same one each time.
+        """Return the backend of the model `provider/model`, always the same one.
 
         Raises:
-            BackendError: `model_not_found`, or `configuration` when something is missing for it.
+            BackendError: `model_not_found`, or `configuration` if a setting is missing.
         """
         if name not in self._backends:
-            self._backends[name] = self._made(name)
+            self._backends[name] = self._make(name)
         return self._backends[name]
 
     def endpoints(self) -> Mapping[Endpoint, Callable[[], Backend]]:
-        """Who can be asked for a list of models, and by what.
+        """Return the endpoints that can list models, each with a maker of its backend.
 
-        Without a key only who is known to need none, or is on this machine or network.
+        Providers without a key are included if they need none, or are on this machine or network.
         """
-        found: dict[Endpoint, Callable[[], Backend]] = {}
+        endpoints: dict[Endpoint, Callable[[], Backend]] = {}
         for name, settings in self._providers.items():
             known = KNOWN_PROVIDERS.get(server_of(name, settings.url))
             url = settings.url or (known and known.url)
             lists = settings.lists and (known is None or known.lists)
-            if not lists or not url or self._trouble(name, settings) is not None:
+            if not lists or not url or self._problem(name, settings) is not None:
                 continue
             needs_no_key = is_local(url) or (known is not None and known.key_variable is None)
             if settings.key is not None or needs_no_key:
-                found[Endpoint(name, url)] = partial(self._over_http, name, "", settings)
-        return found
+                endpoints[Endpoint(name, url)] = partial(self._over_http, name, "", settings)
+        return endpoints
 
-    def _made(self, name: str) -> Backend:
-        provider, _, asked = name.partition("/")
+    def _make(self, name: str) -> Backend:
+        provider, _, requested = name.partition("/")
         for ours in simulator.MODELS:
-            if (provider, asked) == (simulator.PROVIDER, ours):
+            if (provider, requested) == (simulator.PROVIDER, ours):
                 return Simulator(ours)
         settings = self._providers.get(provider)
         if settings is None and provider in KNOWN_PROVIDERS:
             settings = ProviderSettings()
-        if settings is None or not asked or not _may_have(settings, asked):
+        if settings is None or not requested or not _may_have(settings, requested):
             raise BackendError(
                 "model_not_found", f"there is no model {name!r}; there are {_few(self.names())}"
             )
-        if trouble := self._trouble(provider, settings):
-            raise BackendError("configuration", trouble)
-        return self._over_http(provider, asked, settings)
+        if problem := self._problem(provider, settings):
+            raise BackendError("configuration", problem)
+        return self._over_http(provider, requested, settings)
 
-    def _over_http(self, provider: str, asked: str, settings: ProviderSettings) -> Backend:
+    def _over_http(self, provider: str, requested: str, settings: ProviderSettings) -> Backend:
         server = server_of(provider, settings.url)
         known = KNOWN_PROVIDERS.get(server)
         url = settings.url or (known and known.url)
-        assert url, "a provider without a base is in trouble"
-        model, variant = _parted(asked, settings.models)
+        assert url, "a provider without a base has a problem"
+        model, variant = _split_variant(requested, settings.models)
         chosen = settings.models.get(model, ModelSettings())
         name = settings.apis.get(chosen.wire_name or model, _api_of(provider, settings))
         api = APIS[name]
@@ -237,7 +244,7 @@ class Registry:
     def _access(
         self, provider: str, settings: ProviderSettings, api: API, known: KnownProvider | None
     ) -> Access:
-        """The way to a provider for one of its APIs; one that holds tokens is there once."""
+        """Return the access to a provider for one of its APIs; an access with tokens is shared."""
         url = str(settings.url or (known and known.url))
         if not settings.path:
             url = _rooted(url, api, known)
@@ -245,7 +252,7 @@ class Registry:
         if make is None and settings.tokens is None:
             header = (known and known.key_header) or api.key_header
             return KeyAccess(url=url, key=settings.key, header=header)
-        way = Way(
+        config = LoginAccessConfig(
             http=self._http,
             url=settings.url,
             host=settings.host,
@@ -253,13 +260,13 @@ class Registry:
             tokens=settings.tokens,
             hide=self._hide,
         )
-        same = (provider, way.url, way.host, None if way.tokens else way.key)
-        if same not in self._accesses:
-            self._accesses[same] = make(way) if make else TokenAccess(url, way)
-        return self._accesses[same]
+        identity = (provider, config.url, config.host, None if config.tokens else config.key)
+        if identity not in self._accesses:
+            self._accesses[identity] = make(config) if make else TokenAccess(url, config)
+        return self._accesses[identity]
 
-    def _trouble(self, name: str, settings: ProviderSettings) -> str | None:
-        """What is missing for a provider, in words; None when it can be asked."""
+    def _problem(self, name: str, settings: ProviderSettings) -> str | None:
+        """Return the user's text for a missing setting of a provider; None: it is usable."""
         known = KNOWN_PROVIDERS.get(name)
         api = _api_of(name, settings)
         if api not in APIS:
@@ -267,16 +274,16 @@ class Registry:
             return f"providers.{name}.api: expected {expected}, got {api!r}"
         if settings.url is None and (known is None or known.url is None):
             return f"providers.{name}.url is not set"
-        if settings.url is not None and (fault := url_fault(settings.url)):
+        if settings.url is not None and (fault := url_problem(settings.url)):
             return f"the url of {name}: {fault}"
-        hosted = known is not None and is_at_home(name, settings.url) and known.key_variable
+        hosted = known is not None and is_own_endpoint(name, settings.url) and known.key_variable
         if hosted and settings.key is None and not _has_key_header(settings):
             return f"no key for {name}: set {hosted} or providers.{name}.key, or `/login {name}`"
         return None
 
 
 def _offered(name: str, settings: ProviderSettings) -> Iterable[str]:
-    """What a provider offers, each once: its default, what is configured, what it lists."""
+    """Return the models that a provider offers: its default, then configured and listed ones."""
     known = KNOWN_PROVIDERS.get(name)
     default = known.default_model if known and not settings.models else None
     is_there = default in settings.listed or not settings.listed
@@ -287,24 +294,29 @@ def _offered(name: str, settings: ProviderSettings) -> Iterable[str]:
     return dict.fromkeys([*offered, *settings.listed])
 
 
-def _may_have(settings: ProviderSettings, asked: str) -> bool:
-    """Whether a provider may have a model; only one whose models are all told may not."""
-    model, _ = _parted(asked, settings.models)
+def _may_have(settings: ProviderSettings, requested: str) -> bool:
+    """Return whether a provider may have a model; False only if all its models are known."""
+    model, _ = _split_variant(requested, settings.models)
     return not settings.models or model in settings.models or model in settings.listed
 
 
-def _parted(asked: str, models: Mapping[str, ModelSettings]) -> tuple[str, Mapping[str, Any]]:
-    """A model's name, and the payload of its variant; a name of its own may hold a colon, too."""
-    model, _, variant = asked.rpartition(":")
-    if asked not in models and model in models:
+def _split_variant(
+    requested: str, models: Mapping[str, ModelSettings]
+) -> tuple[str, Mapping[str, Any]]:
+    """Split a model's name from its variant, and return the variant's payload.
+
+    A model's own name may contain a colon, too.
+    """
+    model, _, variant = requested.rpartition(":")
+    if requested not in models and model in models:
         payload = models[model].variants.get(variant)
         if payload:
             return model, payload
-    return asked, {}
+    return requested, {}
 
 
 def _rooted(url: str, api: API, known: KnownProvider | None) -> str:
-    """A base with the root of its API, unless its path says the version or needs none."""
+    """Append the root of an API to a base, unless its path has a version or needs no root."""
     *before, last = urlsplit(url.strip()).path.rstrip("/").split("/")
     own = None if known is None else known.root
     if not before:
@@ -312,7 +324,7 @@ def _rooted(url: str, api: API, known: KnownProvider | None) -> str:
     else:
         needs_it = api.roots_paths and own is None and not VERSION.fullmatch(last)
         root = api.root if needs_it else ""
-    return endpoint(url, root) if root else url
+    return join_url(url, root) if root else url
 
 
 def _api_of(name: str, settings: ProviderSettings) -> str:
@@ -320,7 +332,7 @@ def _api_of(name: str, settings: ProviderSettings) -> str:
 
 
 def _has_key_header(settings: ProviderSettings) -> bool:
-    """Whether the user sends a key in a header of their own."""
+    """Return whether the user sends a key in a configured header."""
     headers = [settings.extra_headers, *(each.extra_headers for each in settings.models.values())]
     keys = {api.key_header for api in APIS.values()} | {"api-key"}
     return any(name.lower() in keys for each in headers for name in each)

@@ -1,27 +1,27 @@
 r"""The embedded model: no network, no key, every event on demand.
 
-`simulator/echo` streams the user's last text back, word by word. `simulator/script` does what the
-text says, one directive a line, in order; `\n` in a TEXT is a line end:
+`simulator/echo` streams the user's last text back, word by word. `simulator/script` runs the text
+as a script, one directive a line, in order; `\n` in a TEXT is a line end:
 
     say TEXT             visible text, word by word
     think TEXT           a block of reasoning, word by word
     repeat N TEXT        TEXT as N deltas
-    speed N              N deltas a second from here on; 0, the default, is full speed
+    speed N              N deltas a second from then on; 0, the default, is full speed
     wait SECONDS         nothing for a while; `wait forever` until the turn is stopped
     progress             a sign of life that is no answer
     cite URL [TITLE]     a web citation
     draw [COLOR]         a picture of one color, six hexadecimal digits
-    call NAME [JSON]     a tool call; the lines behind it are said once its result is there
+    call NAME [JSON]     a tool call; the lines after it follow once its result is there
     usage IN OUT         token counts, in place of the counted words
     fail KIND [TEXT]     an error of a class (`overloaded`, `auth`, `quota`, ...)
-    crash                an error that is none of ours, as a bug would raise it
+    crash                an unexpected exception, as from a bug
     finish REASON        ends with this reason (`length`, `content_filter`, ...)
     cut                  ends without an end, as no backend should
-    empty                answers nothing
+    empty                no content
 
-A line that is no directive is answered with a text that says so. A request for a title or a
-summary (its instruction's first line contains that word; a folder's name may do so further down)
-gets the first words of the user's text from both.
+An unknown directive is answered with an error text. A request for a title or a summary (the first
+line of its instruction contains that word; a directory's name may do so further down) is answered
+with the first words of the user's text by both models.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ import trio
 
 from eca_server.llm.backend import BackendError, Capabilities, ErrorKind, ModelInfo, Request
 from eca_server.llm.calls import read_arguments
+from eca_server.llm.error_kinds import TRANSIENT
 from eca_server.llm.events import (
     Citation,
     Event,
@@ -57,17 +58,16 @@ from eca_server.llm.events import (
     Usage,
 )
 from eca_server.llm.history import Origin, TextPart
-from eca_server.llm.signals import TRANSIENT
 
 __all__ = ["DEFAULT", "MODELS", "PROVIDER", "Simulator"]
 
 PROVIDER = "simulator"
 MODELS: tuple[Literal["echo"], Literal["script"]] = ("echo", "script")
 DEFAULT = f"{PROVIDER}/{MODELS[0]}"
-"""The model that is selected where none is configured."""
+"""The selected model if none is configured."""
 
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
-_ASIDE = re.compile("title|summary", re.IGNORECASE)
+_SIDE_REQUEST = re.compile("title|summary", re.IGNORECASE)
 _TITLE_WORDS = 6
 _SIDE = 32  # pixels
 _KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
@@ -75,7 +75,7 @@ _REASONS: Mapping[str, FinishReason] = {reason: reason for reason in get_args(Fi
 
 
 class Simulator:
-    """A `Backend` that plays `echo` or `script`."""
+    """A `Backend` for `echo` and `script`."""
 
     def __init__(self, model: Literal["echo", "script"]) -> None:
         self.origin = Origin(api=PROVIDER, provider=PROVIDER, model=model)
@@ -83,23 +83,23 @@ class Simulator:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
-        """As `Backend.stream`; `crash` raises what it raises."""
+        """Stream the answer; `crash` raises an unexpected exception."""
         async with aclosing(self._events(request)) as events:
             yield events
 
     async def models(self) -> Sequence[ModelInfo]:
-        """As `Backend.models`."""
+        """Return both models."""
         return [ModelInfo(name=name, capabilities=self.capabilities) for name in MODELS]
 
     async def count_tokens(self, request: Request) -> int | None:
-        """As `Backend.count_tokens`: a word is a token here."""
+        """Count words: a word is a token here."""
         return _words_in(request)
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         yield Started(response_id=f"sim_{secrets.token_hex(6)}", model=self.origin.model)
         text, step = _last_user_text(request)
-        playing = _Playing(request)
-        if _ASIDE.search(request.system.partition("\n")[0]):
+        run = _ScriptRun(request)
+        if _SIDE_REQUEST.search(request.system.partition("\n")[0]):
             lines = ["say " + " ".join(text.split()[:_TITLE_WORDS])]
         elif self.origin.model == "echo":
             lines = ["say " + text.replace("\\", "\\\\").replace("\n", "\\n")]
@@ -107,18 +107,18 @@ class Simulator:
             segments = _segments(text)
             lines = segments[step] if step < len(segments) else []
         for line in lines:
-            async with aclosing(playing.line(line)) as events:
+            async with aclosing(run.line(line)) as events:
                 async for event in events:
                     yield event
                     await trio.lowlevel.checkpoint()
-            if playing.ended:
+            if run.ended:
                 return
-        yield playing.usage
-        yield Finished(reason="tool_calls" if playing.called else "stop")
+        yield run.usage
+        yield Finished(reason="tool_calls" if run.called else "stop")
 
 
-class _Playing:
-    """One answer being played."""
+class _ScriptRun:
+    """The run of a script for one answer."""
 
     def __init__(self, request: Request) -> None:
         self.usage = Usage(input=_words_in(request), output=0)
@@ -128,7 +128,7 @@ class _Playing:
         self._reasonings = 0
 
     async def line(self, line: str) -> AsyncGenerator[Event, None]:
-        """The events of one line."""
+        """Yield the events of one line."""
         verb, _, rest = line.lstrip().partition(" ")
         match verb, rest.split(maxsplit=1):
             case ("speed", [rate]) if (number := _number(rate)) is not None:
@@ -136,10 +136,10 @@ class _Playing:
             case ("wait", [seconds]) if (number := _number(seconds)) is not None:
                 await trio.sleep(number)
             case ("fail", [kind, *words]) if kind in _KINDS:
-                text = " ".join(words) or "the simulator fails, as it was told to"
+                text = " ".join(words) or "the simulator fails, as the script says"
                 raise BackendError(_KINDS[kind], text, retryable=kind in TRANSIENT)
             case ("crash", []):
-                raise RuntimeError("the simulator crashed, as it was told to")
+                raise RuntimeError("the simulator crashed, as the script says")
             case ("usage", [_, _]) if re.fullmatch(r"\d{1,12} +\d{1,12}", rest.strip()):
                 prompt, output = map(int, rest.split())
                 self.usage = Usage(input=prompt, output=output)
@@ -152,12 +152,12 @@ class _Playing:
             case ("" | "empty", []):
                 return
             case _:
-                for event in self._said(verb, rest):
+                for event in self._content(verb, rest):
                     yield event
                     if self._pause:
                         await trio.sleep(self._pause)
 
-    def _said(self, verb: str, rest: str) -> Iterator[Event]:
+    def _content(self, verb: str, rest: str) -> Iterator[Event]:
         match verb, rest.split(maxsplit=1):
             case ("say", _):
                 yield from map(TextDelta, self._counted(rest))
@@ -202,7 +202,7 @@ class _Playing:
 
 
 def _segments(script: str) -> list[list[str]]:
-    """The lines of each step: a run of calls ends one."""
+    """Return the lines of each step: a run of calls ends a step."""
     segments: list[list[str]] = [[]]
     for line in script.splitlines():
         is_call = line.strip().startswith("call ")
@@ -213,7 +213,7 @@ def _segments(script: str) -> list[list[str]]:
 
 
 def _last_user_text(request: Request) -> tuple[str, int]:
-    """What the user said last, and how often the model has answered it already."""
+    """Return the user's last text, and the number of answers after it."""
     answers = 0
     for message in reversed(request.messages):
         if message.role == "user":
@@ -237,7 +237,7 @@ def _number(text: str) -> float | None:
 
 
 def _picture(color: str) -> Image:
-    """A square of one color, as PNG."""
+    """Draw a square of one color, as PNG."""
     row = b"\0" + bytes.fromhex(color) * _SIDE
     head = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(row * _SIDE)), (b"IEND", b""))

@@ -1,9 +1,9 @@
-"""How MCP speaks JSON-RPC, and what a message is made of before our peer looks at it.
+"""The JSON-RPC dialect of MCP, and a lenient decoder of messages before our peer.
 
-Standard output is where careless servers print. What is no message is heard, counted and never
-answered: a server that logs what it reads would log the answer, and so on for ever. What is
-nearly a message is made into one: a byte order mark, bytes that are no UTF-8, an id of the wrong
-type, a missing `jsonrpc`. What answers a call of ours and cannot be read fails that call at once.
+Careless servers print to stdout. Other lines are counted and never answered: a server that logs
+its input would log the answer, and so on for ever. Slightly wrong messages are repaired: a byte
+order mark, invalid UTF-8, an id of the wrong type, a missing `jsonrpc`. An unreadable answer fails
+its call at once.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import attrs
 from eca_protocol import json
 from eca_protocol.endpoint import Dialect
 from eca_protocol.errors import INTERNAL_ERROR, InvalidJSON, LocalProtocolError
-from eca_protocol.framing import FrameDecoder, FrameFault, Frames
+from eca_protocol.framing import FrameDecoder, FrameError, Frames
 from eca_server.mcp.methods import TABLE
 
-__all__ = ["MCP_DIALECT", "Intake"]
+__all__ = ["MCP_DIALECT", "LenientDecoder"]
 
 MCP_DIALECT: Final = Dialect(
     cancel_method="notifications/cancelled",
     cancel_key="requestId",
     answers_cancelled=False,
-    answers_faults=False,
+    answers_invalid=False,
     not_cancelled=frozenset({"initialize"}),
 )
 
@@ -42,14 +42,14 @@ _EDGE: Final = 100  # bytes at the end of a message in which its id is looked fo
 
 
 @attrs.define(kw_only=True)
-class Intake:
-    """A decoder behind a transport's own: frames in, messages as our peer takes them out.
+class LenientDecoder:
+    """A decoder behind a transport's own one: reads frames, returns repaired messages.
 
     Attributes:
-        frames: cuts the bytes.
-        pending: the ids of our calls that wait for an answer.
-        on_noise: told of each frame that is no message, and why.
-        on_oversized: told of a message that was skipped for its length.
+        frames: the transport's decoder.
+        pending: returns the ids of our unanswered calls.
+        on_noise: called with each frame that is not a message, and the reason.
+        on_oversized: called with the reason when an oversized message was skipped.
     """
 
     frames: FrameDecoder
@@ -59,21 +59,21 @@ class Intake:
 
     @property
     def closed(self) -> bool:
-        """Whether the stream has ended."""
+        """True if the stream has ended."""
         return self.frames.closed
 
     def feed(self, data: bytes) -> Frames:
-        """Take the next bytes; give the messages that they complete."""
+        """Decode the next bytes and return the messages that they complete."""
         return self._messages(self.frames.feed(data))
 
     def feed_eof(self) -> Frames:
-        """Take the end of the stream, which may complete a message."""
+        """Decode the end of the stream, which may complete a message."""
         return self._messages(self.frames.feed_eof())
 
     def _messages(self, frames: Frames) -> Frames:
         messages: Frames = []
         for frame in frames:
-            if isinstance(frame, FrameFault):
+            if isinstance(frame, FrameError):
                 self.on_oversized(frame.message)
             else:
                 messages += self._read(frame)
@@ -82,7 +82,7 @@ class Intake:
     def _read(self, frame: bytes) -> Iterator[bytes]:
         text = frame.removeprefix(codecs.BOM_UTF8)
         if text.lstrip()[:1] not in {b"{", b"["}:
-            self.on_noise(frame, "no JSON object")
+            self.on_noise(frame, "not a JSON object")
             return
         try:
             value = json.loads(text)
@@ -90,8 +90,8 @@ class Intake:
             try:
                 text = text.decode("utf-8", "replace").encode()
                 value = json.loads(text)
-            except InvalidJSON as fault:
-                yield from self._damaged(frame, text, str(fault))
+            except InvalidJSON as error:
+                yield from self._damaged(frame, text, str(error))
                 return
         if isinstance(value, list):  # a batch, which one revision had
             for part in value:
@@ -100,9 +100,9 @@ class Intake:
             yield from self._message(value, text)
 
     def _message(self, value: Any, text: bytes) -> Iterator[bytes]:
-        """One value as a message, or as noise."""
+        """Yield a value as a message, or report it as noise."""
         if not _is_message(value):
-            self.on_noise(text, "JSON, and no message")
+            self.on_noise(text, "JSON, but not a message")
         elif value.get("method") in _OURS:
             self.on_noise(
                 text, "our own message comes back: is a terminal between us (`docker run -t`)?"
@@ -112,7 +112,7 @@ class Intake:
             yield text if repaired is value else json.dumps(repaired)
 
     def _repaired(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The message as it was meant; the same object where nothing is wrong with it."""
+        """Return a repaired message, or the same object if it is valid."""
         changes: dict[str, Any] = {}
         if value.get("jsonrpc") != "2.0":
             changes["jsonrpc"] = "2.0"
@@ -126,7 +126,7 @@ class Intake:
         return {**value, **changes} if changes else value
 
     def _call_meant(self, answered: Any, *, failed: bool) -> Any:
-        """The id of the call that an answer is for."""
+        """Return the id of the call that an answer is for."""
         if type(answered) is int:
             return answered
         pending = self.pending()
@@ -139,15 +139,15 @@ class Intake:
         return answered
 
     def _damaged(self, frame: bytes, text: bytes, why: str) -> Iterator[bytes]:
-        """A frame that is no JSON as we accept it: the failure of the call it names, or noise."""
+        """Yield the failure of the call that an invalid frame answers, or report noise."""
         if json.holds_too_many_values(text):
             yield from self._failure_of(_id_at_an_edge(text), frame, why)
             return
         try:
             value = lenient_json.loads(text)
-        except lenient_json.JSONDecodeError as fault:
-            hint = {"Extra data": "two messages in one line"}.get(fault.msg, why)
-            if fault.pos >= len(text.rstrip()) - 1:
+        except lenient_json.JSONDecodeError as error:
+            hint = {"Extra data": "two messages in one line"}.get(error.msg, why)
+            if error.pos >= len(text.rstrip()) - 1:
                 hint = "half a message: JSON over several lines?"
             self.on_noise(frame, hint)
             return
@@ -158,7 +158,7 @@ class Intake:
         yield from self._failure_of(answered, frame, why)
 
     def _failure_of(self, answered: Any, frame: bytes, why: str) -> Iterator[bytes]:
-        """Yield an error for the call with this id; log noise if no such call waits."""
+        """Yield an error for the call with this id; report noise if no such call is pending."""
         if type(answered) is int and answered in self.pending():
             failure = {"jsonrpc": "2.0", "id": answered, "error": _error(why)}
             try:
@@ -170,9 +170,9 @@ class Intake:
 
 
 def _id_at_an_edge(text: bytes) -> int | None:
-    """Return the id of an answer that is too large to read, where a server usually writes it."""
-    found = _FIRST_ID.match(text) or _LAST_ID.search(text, len(text) - _EDGE)
-    return int(found[1]) if found else None
+    """Return the id at the usual places of an answer that is too large to read, or None."""
+    match = _FIRST_ID.match(text) or _LAST_ID.search(text, len(text) - _EDGE)
+    return int(match[1]) if match else None
 
 
 def _is_message(value: Any) -> bool:

@@ -1,7 +1,8 @@
-"""The revisions of MCP in one table, and the seam (`Era`) behind which they differ.
+"""The revisions of MCP in one table; `Era` holds their differences.
 
-Two families: with a handshake (until 2025-11-25) a connection has a state that `initialize`
-opens; the stateless ones (from 2026-07-28) say in every request who asks and in which revision.
+There are two families: revisions until 2025-11-25 have connections with a state, opened by the
+handshake `initialize`; stateless ones (from 2026-07-28) name the client and the revision in every
+request.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ _NAMED: Final = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class Era:
-    """How one revision is spoken.
+    """The properties of one revision.
 
     Attributes:
         revision: its name on the wire.
-        stateless: there is no handshake, no session, and no request of the server's: every
-            request says who asks.
-        has_version_header: over HTTP every request after the handshake names the revision.
-        empty_cursor_ends: a `nextCursor` of `""` means that there is no next page.
-        cancels_by_notification: over HTTP, too; else closing the answer's stream cancels.
+        stateless: true if there is no handshake, no session and no request of the server; every
+            request names the client.
+        has_version_header: true if every HTTP request after the handshake names the revision.
+        empty_cursor_ends: true if a `nextCursor` of `""` means that there is no next page.
+        cancels_by_notification: true if cancellation over HTTP is a notification, too; else closing
+            the answer's stream cancels.
     """
 
     revision: str
@@ -43,7 +45,7 @@ class Era:
     def params(
         self, params: Mapping[str, Any], *, client: Mapping[str, Any], capabilities: Any
     ) -> dict[str, Any]:
-        """The params of a request as this revision wants them."""
+        """Return the params of a request in this revision."""
         if not self.stateless:
             return dict(params)
         meta = {
@@ -55,7 +57,7 @@ class Era:
         return {**params, "_meta": meta}
 
     def headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """What HTTP says of a message beside its body."""
+        """Return the HTTP headers of a message."""
         if not self.has_version_header:
             return {}
         headers = {"MCP-Protocol-Version": self.revision}
@@ -68,7 +70,7 @@ class Era:
 
 
 def header_value(text: str) -> str:
-    """A text as a header may carry it: as it is, or marked and in Base64."""
+    """Return a text as a header's value: unchanged, or marked and in Base64."""
     plain = text.isascii() and text.isprintable() and text == text.strip()
     if plain and not text.startswith("=?base64?"):
         return text
@@ -93,19 +95,19 @@ ERAS: Final[Mapping[str, Era]] = MappingProxyType(
         )
     }
 )
-"""Every revision that is spoken, from the oldest to the newest."""
+"""The supported revisions, oldest first."""
 
 OFFERED: Final = "2025-11-25"
-"""What `initialize` offers: every server takes it, and the tools of today are written for it."""
+"""The revision that `initialize` offers: every server of today accepts it."""
 
 
 def era_of(revision: object) -> Era | None:
-    """The era of a revision's name, or None where it is none that we speak."""
+    """Return the era of a revision, or None if it is not supported."""
     return ERAS.get(revision) if isinstance(revision, str) else None
 
 
 def newest_stateless(supported: object) -> Era | None:
-    """The newest stateless era among the names that a server gave, if there is one."""
+    """Return the newest supported stateless era among a server's revisions, or None."""
     names = supported if isinstance(supported, (list, tuple)) else ()
     spoken = [era for era in ERAS.values() if era.stateless and era.revision in names]
     return spoken[-1] if spoken else None

@@ -1,8 +1,8 @@
-"""One URL of a server: how it is asked over HTTP, and what an answer that is a refusal says.
+"""One URL of a server: HTTP requests to it, and its refusals.
 
-The rules it keeps: what the user configured as headers goes only to the origin that it was
-configured for, and never over a plain connection that a server leads us to; the headers of the
-protocol are ours; what a server says of a refusal is shown without tags, cut, and without keys.
+Rules: configured headers are sent only to the origin that they were configured for, and never over
+a plain connection after a redirect; the user cannot set the protocol's headers; the text of a
+refusal is shown without tags and keys, and cut.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import attrs
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.secret import Secret, mask, secrets_in
 
 __all__ = ["BodyKind", "HTTPEndpoint", "Login", "Refusal", "body_kind", "is_same_origin"]
@@ -32,7 +32,7 @@ MAX_REDIRECTS: Final = 3
 _OURS: Final = frozenset(
     {"host", "content-length", "content-type", "accept", "last-event-id", "transfer-encoding"}
 )
-_KEPT_AS_IT_WAS: Final = frozenset({307, 308})  # the redirects that keep the method and the body
+_SAME_METHOD: Final = frozenset({307, 308})  # the redirects that preserve method and body
 _UNAUTHORIZED: Final = 401
 _MAX_REFUSAL: Final = 64 * 1024
 _SHOWN: Final = 200
@@ -43,15 +43,15 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """An answer without success.
+    """An HTTP response without success.
 
     Attributes:
-        status: of the answer.
+        status: its status.
         error: the JSON-RPC error in its body, if there is one.
-        answered: the id that the error is for.
-        text: what it says, for people.
-        retry_after: seconds after which the server wants to be asked again, if it told.
-        challenge: which login it wants, as `WWW-Authenticate` says it.
+        answered: the id of the request that the error answers.
+        text: its text, for people.
+        retry_after: seconds after which the request may be repeated, if the server names them.
+        challenge: its `WWW-Authenticate` header.
     """
 
     status: int
@@ -66,12 +66,23 @@ class Refusal:
 
 
 class Login(Protocol):
-    """What an endpoint needs of a login (see `authorization.login.Login`)."""
+    """The part of `authorization.login.Login` that an endpoint uses."""
 
-    async def token(self) -> Secret | None: ...  # noqa: D102
-    async def was_refused(self, token: Secret) -> bool: ...  # noqa: D102
-    def is_wanted(self, status: int, challenge: str) -> bool: ...  # noqa: D102
-    async def fault(self, challenge: str) -> MCPFault: ...  # noqa: D102
+    async def token(self) -> Secret | None:
+        """Return the token for requests, if the user has logged in."""
+        ...
+
+    async def renew_refused(self, token: Secret) -> bool:
+        """Renew a refused token; return whether there is a new one."""
+        ...
+
+    def requires_login(self, status: int, challenge: str) -> bool:
+        """Return whether a refusal requires a login."""
+        ...
+
+    async def login_error(self, challenge: str) -> MCPError:
+        """Start a login, and return the error with its page for the user."""
+        ...
 
 
 class HTTPEndpoint:
@@ -97,14 +108,14 @@ class HTTPEndpoint:
         self._login = None if self._is_authorized else login
 
     def at(self, url: str) -> HTTPEndpoint:
-        """Another URL of the same server.
+        """Return the endpoint of a different URL of the same server.
 
         Raises:
-            MCPFault: it is of another origin, where the user's headers must not go.
+            MCPError: the URL has a different origin, where the user's headers must not go.
         """
         target = _joined(self.url, url)
         if not is_same_origin(self.url, target):
-            raise MCPFault(f"it leads to another origin: {mask(target, *self._secrets)}")
+            raise MCPError(f"it leads to a different origin: {mask(target, *self._secrets)}")
         return HTTPEndpoint(target, http=self._http, headers=self._headers, login=self._login)
 
     @contextlib.asynccontextmanager
@@ -117,11 +128,11 @@ class HTTPEndpoint:
         deadlines: Deadlines,
         resend: bool = True,
     ) -> AsyncIterator[HTTPResponse]:
-        """Send a request, where redirects lead it; see `HTTPClient.stream`.
+        """Send a request and follow redirects; see `HTTPClient.stream`.
 
         Raises:
-            HTTPFault: no answer could be had.
-            MCPFault: a redirect leads where we do not go.
+            HTTPError: there is no response.
+            MCPError: a redirect is not allowed.
         """
         url, redirects, was_renewed = self.url, 0, False
         while True:
@@ -136,11 +147,11 @@ class HTTPEndpoint:
                 shows_certificate=is_same_origin(url, self.url),
                 resend=resend,
             ) as response:
-                if response.status in _KEPT_AS_IT_WAS:
+                if response.status in _SAME_METHOD:
                     redirects += 1
                     location = response.headers.get("location", "")
                     url = self._next(url, location, has_secret=bool(self._headers or token))
-                elif was_renewed or not await self._has_another_token(response.status, token):
+                elif was_renewed or not await self._has_new_token(response.status, token):
                     if is_same_origin(url, self.url):
                         self.url = url
                     yield response
@@ -148,44 +159,46 @@ class HTTPEndpoint:
                 else:
                     was_renewed = True
             if redirects > MAX_REDIRECTS:
-                raise MCPFault(f"it answers with more than {MAX_REDIRECTS} redirects", kind="start")
+                raise MCPError(f"it answers with more than {MAX_REDIRECTS} redirects", kind="start")
 
-    async def _has_another_token(self, status: int, token: Secret | None) -> bool:
-        """Whether a refused request may be sent again: its token was renewed meanwhile."""
+    async def _has_new_token(self, status: int, token: Secret | None) -> bool:
+        """Return whether a refused request may be repeated with a renewed token."""
         if status != _UNAUTHORIZED or self._login is None or token is None:
             return False
-        return await self._login.was_refused(token)
+        return await self._login.renew_refused(token)
 
-    async def login_fault(self, refusal: Refusal) -> MCPFault | None:
-        """What to tell the user of a refusal that wants a login; None: it wants none."""
-        if self._login is not None and self._login.is_wanted(refusal.status, refusal.challenge):
-            return await self._login.fault(refusal.challenge)
+    async def login_fault(self, refusal: Refusal) -> MCPError | None:
+        """Return the error for a refusal that requires a login, or None."""
+        if self._login is not None and self._login.requires_login(
+            refusal.status, refusal.challenge
+        ):
+            return await self._login.login_error(refusal.challenge)
         if refusal.status != _UNAUTHORIZED:
             return None
         if self._is_authorized:
-            return MCPFault("it does not take the configured Authorization (401)", kind="start")
-        return MCPFault(f"it wants a login ({refusal})", kind="login")
+            return MCPError("it refused the configured `Authorization` header (401)", kind="start")
+        return MCPError(f"it requires a login ({refusal})", kind="login")
 
     def _next(self, url: str, location: str, *, has_secret: bool) -> str:
-        """Where a redirect leads."""
+        """Return the target of a redirect."""
         target = _joined(url, location)
         shown = mask(target, *self._secrets)
         if urlsplit(target).scheme not in _DEFAULT_PORTS or not location:
-            raise MCPFault(f"it redirects to what is no address: {shown}", kind="start")
+            raise MCPError(f"it redirects to an invalid URL: {shown}", kind="start")
         if is_same_origin(url, target):
             return target
         if url.lower().startswith("https:") and not target.lower().startswith("https:"):
-            raise MCPFault(f"it redirects to a plain connection: {shown}", kind="start")
+            raise MCPError(f"it redirects to a plain connection: {shown}", kind="start")
         if has_secret:
-            raise MCPFault(
+            raise MCPError(
                 f"it redirects to {shown}, where headers and login must not go: "
-                "configure that address if it is meant",
+                "configure this URL if you trust it",
                 kind="start",
             )
         return target
 
     async def refusal(self, response: HTTPResponse) -> Refusal:
-        """What an answer without success says; reads its body, up to a limit."""
+        """Return the refusal in a response; read its body, up to a limit."""
         body = await response.read(_MAX_REFUSAL)
         retry_after = _seconds(response.headers.get("retry-after", ""))
         challenge = response.headers.get("www-authenticate", "")
@@ -221,7 +234,7 @@ class HTTPEndpoint:
 
 
 def body_kind(response: HTTPResponse, start: bytes) -> BodyKind:
-    """What a body is: by its media type, or where that says nothing, by how it starts."""
+    """Return the kind of a body by its media type, else by its first bytes."""
     match response.headers.get("content-type", "").partition(";")[0].strip().lower():
         case "text/event-stream":
             return "events"
@@ -241,11 +254,11 @@ def _joined(url: str, reference: str) -> str:
     try:
         return urljoin(url, reference)
     except ValueError:
-        raise MCPFault(f"it leads to what is no address: {reference[:200]!r}") from None
+        raise MCPError(f"it leads to an invalid URL: {reference[:200]!r}") from None
 
 
 def is_same_origin(one: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port."""
+    """Return whether two URLs have the same scheme, host and port."""
     return _origin(one) == _origin(other)
 
 
@@ -259,7 +272,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """A `Retry-After` in either of its spellings."""
+    """Return the seconds of a `Retry-After`: a number or a date."""
     if retry_after.isascii() and retry_after.isdigit():
         return float(retry_after[:9])
     try:

@@ -1,8 +1,8 @@
-"""What both transports over HTTP share: messages in, one task for each message out, an end.
+"""The base of both HTTP transports: an inbox of messages, and one task for each sent message.
 
-The rules it keeps: sending never waits for an answer; a request that is not answered ends with an
-error that says why, or with the stream; what a server sends faster than it is read waits in its
-socket; `aclose` is bounded.
+Rules: sending never waits for an answer; an unanswered request ends with an error and its reason,
+or with the stream; messages that arrive faster than they are read wait in the socket; `aclose` is
+bounded.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import INTERNAL_ERROR, HTTPFault, InvalidJSON, RemoteProtocolError
+from eca_protocol.errors import INTERNAL_ERROR, HTTPError, InvalidJSON, RemoteProtocolError
 from eca_protocol.framing import Framing
 from eca_protocol.http import HTTPResponse
 from eca_protocol.outbox import WriteShape
 from eca_protocol.sse import SSEDecoder
 from eca_server.mcp.eras import Era
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.http_endpoint import HTTPEndpoint, Refusal
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.transport import BODIES
@@ -32,8 +32,8 @@ __all__ = [
     "HTTPTransport",
     "NotStreamable",
     "Outgoing",
-    "Place",
-    "Waits",
+    "StreamPosition",
+    "Timeouts",
     "is_events",
     "read_events",
 ]
@@ -41,35 +41,35 @@ __all__ = [
 Id = int | str
 
 MAX_MESSAGE: Final = 64 * 2**20
-"""Bytes of one message from a server."""
+"""Maximum size of a message from a server, in bytes."""
 
-_INBOX: Final = 16  # messages that were received and not read
-_NOTICES: Final = 16  # notifications and answers of ours that are under way
+_INBOX: Final = 16  # received messages that are not read yet
+_NOTICES: Final = 16  # our notifications and answers in flight
 
 
 @attrs.frozen(kw_only=True)
-class Waits:
-    """How long is waited for what, in seconds."""
+class Timeouts:
+    """The time limits of an HTTP transport, in seconds."""
 
     notice: float = 30.0
-    """For a notification or an answer of ours to be taken."""
+    """For the server to accept our notification or answer."""
     headers: float = 10.0
-    """For the optional stream of what a server says unasked to begin."""
+    """For the start of the optional stream of server messages."""
     idle: float = 300.0
-    """Between two signs of life of an answer that is a stream."""
+    """Between two chunks of a streamed answer."""
     linger: float = 1.0
-    """For a stream to end by itself after its answer, so that the connection can be kept."""
+    """For a stream to end by itself after its answer, so that the connection can be reused."""
     reconnect: float = 1.0
-    """Before a stream is taken up again, unless the server says how long."""
+    """Before a stream is resumed, unless the server names a delay."""
     longest_reconnect: float = 30.0
     retry: tuple[float, ...] = (1.0, 2.0)
-    """Before each further try of what was not sent, or may be asked twice."""
+    """Before each retry of a request that was not sent, or may be repeated."""
     close: float = 1.0
-    """For the farewell."""
+    """For `aclose`."""
 
 
-class NotStreamable(MCPFault):
-    """The first message was refused as a server of the older transport refuses it."""
+class NotStreamable(MCPError):
+    """A refusal of the first message that is typical of a server with the older transport."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +83,7 @@ class Outgoing:
 
     @classmethod
     def read(cls, body: bytes) -> Outgoing:
-        """What the peer wrote."""
+        """Parse the bytes that the peer wrote."""
         value = json.loads(body)
         method = value.get("method", "")
         return cls(
@@ -95,44 +95,46 @@ class Outgoing:
 
 
 class HTTPTransport(ABC):
-    """A transport whose messages are bodies; the two kinds say how one of them travels.
+    """A transport whose messages are HTTP bodies; subclasses send them.
 
     Attributes:
-        endpoint: where messages go.
+        endpoint: the target of messages.
     """
 
     framing: Framing = BODIES
 
-    def __init__(self, endpoint: HTTPEndpoint, log: ServerLog, waits: Waits | None = None) -> None:
+    def __init__(
+        self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.shape = WriteShape(size=1, send_now=self._send_now)
         self._log = log
-        self._waits = waits or Waits()
+        self._timeouts = timeouts or Timeouts()
         self._era: Era | None = None
         self._arrived, self._inbox = trio.open_memory_channel[bytes](_INBOX)
         self._requests: dict[Id, trio.CancelScope] = {}
         self._notices = trio.Semaphore(_NOTICES)
         self._notices_under_way = 0
         self._quiet = trio.Event()
-        self._fault: MCPFault | None = None
+        self._fault: MCPError | None = None
         self._running = trio.CancelScope(shield=True)
         self._has_nursery = trio.Event()
         self._nursery: trio.Nursery
         self._closing = False
 
     def agree(self, era: Era) -> None:
-        """Hear which revision is spoken from now on."""
+        """Set the negotiated revision."""
         self._era = era
 
     async def receive(self) -> bytes:
-        """The next message; `b""` once there will be none."""
+        """Return the next message; `b""` at the end of the stream."""
         try:
             return await self._inbox.receive()
         except (trio.EndOfChannel, trio.ClosedResourceError):
             return b""
 
     async def send(self, data: bytes) -> None:
-        """Let one message go; what comes of it comes back as a message."""
+        """Send one message in the background; its outcome arrives as a message."""
         await self._has_nursery.wait()
         message = Outgoing.read(data)
         if message.id is not None:
@@ -141,12 +143,12 @@ class HTTPTransport(ABC):
         await self._notices.acquire()
         self._notices_under_way += 1
         if message.method == "notifications/initialized":
-            await self._run_notice(message)  # nothing may overtake it
+            await self._run_notice(message)  # no other message may overtake it
         else:
             self._nursery.start_soon(self._run_notice, message)
 
     def _send_now(self, data: bytes) -> int:
-        """Let a request go without a switch of tasks; what is none waits for its turn."""
+        """Send a request without a task switch; return 0 for other messages, which must wait."""
         if self._has_nursery.is_set() and not self._closing:
             message = Outgoing.read(data)
             if message.id is not None:
@@ -159,79 +161,79 @@ class HTTPTransport(ABC):
         self._nursery.start_soon(self._run_request, message, request, scope)
 
     async def run(self) -> None:
-        """Carry messages until `aclose`."""
+        """Send and receive messages until `aclose`."""
         with self._running:
             async with trio.open_nursery() as self._nursery:
                 self._has_nursery.set()
                 await self._work()
                 await trio.sleep_forever()
 
-    async def fault(self) -> MCPFault | None:
-        """Why the stream has ended."""
+    async def error(self) -> MCPError | None:
+        """Return the reason of the stream's end."""
         return self._fault
 
     async def aclose(self) -> None:
-        """Let the last notifications go, say farewell, and end what runs; within a second."""
+        """Send the last notifications, end the session, and cancel all tasks; within a second."""
         if self._closing:
             return
         self._closing = True
-        with trio.move_on_after(self._waits.close):
+        with trio.move_on_after(self._timeouts.close):
             while self._notices_under_way and self._fault is None:
                 self._quiet = trio.Event()
                 await self._quiet.wait()
-            await self._bid_farewell()
+            await self._end_session()
         self._running.cancel()
         self._inbox.close()
 
     async def _work(self) -> None:  # noqa: B027 - not every transport has some
-        """What goes on beside the messages; raises nothing."""
+        """Do background work; raise nothing."""
 
     @abstractmethod
     async def _request(self, message: Outgoing) -> None:
-        """See that a request is answered; raises MCPFault if it cannot be."""
+        """Send a request and deliver its answer; raise MCPError if this is impossible."""
 
     @abstractmethod
     async def _notify(self, message: Outgoing) -> None:
-        """Send what has no answer; raises HTTPFault and MCPFault."""
+        """Send a message without an answer; raise HTTPError and MCPError."""
 
-    async def _bid_farewell(self) -> None:  # noqa: B027 - not every server expects one
-        """Tell the server that we leave."""
+    async def _end_session(self) -> None:  # noqa: B027 - not every server expects one
+        """Notify the server of the end of the session."""
 
     async def _run_request(self, message: Outgoing, request: Id, scope: trio.CancelScope) -> None:
         with scope:
             try:
                 await self._request(message)
-            except MCPFault as fault:
+            except MCPError as error:
                 if message.method == "initialize":
-                    self._end(fault)
-                await self._fail(message, fault.message)
+                    self._end(error)
+                await self._fail(message, error.message)
             finally:
                 self._requests.pop(request, None)
 
     async def _run_notice(self, message: Outgoing) -> None:
         try:
             await self._notify(message)
-        except (HTTPFault, MCPFault) as fault:
-            self._log.note(f"{message.method or 'an answer'} was not taken: {fault}")
+        except (HTTPError, MCPError) as error:
+            self._log.note(f"{message.method or 'an answer'} was not accepted: {error}")
         finally:
             self._notices.release()
             self._notices_under_way -= 1
             if not self._notices_under_way:
                 self._quiet.set()
 
-    def _end(self, fault: MCPFault) -> None:
-        """There will be no more messages; the first reason counts."""
-        self._fault = self._fault or fault
+    def _end(self, error: MCPError) -> None:
+        """End the stream of messages; the first reason is stored."""
+        self._fault = self._fault or error
         self._arrived.close()
 
     async def _deliver(self, text: bytes) -> None:
-        """Pass a message on; the stream of a request that it answers ends soon."""
+        """Pass a message on, and limit the time of the stream whose request it answers."""
         if not text.strip():
             return
         try:
             value = json.loads(text)
         except InvalidJSON:
-            value = None  # the session makes of it what can be made
+            value = None  # the session repairs or reports it
         await self._pass_on(text)
         for message in value if isinstance(value, list) else [value]:
             if isinstance(message, dict) and "method" not in message:
@@ -240,24 +242,24 @@ class HTTPTransport(ABC):
     async def _pass_on(self, text: bytes) -> None:
         with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
             try:
-                self._arrived.send_nowait(text)  # `send` gives way to other tasks each time
+                self._arrived.send_nowait(text)  # `send` always yields to other tasks
             except trio.WouldBlock:
                 await self._arrived.send(text)
 
     def _has_answer(self, answered: Any) -> None:
-        """A request has its answer, on whatever stream that came."""
+        """Note that a request is answered, on any stream."""
         for own, scope in self._requests.items():
             if answered in (own, str(own)):
                 del self._requests[own]
-                scope.deadline = trio.current_time() + self._waits.linger
+                scope.deadline = trio.current_time() + self._timeouts.linger
                 return
 
     async def _fail(self, message: Outgoing, why: str) -> None:
-        """Answer a request in the server's place."""
+        """Answer a request with an error of ours."""
         await self._answer_with_error(message, {"code": INTERNAL_ERROR, "message": why})
 
     async def _refuse(self, message: Outgoing, refusal: Refusal) -> None:
-        """Answer a request with what the server refused it for."""
+        """Answer a request with the server's refusal."""
         words = refusal.text if refusal.error else ""
         error = {"code": INTERNAL_ERROR, **(refusal.error or {})}
         error["message"] = words or f"the server answered with {refusal}"
@@ -269,22 +271,22 @@ class HTTPTransport(ABC):
             await self._pass_on(json.dumps(answer))
 
     async def _must_log_in(self, refusal: Refusal) -> bool:
-        """End everything where the server wants to know who we are."""
-        fault = await self.endpoint.login_fault(refusal)
-        if fault is not None:
-            self._end(fault)
-        return fault is not None
+        """End the stream if a refusal requires a login; return whether it does."""
+        error = await self.endpoint.login_fault(refusal)
+        if error is not None:
+            self._end(error)
+        return error is not None
 
 
 @attrs.define
-class Place:
-    """Where a stream of events stands, through all the connections that carry it.
+class StreamPosition:
+    """The position in a stream of events, over all its connections.
 
     Attributes:
-        event_id: of the last event that had one; what a further connection takes up from. None:
-            there is none, or none that a header can hold.
-        retry: seconds before a further connection, if the server told.
-        events: how many messages were received.
+        event_id: the last event id, from which a new connection resumes. None: there is none, or
+            none that a header can hold.
+        retry: seconds before a new connection, if the server names them.
+        events: number of received messages.
     """
 
     event_id: str | None = None
@@ -292,39 +294,39 @@ class Place:
     events: int = 0
 
     def follow(self, decoder: SSEDecoder) -> None:
-        """Take over how far a connection has come."""
-        found = decoder.last_event_id
-        if found is not None:
-            is_sendable = found != "" and found.isascii() and found.isprintable()
-            self.event_id = found if is_sendable else None
+        """Update the position from a connection's decoder."""
+        event_id = decoder.last_event_id
+        if event_id is not None:
+            is_sendable = event_id != "" and event_id.isascii() and event_id.isprintable()
+            self.event_id = event_id if is_sendable else None
         if decoder.retry is not None:
             self.retry = decoder.retry / 1000
 
 
 async def read_events(
     body: AsyncIterator[bytes],
-    place: Place,
+    position: StreamPosition,
     deliver: Callable[[bytes], Awaitable[None]],
 ) -> None:
-    """Deliver the messages of a stream of events, to its end; half an event is none.
+    """Deliver the messages of a stream of events to its end; ignore an incomplete event.
 
     Raises:
-        HTTPFault: the connection broke, or an event is beyond the limit.
+        HTTPError: the connection broke, or an event is beyond the limit.
     """
     decoder = SSEDecoder(max_event=MAX_MESSAGE)
     async for chunk in body:
         try:
             events = decoder.feed(chunk)
-        except RemoteProtocolError as fault:
-            raise HTTPFault("protocol", str(fault)) from fault
-        place.follow(decoder)
+        except RemoteProtocolError as error:
+            raise HTTPError("protocol", str(error)) from error
+        position.follow(decoder)
         for event in events:
             if event.event == "message" and event.data:
-                place.events += 1
+                position.events += 1
                 await deliver(event.data.encode())
 
 
 def is_events(response: HTTPResponse) -> bool:
-    """Whether an answer is a stream of events, by its headers alone."""
+    """Return whether a response is a stream of events, by its headers."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return response.status == 200 and kind == "text/event-stream"

@@ -1,7 +1,7 @@
-"""Whether a server still answers: asked now and then of one far away, and of one that is suspect.
+"""The keep-alive of a session: pings to a remote server, and to one that missed a deadline.
 
-The rule it keeps: a server that may be busy with a call is not judged; one that answers anything at
-all is alive; one that twice says nothing is over, and is started or reached anew.
+Rule: a server with a pending call is not checked; any answer means that it is alive; after two
+unanswered pings the session ends, and the server is restarted.
 """
 
 from __future__ import annotations
@@ -10,43 +10,51 @@ from typing import Final, Protocol
 
 import trio
 
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 
-__all__ = ["PING_SECONDS", "SECOND_CHANCE", "Watched", "keep_alive"]
+__all__ = ["PING_SECONDS", "RETRY_SECONDS", "Watched", "keep_alive"]
 
 PING_SECONDS: Final = 10.0
-"""How long the answer to a ping may take."""
+"""Time limit for the answer to a ping."""
 
-SECOND_CHANCE: Final = 50.0
-"""From a ping without an answer to the next one: a call that nobody waits for may end meanwhile."""
+RETRY_SECONDS: Final = 50.0
+"""Time from an unanswered ping to the next one; an abandoned call may end meanwhile."""
 
 
 class Watched(Protocol):
-    """What is asked (see `session.Session`)."""
+    """The part of `session.Session` that is watched."""
 
     suspect: trio.Event
 
     @property
-    def is_busy(self) -> bool: ...  # noqa: D102
-    async def ping(self, seconds: float) -> None: ...  # noqa: D102
-    def give_up(self, fault: MCPFault) -> None: ...  # noqa: D102
+    def is_busy(self) -> bool:
+        """True if a request is not answered yet."""
+        ...
+
+    async def ping(self, seconds: float) -> None:
+        """Check that the server answers."""
+        ...
+
+    def give_up(self, error: MCPError) -> None:
+        """End the session with an error."""
+        ...
 
 
 async def keep_alive(session: Watched, seconds: float) -> None:
-    """Ping a server that is idle, for as long as it lives.
+    """Ping a server while it is idle, until it does not answer.
 
     Args:
-        session: with it.
-        seconds: between two pings; `math.inf`: only after a call without an answer.
+        session: the session.
+        seconds: between two pings; `math.inf`: only after an unanswered call.
     """
     while True:
         with trio.move_on_after(seconds):
             await session.suspect.wait()
         session.suspect = trio.Event()
         if not await _is_alive(session):
-            await trio.sleep(SECOND_CHANCE)
+            await trio.sleep(RETRY_SECONDS)
             if not await _is_alive(session):
-                session.give_up(MCPFault("it does not answer any more", kind="closed"))
+                session.give_up(MCPError("it stopped answering", kind="closed"))
                 return
 
 
@@ -55,6 +63,6 @@ async def _is_alive(session: Watched) -> bool:
         return True
     try:
         await session.ping(PING_SECONDS)
-    except MCPFault as fault:
-        return fault.kind != "timeout" or session.is_busy  # a call may have come between
+    except MCPError as error:
+        return error.kind != "timeout" or session.is_busy  # a call may have started meanwhile
     return True

@@ -1,8 +1,7 @@
-"""The configured MCP servers of a connection: all at once, each on its own.
+"""The configured MCP servers of a connection.
 
-The rules it keeps: servers start in parallel in the background and nobody waits for one but within
-a bound; a change of the configuration restarts what it changes and nothing else; no two run under
-one name.
+Rules: servers start in parallel in the background, and every wait for one is bounded; a change of
+the configuration restarts only the changed servers; no two servers run under one name.
 """
 
 from __future__ import annotations
@@ -19,32 +18,34 @@ from eca_server.config import MCPServer
 from eca_server.mcp.server import Connect, Server, ServerSession
 from eca_server.mcp.states import State
 
-__all__ = ["CLOSE_SECONDS", "PATIENCE", "ConnectTo", "Manager"]
+__all__ = ["CLOSE_SECONDS", "START_WAIT_SECONDS", "ConnectTo", "Manager"]
 
-PATIENCE: Final = 2.0
-"""Seconds that a prompt waits for servers which are starting."""
+START_WAIT_SECONDS: Final = 2.0
+"""Seconds that a prompt waits for starting servers."""
 
 CLOSE_SECONDS: Final = 1.8
-"""Seconds within which all servers together have to be gone: a shutdown has two (ruling W-13)."""
+"""Seconds within which all servers must have ended: a shutdown has two (ruling W-13)."""
 
-_AT_REST: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
+_IDLE: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
 
 
 class ConnectTo(Protocol):
-    """How a server is started or reached, for its name and its settings."""
+    """Returns a function that starts or reaches a server."""
 
-    def __call__(self, name: str, settings: MCPServer) -> Connect: ...  # noqa: D102
+    def __call__(self, name: str, settings: MCPServer) -> Connect:
+        """Return the function for a server's name and settings."""
+        ...
 
 
 class Manager:
-    """Servers by the user's names for them, in the order of the configuration.
+    """The servers by name, in the order of the configuration.
 
     Args:
-        nursery: where they live.
-        connect_to: how each is started or reached.
-        on_change: told of each change of a server's status or tools; must not wait.
-        on_listed: told of each change of its prompts or resources alone; likewise.
-        on_removed: told of each that is configured no more; nothing else is told of it then.
+        nursery: the nursery in which they run.
+        connect_to: returns the function that starts or reaches a server.
+        on_change: called after a change of a server's status or tools; must not wait.
+        on_listed: called after a change of its prompts or resources only; must not wait.
+        on_removed: called for each server removed from the configuration, as the last callback.
     """
 
     def __init__(
@@ -71,23 +72,23 @@ class Manager:
         return iter(tuple(self._servers.values()))
 
     def get(self, name: str) -> Server | None:
-        """The server of that name, if it is configured."""
+        """Return the server with this name, or None."""
         return self._servers.get(name)
 
     @property
     def running(self) -> tuple[Server, ...]:
-        """Those that can be used now."""
+        """The running servers."""
         return tuple(server for server in self if server.state is State.RUNNING)
 
     def start(self, name: str) -> bool:
-        """Let a server run; False if there is none of that name."""
+        """Start a server; return False if there is none with this name."""
         server = self._servers.get(name)
         if server is not None and not self._is_closed:
             self._start(server)
         return server is not None
 
     def stop(self, name: str) -> bool:
-        """Let a server end; False if there is none of that name."""
+        """Stop a server; return False if there is none with this name."""
         server = self._servers.get(name)
         if server is not None and not self._is_closed:
             self._delayed.discard(server)
@@ -95,35 +96,35 @@ class Manager:
         return server is not None
 
     def configure(self, settings: Mapping[str, MCPServer]) -> None:
-        """Let these be the servers; those that are configured as before are left alone."""
+        """Set the configured servers; unchanged ones continue to run."""
         if self._is_closed:
             return
         before, self._servers = self._servers, {}
         for name, each in settings.items():
             old = before.pop(name, None)
-            if old is not None and _can_go_on(old.settings, each):
+            if old is not None and _is_unaffected(old.settings, each):
                 old.settings = each
                 self._servers[name] = old
             else:
                 self._replace(name, each, old)
         for old in before.values():
             self._on_removed(old)
-            self._dismiss(old)
+            self._remove(old)
 
     def roots_changed(self) -> None:
-        """The folders of the workspace are others now: tell those that run."""
+        """Notify the running servers that the workspace's folders have changed."""
         for server in self.running:
             server.session.roots_changed()
 
     def renew(self, name: str) -> None:
-        """Let a server that runs, or failed, begin from nothing."""
+        """Replace a running or failed server by a new one."""
         server = self._servers.get(name)
-        if server is not None and not self._is_closed and server.state not in _AT_REST:
+        if server is not None and not self._is_closed and server.state not in _IDLE:
             self._replace(name, server.settings, server)
 
     def _replace(self, name: str, settings: MCPServer, old: Server | None) -> None:
         if old is not None:
-            self._dismiss(old)
+            self._remove(old)
         server = self._servers[name] = Server(
             name,
             settings,
@@ -139,74 +140,82 @@ class Manager:
 
     @asynccontextmanager
     async def _connect_in_turn(self, connect: Connect) -> AsyncIterator[ServerSession]:
-        """Connect in a step of the loop of its own: spawning many processes in one holds it up."""
+        """Connect after a checkpoint: spawning many processes in one step blocks the event loop."""
         async with self._spawning:
             await trio.lowlevel.checkpoint()
         async with connect() as session:
             yield session
 
     def _start(self, server: Server) -> None:
-        """Let it run as soon as nobody else is left who had its name."""
-        before = [each for each in self._leaving if each.name == server.name and each.is_alive]
-        if before:
+        """Start a server after predecessors of the same name have ended."""
+        predecessors = [
+            each for each in self._leaving if each.name == server.name and each.is_alive
+        ]
+        if predecessors:
             self._delayed.add(server)
-            self._nursery.start_soon(self._start_after, before, server)
+            self._nursery.start_soon(self._start_after, predecessors, server)
         else:
             server.start()
 
-    async def _start_after(self, before: Iterable[Server], server: Server) -> None:
-        for each in before:
+    async def _start_after(self, predecessors: Iterable[Server], server: Server) -> None:
+        for each in predecessors:
             await each.ended()
         if server in self._delayed and not self._is_closed:
             self._delayed.discard(server)
             server.start()
 
-    def _dismiss(self, server: Server) -> None:
+    def _remove(self, server: Server) -> None:
         self._delayed.discard(server)
         self._leaving.add(server)
         server.stop()
-        self._nursery.start_soon(self._see_off, server)
+        self._nursery.start_soon(self._forget_when_ended, server)
 
-    async def _see_off(self, server: Server) -> None:
+    async def _forget_when_ended(self, server: Server) -> None:
         await server.ended()
         self._leaving.discard(server)
 
     def _changed(self, server: Server) -> None:
-        """Tell it, unless it is configured no more, or another one has its name by now."""
+        """Report a change, unless the server was removed or replaced."""
         if self._servers.get(server.name) is server:
             self._on_change(server)
 
     @property
     def newly_starting(self) -> tuple[str, ...]:
-        """The names of the servers that are starting and that no prompt has waited for."""
+        """The names of the starting servers that no prompt has waited for."""
         return tuple(server.name for server in self._newly_starting())
 
     def _newly_starting(self) -> list[Server]:
-        return [each for each in self if each.state is State.STARTING and not each.was_waited_for]
+        return [each for each in self if each.state is State.STARTING and not each.was_awaited]
 
-    async def settled(self, seconds: float = PATIENCE) -> tuple[str, ...]:
-        """Wait for those that are starting, once for each start; who is starting still."""
+    async def settled(self, seconds: float = START_WAIT_SECONDS) -> tuple[str, ...]:
+        """Wait for starting servers, once for each start; return the names of those still starting.
+
+        Args:
+            seconds: the longest wait.
+        """
         new = self._newly_starting()
         with trio.move_on_after(seconds):
             for server in new:
                 await server.settled()
         for server in new:
-            server.was_waited_for = True
+            server.was_awaited = True
         return tuple(server.name for server in new if server.state is State.STARTING)
 
     async def close(self) -> tuple[str, ...]:
-        """End all of them, in parallel; the names of those that could not be ended in time."""
+        """Stop all servers in parallel; return the names of those that did not end in time."""
         self._is_closed = True
-        left = {each for each in (*self._servers.values(), *self._leaving) if each.is_alive}
-        for server in left:
+        alive = {each for each in (*self._servers.values(), *self._leaving) if each.is_alive}
+        for server in alive:
             server.stop()
         with trio.move_on_after(CLOSE_SECONDS):
-            for server in left:
+            for server in alive:
                 await server.ended()
-        return tuple(sorted({server.name for server in left if server.is_alive}))
+        return tuple(sorted({server.name for server in alive if server.is_alive}))
 
 
-def _can_go_on(before: MCPServer, now: MCPServer) -> bool:
-    """Whether a server stays as it is: the limits of a call are looked at when it is made."""
-    same = attrs.evolve(before, call_timeout=now.call_timeout, tool_timeouts=now.tool_timeouts)
+def _is_unaffected(predecessors: MCPServer, now: MCPServer) -> bool:
+    """Return whether new settings need no restart: time limits are read at each call."""
+    same = attrs.evolve(
+        predecessors, call_timeout=now.call_timeout, tool_timeouts=now.tool_timeouts
+    )
     return same == now

@@ -1,4 +1,4 @@
-"""Bytes inside JSON, as servers really write them: Base64 of any accent, labels that are wrong."""
+"""Bytes inside JSON, as servers write them: variants of Base64, and wrong media types."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import binascii
 import re
 from typing import Any
 
-__all__ = ["blob_of", "image_type"]
+__all__ = ["decode_base64", "image_type"]
 
 _DATA_URL = re.compile(r"data:[^,]{0,200},")
 _BLANK = re.compile(r"\s+")
 
 
-def blob_of(raw: Any) -> bytes:
-    """The bytes of a Base64 text: also URL-safe, unpadded, folded, or behind `data:...,`.
+def decode_base64(raw: Any) -> bytes:
+    """Decode Base64: also URL-safe, unpadded, folded, or behind `data:...,`.
 
-    `b""` where it is none.
+    Return `b""` for another value.
     """
     if not isinstance(raw, str):
         return b""
@@ -30,7 +30,7 @@ def blob_of(raw: Any) -> bytes:
 
 
 def image_type(data: bytes) -> str | None:
-    """The media type that a picture's first bytes tell, or None."""
+    """Return the media type of a picture by its first bytes, or None."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

@@ -1,7 +1,7 @@
-"""What servers say, as values: the part of MCP's messages that we use (MCP 2026-07-28 and before).
+"""The messages of servers that we use, as classes (MCP 2026-07-28 and before).
 
-Arguments and structured results are the user's data: they stay as they came. Names and texts that
-models and people read have no unseen characters; by its `wire_name` the server knows a thing.
+Arguments and structured results are the user's data and stay unchanged. Names and texts for models
+and people have no invisible characters; a `wire_name` is the name as the server wrote it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True)
 class ServerInfo:
-    """What a server calls itself; each empty where it does not say."""
+    """A server's name, version and title; empty where they are missing."""
 
     name: str = ""
     version: str = ""
@@ -53,7 +53,7 @@ class Initialized:
     """The answer to `initialize` or to `server/discover`.
 
     Attributes:
-        revisions: the one that was agreed on, or those the server offers.
+        revisions: the negotiated one, or those that the server supports.
     """
 
     revisions: tuple[str, ...]
@@ -67,9 +67,9 @@ class Page(Generic[T]):
     """One page of a list.
 
     Attributes:
-        items: what could be read of it.
-        problems: a sentence for each item that could not.
-        next_cursor: as the server gave it, whatever its type; None at the end.
+        items: the valid items.
+        problems: a sentence for each invalid item.
+        next_cursor: the server's cursor, of any type; None at the end.
     """
 
     items: tuple[T, ...]
@@ -79,7 +79,7 @@ class Page(Generic[T]):
 
 @attrs.frozen(kw_only=True)
 class ToolHints:
-    """What a server says of a tool's effects; None where it says nothing. Nobody checks it."""
+    """A server's unverified hints on a tool's effects; None where they are missing."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -92,10 +92,10 @@ class MCPTool:
     """A tool of a server.
 
     Attributes:
-        name: for models and people.
-        wire_name: what `tools/call` calls it.
-        input_schema: the JSON Schema of its arguments; `{}` where there is none.
-        output_schema: of its structured result; None: it has none.
+        name: its name for models and people.
+        wire_name: its name in `tools/call`.
+        input_schema: the JSON Schema of its arguments; `{}` if there is none.
+        output_schema: the JSON Schema of its structured result; None: it has none.
     """
 
     name: str
@@ -116,7 +116,7 @@ class TextContent:
 
 @attrs.frozen(kw_only=True)
 class ImageContent:
-    """A picture; its type is told from its bytes where they tell it."""
+    """A picture; its media type is detected from its bytes where possible."""
 
     data: bytes = attrs.field(repr=False)
     mime_type: str
@@ -132,7 +132,7 @@ class AudioContent:
 
 @attrs.frozen(kw_only=True)
 class ResourceContents:
-    """What a resource holds: a text, or bytes (then `text` is None)."""
+    """The contents of a resource: a text, or bytes (then `text` is None)."""
 
     uri: str
     mime_type: str = ""
@@ -142,14 +142,14 @@ class ResourceContents:
 
 @attrs.frozen(kw_only=True)
 class EmbeddedResource:
-    """A resource given whole."""
+    """A resource with its contents."""
 
     contents: ResourceContents
 
 
 @attrs.frozen(kw_only=True)
 class ResourceLink:
-    """A resource that may be read, or not."""
+    """A reference to a resource."""
 
     uri: str
     name: str = ""
@@ -163,12 +163,12 @@ Content: TypeAlias = TextContent | ImageContent | AudioContent | EmbeddedResourc
 
 @attrs.frozen(kw_only=True)
 class ToolResult:
-    """What came of a call.
+    """The result of a tool call.
 
     Attributes:
-        content: in order; may be empty.
+        content: its blocks, in order; may be empty.
         structured: the structured result, any JSON value; None: there is none.
-        is_error: the tool failed, or refused.
+        is_error: true if the tool failed or refused.
     """
 
     content: tuple[Content, ...] = ()
@@ -227,7 +227,7 @@ class Resource:
 
 @attrs.frozen(kw_only=True)
 class ResourceTemplate:
-    """A family of resources: a URI with holes (RFC 6570)."""
+    """A template of resource URIs (RFC 6570)."""
 
     uri_template: str
     name: str
@@ -238,12 +238,12 @@ class ResourceTemplate:
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """How far a call of ours has come.
+    """The progress of a call.
 
     Attributes:
-        token: what we named the call.
-        progress: grows, so far as the server keeps the rule.
-        total: where it ends; None: unknown.
+        token: our token of the call.
+        progress: the progress so far; a correct server only increases it.
+        total: the final value; None: unknown.
         message: one short line, or empty.
     """
 
@@ -263,11 +263,11 @@ class LogMessage:
 
 @attrs.frozen(kw_only=True)
 class InputRequired:
-    """A stateless server's question before it answers (multi round-trip requests).
+    """A stateless server's questions before it answers (multi round-trip requests).
 
     Attributes:
-        requests: by the server's own key, what it asks: `{"method": ..., "params": ...}`.
-        state: to be given back unchanged; None: there is none.
+        requests: the questions by the server's keys: `{"method": ..., "params": ...}`.
+        state: a value to return unchanged; None: there is none.
     """
 
     requests: Mapping[str, Any]

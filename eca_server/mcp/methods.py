@@ -1,7 +1,7 @@
 """MCP's method table for our peer, and its codec.
 
-A row's `params` and `result` are readers of raw JSON (`reading.py`); None means that nothing of
-it is read. What we send are mappings, which an `Era` completes.
+A row's `params` and `result` are readers of raw JSON (`readers.py`); None means that it is not
+read. We send mappings, which an `Era` completes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from eca_protocol.endpoint import Direction, Method, Table
 from eca_server.mcp.eras import Era
-from eca_server.mcp.reading import (
+from eca_server.mcp.readers import (
     read_contents,
     read_discovered,
     read_initialized,
@@ -35,10 +35,10 @@ CLIENT: Final[Mapping[str, Any]] = {
     "title": "ECA for Python",
     "version": "0.1.0",
 }
-"""Who we say we are."""
+"""Our name and version for servers."""
 
 CAPABILITIES: Final[Mapping[str, Any]] = {"roots": {"listChanged": True}}
-"""What servers may ask of us. Sampling and elicitation are not declared."""
+"""Our capabilities. Sampling and elicitation are not declared."""
 
 _STATELESS_CAPABILITIES: Final[Mapping[str, Any]] = {"roots": {}}
 
@@ -54,62 +54,62 @@ def _row(
     return Method(name=name, kind=kind, direction=direction, params=params, result=result)
 
 
-def _asked(name: str, result: Any = None) -> Method:
+def _request_row(name: str, result: Any = None) -> Method:
     return _row(name, "client_to_server", result=result)
 
 
-def _told(name: str, params: Any = None) -> Method:
+def _notification(name: str, params: Any = None) -> Method:
     return _row(f"notifications/{name}", "server_to_client", kind="notification", params=params)
 
 
 TABLE: Final = Table(
     [
-        _asked("initialize", read_initialized),
-        _asked("server/discover", read_discovered),
-        _asked("tools/list", read_page("tools", read_tool)),
-        _asked("tools/call", read_tool_result),
-        _asked("prompts/list", read_page("prompts", read_prompt)),
-        _asked("prompts/get", read_prompt_result),
-        _asked("resources/list", read_page("resources", read_resource)),
-        _asked("resources/templates/list", read_page("resourceTemplates", read_template)),
-        _asked("resources/read", read_contents),
-        _asked("resources/subscribe"),
-        _asked("subscriptions/listen"),
+        _request_row("initialize", read_initialized),
+        _request_row("server/discover", read_discovered),
+        _request_row("tools/list", read_page("tools", read_tool)),
+        _request_row("tools/call", read_tool_result),
+        _request_row("prompts/list", read_page("prompts", read_prompt)),
+        _request_row("prompts/get", read_prompt_result),
+        _request_row("resources/list", read_page("resources", read_resource)),
+        _request_row("resources/templates/list", read_page("resourceTemplates", read_template)),
+        _request_row("resources/read", read_contents),
+        _request_row("resources/subscribe"),
+        _request_row("subscriptions/listen"),
         _row("notifications/initialized", "client_to_server", kind="notification"),
         _row("notifications/roots/list_changed", "client_to_server", kind="notification"),
         _row("ping", "both"),
         _row("roots/list", "server_to_client"),
-        _told("progress", read_progress),
-        _told("message", read_log_message),
-        _told("tools/list_changed"),
-        _told("prompts/list_changed"),
-        _told("resources/list_changed"),
-        _told("resources/updated", read_updated),
+        _notification("progress", read_progress),
+        _notification("message", read_log_message),
+        _notification("tools/list_changed"),
+        _notification("prompts/list_changed"),
+        _notification("resources/list_changed"),
+        _notification("resources/updated", read_updated),
     ]
 )
 
 
 class MCPCodec:
-    """Raw JSON to messages and back, in one era."""
+    """Converts raw JSON to messages and back, in one era."""
 
     def __init__(self, era: Era) -> None:
         self.era = era
 
     def decode_params(self, method: str, raw: Any) -> Any:
-        """What a server asks or tells."""
+        """Read the params of a server's request or notification."""
         reader = TABLE[method].params
         return None if reader is None else reader(raw)
 
     def encode_params(self, method: str, params: Any) -> Any:
-        """What we ask, with what the era adds."""
-        given = {} if params is None else params
-        return self.era.params(given, client=CLIENT, capabilities=_STATELESS_CAPABILITIES)
+        """Return our params with the era's additions."""
+        values = {} if params is None else params
+        return self.era.params(values, client=CLIENT, capabilities=_STATELESS_CAPABILITIES)
 
     def decode_result(self, method: str, raw: Any) -> Any:
-        """What a server answered; `InputRequired` where it asks something first.
+        """Read a server's answer; return `InputRequired` if it asks a question first.
 
         Raises:
-            MCPFault: the answer lacks its essential part.
+            MCPError: the answer lacks a required part.
         """
         if self.era.stateless:
             question = read_input_required(raw)
@@ -119,13 +119,13 @@ class MCPCodec:
         return None if reader is None else reader(raw)
 
     def encode_result(self, method: str, result: Any) -> Any:
-        """What we answer: JSON already."""
+        """Return our result, which is JSON already."""
         return result
 
     def incoming(self, method: str, raw: Any) -> Sequence[tuple[str, Any]]:
-        """A notification of the server's."""
+        """Read a server's notification."""
         return ((method, self.decode_params(method, raw)),)
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
-        """A notification of ours."""
+        """Return our notification unchanged."""
         return ((method, params),)

@@ -1,9 +1,9 @@
 """The names by which models call the tools of MCP servers (ruling W-37).
 
-The rule they keep: legal for every LLM API, unique, and the same after a restart whatever other
-servers there are, for prompts are cached and chats stored with them. `server__tool` is written
-where that can be; else it is cut and made unique by a hash. A name is never taken apart again: who
-needs the server and the tool looks them up.
+Rule: names are legal for every LLM API, unique, and the same after a restart with different other
+servers, since prompts are cached and chats stored with them. The name is `server__tool` where this
+is possible; else it is cut and made unique by a hash. A name is never parsed: the server and the
+tool are looked up.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["LONGEST", "tool_names"]
+__all__ = ["MAX_LENGTH", "tool_names"]
 
-LONGEST = 64
-"""Characters of a name, at the strictest of the APIs."""
+MAX_LENGTH = 64
+"""Maximum number of characters of a name, in the strictest API."""
 
 _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -26,24 +26,24 @@ Key = tuple[str, str]
 
 
 def tool_names(tools: Iterable[Key], taken: Collection[str] = ()) -> Mapping[Key, str]:
-    """The name of each tool.
+    """Return the name of each tool.
 
     Args:
-        tools: server and tool, each pair once.
-        taken: names that are in use already.
+        tools: pairs of server and tool, without duplicates.
+        taken: names in use.
     """
     keys = list(tools)
     plain = {key: f"{key[0]}__{key[1]}" for key in keys}
     count = Counter(plain.values())
-    kept = {
+    plain_names = {
         key: name
         for key, name in plain.items()
         if count[name] == 1 and name not in taken and _LEGAL.fullmatch(name)
     }
-    used = {*taken, *kept.values()}
+    used = {*taken, *plain_names.values()}
     names = {}
     for key in keys:
-        names[key] = kept.get(key) or _hashed(key, used)
+        names[key] = plain_names.get(key) or _hashed(key, used)
         used.add(names[key])
     return names
 
@@ -54,7 +54,7 @@ def _hashed(key: Key, used: Collection[str]) -> str:
         server, tool = server[: max(_SERVER_PART, 53 - len(tool))], tool[:_TOOL_PART]
     stem = f"{server}__{tool}"
     if not _LEGAL.match(stem):
-        stem = f"_{stem}"[: LONGEST - 9]
+        stem = f"_{stem}"[: MAX_LENGTH - 9]
     digest = b"\0".join(part.encode("utf-8", "surrogatepass") for part in key)
     while True:
         digest = hashlib.sha256(digest).hexdigest().encode()

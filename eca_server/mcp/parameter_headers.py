@@ -1,8 +1,8 @@
-"""Arguments of tools that are headers of their requests, too (`x-mcp-header`, MCP 2026-07-28).
+"""Tool arguments that are sent as HTTP headers, too (`x-mcp-header`, MCP 2026-07-28).
 
-A server marks properties of a tool's schema; proxies before it read the headers. The rules it
-keeps: a mark counts only where the schema's `properties` alone lead to it; a tool whose marks
-cannot be followed is left out of the list, and nothing else is changed.
+A server marks properties of a tool's schema; proxies before it read the headers. Rules: a mark is
+valid only if the path to it consists of `properties`; a tool with an invalid mark is left out of
+the list, which is otherwise unchanged.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _VALUES: Final = frozenset({"default", "examples", "enum", "const"})
 
 
 class ParameterHeaders:
-    """What is known of the tools of one server."""
+    """The marked arguments of one server's tools."""
 
     def __init__(self) -> None:
         self._by_tool: dict[str, Mapping[_Path, str]] = {}
 
     def learn(self, text: bytes, warn: Callable[[str], None]) -> bytes:
-        """Take note of the tools that a message lists; the message without those of no use."""
+        """Store the marks of the tools that a message lists; return it without invalid tools."""
         if MARK.encode() not in text and not self._by_tool:
             return text
         try:
@@ -45,10 +45,10 @@ class ParameterHeaders:
         if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             return text
         tools = result["tools"]
-        kept = [tool for tool in tools if self._take(tool, warn)]
-        if len(kept) == len(tools):
+        usable = [tool for tool in tools if self._take(tool, warn)]
+        if len(usable) == len(tools):
             return text
-        return json.dumps({**message, "result": {**result, "tools": kept}})
+        return json.dumps({**message, "result": {**result, "tools": usable}})
 
     def _take(self, tool: Any, warn: Callable[[str], None]) -> bool:
         name = tool.get("name") if isinstance(tool, dict) else None
@@ -57,15 +57,15 @@ class ParameterHeaders:
         self._by_tool.pop(name, None)
         try:
             headers = _headers_in(tool.get("inputSchema"))
-        except ValueError as fault:
-            warn(f"the tool {name!r} is left out: {fault}")
+        except ValueError as error:
+            warn(f"the tool {name!r} was left out: {error}")
             return False
         if headers:
             self._by_tool[name] = headers
         return True
 
     def of(self, params: Mapping[str, Any]) -> dict[str, str]:
-        """The headers of one call."""
+        """Return the headers of one call."""
         headers = {}
         for path, header in self._by_tool.get(str(params.get("name")), {}).items():
             value = params.get("arguments")
@@ -79,23 +79,23 @@ class ParameterHeaders:
 
 
 def _headers_in(schema: Any) -> Mapping[_Path, str]:
-    """The marks of a schema, by where the argument stands; raises ValueError with the reason."""
-    found: dict[_Path, str] = {}
+    """Return the headers of a schema by argument path; raise ValueError with the reason."""
+    headers: dict[_Path, str] = {}
     for path, header, kind in _marks(schema, ()):
         if path is None:
-            raise ValueError(f"{MARK} stands where `properties` alone do not lead")
+            raise ValueError(f"{MARK} is at a place that `properties` alone do not reach")
         if not isinstance(header, str) or not _TOKEN.fullmatch(header):
             raise ValueError(f"{MARK}: expected the name of a header, got {str(header)[:80]!r}")
         if kind not in _TYPES:
             raise ValueError(f"{MARK}: expected a string, an integer or a boolean at {header}")
-        if header.lower() in {other.lower() for other in found.values()}:
-            raise ValueError(f"{MARK}: {header} stands twice")
-        found[path] = header
-    return found
+        if header.lower() in {other.lower() for other in headers.values()}:
+            raise ValueError(f"{MARK}: duplicate header {header}")
+        headers[path] = header
+    return headers
 
 
 def _marks(schema: Any, path: _Path | None) -> Iterator[tuple[_Path | None, Any, Any]]:
-    """Each mark: its path (None: it is out of reach), the header, the type beside it."""
+    """Yield each mark: its path (None: invalid), the header, and the type of the argument."""
     if isinstance(schema, list):
         for each in schema:
             yield from _marks(each, None)

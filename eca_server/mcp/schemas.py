@@ -1,9 +1,8 @@
-"""The JSON Schemas of MCP tools, made such that every LLM API takes them. Pure functions.
+"""Normalization of MCP tools' JSON Schemas for every LLM API. Pure functions.
 
-The rule they keep: one bad schema must not make an API refuse a whole request, and a cleaned
-schema allows what the server's own did, or more: the server itself checks what it is given. (Of
-alternatives for all arguments together each says what it knows of its own.) Only a copy is changed;
-what one API alone does not take is that API's business (`llm`).
+Rules: one bad schema must not make an API refuse a whole request; a cleaned schema allows at least
+all that the server's own one allows, since the server validates the arguments itself; the original
+is not changed. Restrictions of a single API are handled in `llm`.
 """
 
 from __future__ import annotations
@@ -17,66 +16,68 @@ import attrs
 from eca_protocol import json
 from eca_server.printable import visible
 
-__all__ = ["Cleaned", "cleaned", "is_presentable", "readable_schema"]
+__all__ = ["CleanSchema", "clean_schema", "is_presentable", "readable_schema"]
 
-_DEPTH = 12
-_MOST = 1_000
-"""Levels, and schemas in all, after which anything is allowed."""
+_MAX_DEPTH = 12
+_MAX_SCHEMAS = 1_000
+"""Maximum numbers of levels and of schemas in all; anything is allowed beyond them."""
 
-_LONGEST_WAY = 30  # references that lead from one to the next
-_LARGEST = 100_000  # bytes of a schema as JSON; of a larger one anything is allowed
-_DEEPEST = 64  # levels of JSON that can be shown
+_MAX_REFERENCES = 30  # length of a chain of references
+_MAX_BYTES = (
+    100_000  # size of a schema as JSON; a larger one is replaced by one that allows anything
+)
+_MAX_NESTING = 64  # levels of JSON
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of a property, at the strictest of the APIs
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of a property, in the strictest API
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
 _BRANCHES = ("anyOf", "oneOf")
 _ONE = ("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames")
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _VALUES = ("enum", "const", "default", "examples", "pattern")
-_LEFT_OUT = ("$schema", "$id", "$defs", "definitions", "$anchor", "$comment", "$vocabulary")
+_DROPPED = ("$schema", "$id", "$defs", "definitions", "$anchor", "$comment", "$vocabulary")
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 Schema = Mapping[str, Any]
 
 
 @attrs.frozen(kw_only=True)
-class Cleaned:
-    """A schema for models, and the way back from the arguments they write.
+class CleanSchema:
+    """A schema for models, and the mapping of its property names to the server's.
 
     Attributes:
-        schema: of an object, with `properties`; it refers to nothing.
-        renamed: by the property's name in it, the server's own where that is another one.
+        schema: the schema of an object, with `properties` and without references.
+        original_names: the server's names of the renamed properties.
     """
 
     schema: dict[str, Any]
-    renamed: Mapping[str, str] = attrs.field(factory=dict)
+    original_names: Mapping[str, str] = attrs.field(factory=dict)
 
     def arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """What a model wrote, under the server's names."""
-        return {self.renamed.get(name, name): value for name, value in arguments.items()}
+        """Return a model's arguments under the server's names."""
+        return {self.original_names.get(name, name): value for name, value in arguments.items()}
 
 
-def cleaned(schema: Schema) -> Cleaned:
-    """The schema of a tool's arguments for any model."""
+def clean_schema(schema: Schema) -> CleanSchema:
+    """Return the schema of a tool's arguments for any model."""
     cleaning = _Cleaning(schema)
     whole = cleaning.at_the_top(schema)
-    properties, renamed = _renamed(whole["properties"])
-    back = {own: name for name, own in renamed.items()}
+    properties, original_names = _renamed(whole["properties"])
+    back = {own: name for name, own in original_names.items()}
     required = [back.get(name, name) for name in _names(whole, "required")]
     made = {**whole, "type": "object", "properties": properties}
     made.pop("required", None)
     known = [name for name in dict.fromkeys(required) if name in properties]
     made |= {"required": known} if known else {}
     if not is_presentable(made):
-        return Cleaned(schema={"type": "object", "properties": {}})
-    return Cleaned(schema=made, renamed=renamed)
+        return CleanSchema(schema={"type": "object", "properties": {}})
+    return CleanSchema(schema=made, original_names=original_names)
 
 
 def readable_schema(schema: Schema) -> dict[str, Any]:
-    """Return a schema without unseen characters, which may allow more.
+    """Return a schema without invisible characters; it may allow more.
 
-    They are removed from texts for a reader. A value that has to match is left out with its
-    keyword, and a property with its schema: changed, they would not mean the same any more.
+    They are removed from texts for readers. A value that must match exactly is left out with its
+    keyword, and a property with its schema, since a change would alter their meaning.
     """
     made: dict[str, Any] = {}
     for name, value in schema.items():
@@ -101,7 +102,7 @@ def _readable(value: Any) -> Any:
 
 
 def _is_readable(value: Any) -> bool:
-    """Return whether no text in a JSON value has an unseen character."""
+    """Return whether no text in a JSON value has an invisible character."""
     if isinstance(value, str):
         return visible(value) == value
     if isinstance(value, Mapping):
@@ -110,8 +111,8 @@ def _is_readable(value: Any) -> bool:
 
 
 def is_presentable(schema: Any) -> bool:
-    """Whether a schema is neither too deep nor too large to be passed on."""
-    return _is_shallow(schema, _DEEPEST) and len(json.dumps(schema)) <= _LARGEST
+    """Return whether a schema is neither too deep nor too large for an API."""
+    return _is_shallow(schema, _MAX_NESTING) and len(json.dumps(schema)) <= _MAX_BYTES
 
 
 def _is_shallow(value: Any, levels: int) -> bool:
@@ -124,15 +125,15 @@ def _is_shallow(value: Any, levels: int) -> bool:
 
 
 def _renamed(properties: Schema) -> tuple[dict[str, Any], dict[str, str]]:
-    """The properties under legal names, and their own names by those that are new."""
+    """Return the properties under legal names, and the original names of the renamed ones."""
     legal = {name: each for name, each in properties.items() if _NAME.fullmatch(name)}
-    made, renamed = dict(legal), {}
+    made, original_names = dict(legal), {}
     for own, each in properties.items():
         if own not in legal:
             stem = _ILLEGAL.sub("_", own)[:60] or "_"
             name = next(name for name in _variants(stem) if name not in made)
-            made[name], renamed[name] = each, own
-    return made, renamed
+            made[name], original_names[name] = each, own
+    return made, original_names
 
 
 def _variants(stem: str) -> Iterator[str]:
@@ -144,14 +145,14 @@ def _variants(stem: str) -> Iterator[str]:
 
 
 class _Cleaning:
-    """One schema being cleaned; what it refers to is put in the place of the reference."""
+    """Cleans one schema; references are replaced by their targets."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._left = _MOST
+        self._budget = _MAX_SCHEMAS
 
     def at_the_top(self, schema: Schema) -> dict[str, Any]:
-        """The arguments' own schema, an object: alternatives of it are put together."""
+        """Return the cleaned schema of the arguments, an object; its alternatives are merged."""
         whole = self._opened(schema, frozenset())[0]
         branches = [
             self._opened(each, frozenset())[0] if isinstance(each, Mapping) else {}
@@ -165,17 +166,17 @@ class _Cleaning:
             for name, value in whole.items()
             if name not in (*_BRANCHES, "not", "enum", "const", "if", "then", "else")
         }
-        found: dict[str, list[Any]] = {}
+        properties: dict[str, list[Any]] = {}
         for each in (
             whole,
             *(branches if says_all else ()),
-        ):  # else the others are not all there is
+        ):  # a branch without `properties` allows other ones
             for name, member in _mapping(each, "properties").items():
-                if member not in found.setdefault(name, []):
-                    found[name].append(member)
+                if member not in properties.setdefault(name, []):
+                    properties[name].append(member)
         merged["properties"] = {
             name: members[0] if len(members) == 1 else {"anyOf": members}
-            for name, members in found.items()
+            for name, members in properties.items()
         }
         shared = [set(_names(branch, "required")) for branch in branches]
         own = _names(whole, "required")
@@ -187,23 +188,23 @@ class _Cleaning:
         return self._clean(merged, frozenset(), 0)
 
     def _schema(self, schema: Any, opened: frozenset[str], depth: int) -> Any:
-        """Any schema; `opened` are the references that led to it."""
+        """Return any schema cleaned; `opened` are the references that led to it."""
         if isinstance(schema, bool):
             return schema
-        if not isinstance(schema, Mapping) or depth > _DEPTH or self._left <= 0:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self._budget <= 0:
             return {}
         reference = _reference(schema)
         if reference in opened:
-            is_object = (self._found(reference or "") or {}).get("type") == "object"
+            is_object = (self._resolve(reference or "") or {}).get("type") == "object"
             return {"type": "object"} if is_object else {}
-        self._left -= 1
+        self._budget -= 1
         merged, opened = self._opened(schema, opened)
         return self._clean(merged, opened, depth)
 
     def _clean(self, schema: Schema, opened: frozenset[str], depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name, value in schema.items():
-            if name in _LEFT_OUT:
+            if name in _DROPPED:
                 continue
             if name in _ONE:
                 if isinstance(value, bool | Mapping):
@@ -223,55 +224,55 @@ class _Cleaning:
         return made | _checked(schema, made)
 
     def _opened(self, schema: Schema, opened: frozenset[str]) -> tuple[Schema, frozenset[str]]:
-        """A schema without references at its top, as one, and the references that led to it."""
-        while (reference := _reference(schema)) and len(opened) < _LONGEST_WAY:
+        """Resolve `$ref` and `allOf` at a schema's top; return it with the references used."""
+        while (reference := _reference(schema)) and len(opened) < _MAX_REFERENCES:
             beside = {name: value for name, value in schema.items() if name != "$ref"}
             if reference not in opened:
-                _merge(beside, self._found(reference) or {})
+                _merge(beside, self._resolve(reference) or {})
             schema, opened = beside, opened | {reference}
         merged = {name: value for name, value in schema.items() if name != "allOf"}
         for each in _list(schema, "allOf"):
             is_new = isinstance(each, Mapping) and _reference(each) not in opened
-            if is_new and len(opened) < _LONGEST_WAY and self._left > 0:
-                self._left -= 1
+            if is_new and len(opened) < _MAX_REFERENCES and self._budget > 0:
+                self._budget -= 1
                 part, opened = self._opened(each, opened)
                 _merge(merged, part)
         return merged, opened
 
-    def _found(self, reference: str) -> Schema | None:
-        """What a reference inside the schema leads to; nothing is ever fetched."""
+    def _resolve(self, reference: str) -> Schema | None:
+        """Return the target of a reference inside the schema; never fetch one."""
         if not reference.startswith("#"):
             return None
-        found: Any = self._root
+        value: Any = self._root
         for step in reference.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else None
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value if isinstance(value, Mapping) else None
 
 
 def _checked(schema: Schema, made: Schema) -> dict[str, Any]:
-    """The keywords whose values have to be of a kind, as far as they are."""
-    found: dict[str, Any] = {}
+    """Return the valid values of keywords that must have a certain type."""
+    checked: dict[str, Any] = {}
     kind = schema.get("type")
     kinds = [each for each in (kind if isinstance(kind, list) else [kind]) if each in _TYPES]
     if kinds:
-        found["type"] = kinds if isinstance(kind, list) and len(kinds) > 1 else kinds[0]
+        checked["type"] = kinds if isinstance(kind, list) and len(kinds) > 1 else kinds[0]
     if "object" in kinds or "properties" in made:
-        found["properties"] = made.get("properties", {})
+        checked["properties"] = made.get("properties", {})
     if "array" in kinds and "items" not in made:
-        found["items"] = {}
+        checked["items"] = {}
     values = _list(schema, "enum")
     if values:
-        found["enum"] = values
-    known = found.get("properties", {})
+        checked["enum"] = values
+    known = checked.get("properties", {})
     required = [name for name in dict.fromkeys(_names(schema, "required")) if name in known]
     if required:
-        found["required"] = required
-    return found
+        checked["required"] = required
+    return checked
 
 
 def _merge(merged: dict[str, Any], part: Schema) -> None:
-    """Adds what has to hold, too; where that cannot be said in one schema, ours counts."""
+    """Merge a further schema into one; where both conflict, keep the first."""
     for name, value in part.items():
         ours = merged.get(name)
         if isinstance(ours, Mapping) and isinstance(value, Mapping) and name in _MAPS:

@@ -1,8 +1,8 @@
-"""One configured MCP server: started, watched, started again, stopped; what it offers meanwhile.
+"""One configured MCP server: its start, restarts and stop, and its tools, prompts and resources.
 
-The rules it keeps: one task holds a server's session from its start to its end, so that stopping it
-is a plain call from anywhere; whatever the server does, nothing but its own status changes; one
-that crashed is started again a few times, one that does not even start is not.
+Rules: one task owns a server's session from its start to its end, so that any code can stop it by a
+plain call; an error of the server changes only its own status; a crashed server is restarted a few
+times, one that does not start is not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 
 from eca_server.config import MCPServer
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     MCPTool,
     Progress,
@@ -27,75 +27,99 @@ from eca_server.mcp.messages import (
     ResourceTemplate,
     ToolResult,
 )
+from eca_server.mcp.resource_changes import ResourceChanges
 from eca_server.mcp.states import TRANSITIONS, Input, State
-from eca_server.mcp.watching import Watching
 
 __all__ = ["RESTART_SECONDS", "Connect", "Server", "ServerSession"]
 
 _log = logging.getLogger("eca_server.mcp")
 
 RESTART_SECONDS: Final = (1.0, 4.0, 16.0)
-"""How long is waited before a crashed server is started the first, second and third time again."""
+"""Delays before the first, second and third restart of a crashed server."""
 
-STEADY_SECONDS: Final = 600.0
-"""Who ran so long and crashes is judged anew."""
+STABLE_SECONDS: Final = 600.0
+"""Run time after which a crash counts as the first one again."""
 
-LONGEST_NAME: Final = 256
-"""Characters of a tool's name; one with a longer name is left out."""
+MAX_TOOL_NAME: Final = 256
+"""Maximum number of characters of a tool's name; tools with longer names are left out."""
 
-BETWEEN_LISTS: Final = 1.0
-"""Seconds from the end of one round of lists to the next, however often they change."""
+LIST_PAUSE_SECONDS: Final = 1.0
+"""Minimum time between two updates of the lists, however often they change."""
 
-CALM_SECONDS: Final = 0.25
-"""From a server's word that its lists have changed until they are asked for, and between two
-reports of a call's progress."""
+DEBOUNCE_SECONDS: Final = 0.25
+"""Time from a notification of changed lists to their update, and between two reports of a call's
+progress."""
 
 
 class ServerSession(Protocol):
-    """What a server needs of a session (see `session.Session`)."""
+    """The part of `session.Session` that a server uses."""
 
     ended: trio.Event
-    fault: MCPFault | None
+    error: MCPError | None
     instructions: str
     on_change: Callable[[Any], None]
     on_update: Callable[[str], None]
 
-    async def list_tools(self) -> tuple[MCPTool, ...]: ...  # noqa: D102
-    async def list_prompts(self) -> tuple[Prompt, ...]: ...  # noqa: D102
-    async def list_resources(self) -> tuple[Resource, ...]: ...  # noqa: D102
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]: ...  # noqa: D102
-    async def get_prompt(  # noqa: D102
-        self, name: str, arguments: Mapping[str, str]
-    ) -> PromptResult: ...
-    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]: ...  # noqa: D102
-    async def watch(self, uris: AbstractSet[str]) -> None: ...  # noqa: D102
-    def roots_changed(self) -> None: ...  # noqa: D102
-    async def call_tool(  # noqa: D102
+    async def list_tools(self) -> tuple[MCPTool, ...]:
+        """Return its tools."""
+        ...
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        """Return its prompts."""
+        ...
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        """Return its resources."""
+        ...
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return its templates of resources."""
+        ...
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+        """Return a prompt with its arguments filled in."""
+        ...
+
+    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource."""
+        ...
+
+    async def watch(self, uris: AbstractSet[str]) -> None:
+        """Subscribe to changes of resources."""
+        ...
+
+    def roots_changed(self) -> None:
+        """Notify the server that the roots have changed."""
+        ...
+
+    async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any],
         *,
         deadline: float,
         on_progress: Callable[[Progress], None] | None = None,
-    ) -> ToolResult: ...
+    ) -> ToolResult:
+        """Run a tool."""
+        ...
 
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerSession]]
-"""Starts or reaches the server; raises MCPFault with a reason the user can read."""
+"""Starts or reaches the server; raises MCPError with a reason for the user."""
 
 
 class Server:
     """A configured server.
 
     Attributes:
-        name: the user's for it.
-        settings: as configured.
-        state: where it stands.
-        fault: why it failed, wants a login, or is started again; None in every other state.
-        tools: what it offers, while it runs; so are `prompts`, `resources`, `templates`.
-        instructions: what it wants models to know, while it runs.
-        was_waited_for: a prompt has waited for its start already.
-        watching: which of its resources were given to whom.
+        name: its name in the configuration.
+        settings: its configuration.
+        state: its state.
+        error: why it failed, requires a login or is restarted; None in every other state.
+        tools: its tools, while it runs; `prompts`, `resources` and `templates` likewise.
+        instructions: its instructions for models, while it runs.
+        was_awaited: true if a prompt has waited for its start.
+        resource_changes: the resources that were read, and their changes.
     """
 
     def __init__(
@@ -111,9 +135,9 @@ class Server:
         self.name = name
         self.settings = settings
         self.state = State.DISABLED if settings.disabled else State.STOPPED
-        self.fault: MCPFault | None = None
-        self.was_waited_for = False
-        self.watching = Watching()
+        self.error: MCPError | None = None
+        self.was_awaited = False
+        self.resource_changes = ResourceChanges()
         self._connect = connect
         self._nursery = nursery
         self._on_change = on_change
@@ -124,11 +148,11 @@ class Server:
         self._listed = trio.Event()
         self._ended = trio.Event()
         self._ended.set()
-        self._calls = trio.CapacityLimiter(max(1, settings.most_calls))
+        self._calls = trio.CapacityLimiter(max(1, settings.max_calls))
         self._forget()
 
     def _forget(self) -> None:
-        """Nothing is known of what it offers: it does not run."""
+        """Clear the session, the lists and the instructions."""
         self._session: ServerSession | None = None
         self.tools: tuple[MCPTool, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
@@ -137,12 +161,12 @@ class Server:
         self.instructions = ""
 
     def start(self) -> None:
-        """Let it run; it tells its status, also where it does already."""
+        """Start the server; report its status even if it runs already."""
         begins = self.state not in {State.STARTING, State.RUNNING, State.STOPPING}
         self._starts_again = self.state is State.STOPPING
         if begins:
-            self.fault = None
-            self.was_waited_for = False
+            self.error = None
+            self.was_awaited = False
             self._scope = trio.CancelScope()
             self._settled = trio.Event()
             self._listed = trio.Event()
@@ -152,29 +176,29 @@ class Server:
             self._nursery.start_soon(self._run)
 
     def stop(self) -> None:
-        """Let it end; that it has ended is told then. One that does not run tells its status."""
+        """Stop the server; its end is reported later. Report the status of a stopped one."""
         self._starts_again = False
-        self.fault = None
+        self.error = None
         self._move(Input.STOP)
         self._scope.cancel()
 
     @property
     def is_alive(self) -> bool:
-        """Whether something of it runs, or is about to."""
+        """True if it runs, starts or stops."""
         return not self._ended.is_set()
 
     async def settled(self) -> None:
-        """Wait until it runs, or does not; at once unless it is starting."""
+        """Wait while it is starting."""
         if self.state is State.STARTING:
             await self._settled.wait()
 
     async def listed(self) -> None:
-        """Wait until its prompts and resources were asked for, or it does not run."""
+        """Wait until its prompts and resources are listed, or it does not run."""
         if self.is_alive:
             await self._listed.wait()
 
     async def ended(self) -> None:
-        """Wait until nothing of it runs."""
+        """Wait until it has ended."""
         await self._ended.wait()
 
     async def call_tool(
@@ -183,10 +207,10 @@ class Server:
         arguments: Mapping[str, Any],
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> ToolResult:
-        """Have a tool do its work; cancelled, the server is told so.
+        """Run a tool; if cancelled, cancel the call at the server.
 
         Raises:
-            MCPFault: it does not run, does not answer in time, or refuses.
+            MCPError: the server does not run, does not answer in time, or refuses.
         """
         seconds = self.settings.tool_timeouts.get(name, self.settings.call_timeout)
         async with self._calls:
@@ -195,39 +219,43 @@ class Server:
             )
 
     async def give_resource(self, reader: object, uri: str) -> tuple[ResourceContents, ...]:
-        """What a resource holds; `watching` knows when it is another than the reader was given.
+        """Return the contents of a resource, and watch it for changes.
+
+        Args:
+            reader: the reader whose reads are stored in `resource_changes`.
+            uri: the resource.
 
         Raises:
-            MCPFault: it is not given.
+            MCPError: it cannot be read.
         """
         session = self.session
-        self.watching.give(reader, uri)
+        self.resource_changes.record_read(reader, uri)
         self._nursery.start_soon(self._watch, session)
         try:
             return await session.read_resource(uri)
-        except MCPFault:
-            self.watching.forget(reader, uri)
+        except MCPError:
+            self.resource_changes.forget(reader, uri)
             raise
 
     async def _watch(self, session: ServerSession) -> None:
         try:
-            await session.watch(self.watching.uris)
-        except MCPFault as fault:
-            _log.info("MCP server %s: it tells of no changes: %s", self.name, fault)
+            await session.watch(self.resource_changes.uris)
+        except MCPError as error:
+            _log.info("MCP server %s: it does not announce changes: %s", self.name, error)
 
     @property
     def session(self) -> ServerSession:
-        """The conversation with it.
+        """The session of the running server.
 
         Raises:
-            MCPFault: it does not run.
+            MCPError: it does not run.
         """
         if self._session is None or self.state is not State.RUNNING:
-            raise MCPFault(f"it is {self.state.value}", kind="closed")
+            raise MCPError(f"it is {self.state.value}", kind="closed")
         return self._session
 
-    def _move(self, given: Input) -> None:
-        self.state = TRANSITIONS[self.state][given]
+    def _move(self, event: Input) -> None:
+        self.state = TRANSITIONS[self.state][event]
         if self.state is not State.STARTING:
             self._settled.set()
         if self.state not in {State.STARTING, State.RUNNING}:
@@ -248,60 +276,60 @@ class Server:
             self._ended.set()
 
     async def _live(self) -> None:
-        """Serve, and again after a crash, until it is no use."""
-        waits = iter(RESTART_SECONDS)
+        """Run sessions, with restarts after crashes, until the server fails for good."""
+        delays = iter(RESTART_SECONDS)
         while True:
             began = trio.current_time()
-            fault = await self._serve()
+            error = await self._serve()
             await trio.lowlevel.checkpoint_if_cancelled()  # a stop came in the same instant
             self._forget()
-            self.fault = fault
-            if fault.kind == "login":
+            self.error = error
+            if error.kind == "login":
                 return self._move(Input.LOGIN)
-            if trio.current_time() - began > STEADY_SECONDS:
-                waits = iter(RESTART_SECONDS)
-            wait = next(waits, None) if self.state is State.RUNNING else None
-            if wait is None or fault.kind != "closed":
-                return self._move(Input.FAULT)
-            _log.warning("MCP server %s: %s; it is started again", self.name, fault)
+            if trio.current_time() - began > STABLE_SECONDS:
+                delays = iter(RESTART_SECONDS)
+            wait = next(delays, None) if self.state is State.RUNNING else None
+            if wait is None or error.kind != "closed":
+                return self._move(Input.FAILED)
+            _log.warning("MCP server %s: %s; it is restarted", self.name, error)
             self._settled = trio.Event()
             self._listed = trio.Event()
             self._move(Input.CRASHED)
             await trio.sleep(wait)
 
-    async def _serve(self) -> MCPFault:
-        """One session from start to end; why it has ended."""
-        if self.settings.fault is not None:
-            return MCPFault(self.settings.fault, kind="start")
+    async def _serve(self) -> MCPError:
+        """Run one session from start to end; return the reason of its end."""
+        if self.settings.config_error is not None:
+            return MCPError(self.settings.config_error, kind="start")
         try:
             async with self._connect() as session:
                 session.on_change = changes = _Changes()
-                session.on_update = self.watching.update
+                session.on_update = self.resource_changes.mark_changed
                 self.tools = await self._list_tools(session)
                 await trio.lowlevel.checkpoint_if_cancelled()
                 self.instructions = session.instructions
                 self._session = session
-                self.fault = None
+                self.error = None
                 self._move(Input.READY)
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._keep_fresh, session, changes)
+                    nursery.start_soon(self._refresh_lists, session, changes)
                     await session.ended.wait()
                     nursery.cancel_scope.cancel()
-                return session.fault or MCPFault("it has ended", kind="closed")
-        except MCPFault as fault:
-            return fault
+                return session.error or MCPError("it has ended", kind="closed")
+        except MCPError as error:
+            return error
         except Exception as error:  # noqa: BLE001 - one server must not end the others
-            _log.error("MCP server %s: a fault of our own", self.name, exc_info=error)
-            return MCPFault(f"our own client failed: {type(error).__name__}; the log says more")
+            _log.error("MCP server %s: an internal error", self.name, exc_info=error)
+            return MCPError(f"internal error: {type(error).__name__}; see the log")
 
-    async def _keep_fresh(self, session: ServerSession, changes: _Changes) -> None:
-        """Ask for the lists that only some need, then for each whose change is told."""
+    async def _refresh_lists(self, session: ServerSession, changes: _Changes) -> None:
+        """Read the lists of prompts and resources, then each list again after a change."""
         await self._list(("prompts", "resources"), session)
         self._listed.set()
         await self._watch(session)
         while True:
             await self._list(await changes.next(), session)
-            await trio.sleep(BETWEEN_LISTS)
+            await trio.sleep(LIST_PAUSE_SECONDS)
 
     async def _list(self, kinds: tuple[str, ...], session: ServerSession) -> None:
         tools, others = self.tools, (self.prompts, self.resources)
@@ -315,11 +343,11 @@ class Server:
             self._on_listed(self)
 
     async def _list_one(self, kind: str, session: ServerSession) -> None:
-        """One list; it stays as it was where the server does not tell."""
+        """Update one list; leave it unchanged if the server refuses."""
         try:
             await self._ask_for(kind, session)
-        except MCPFault as fault:
-            _log.info("MCP server %s: its %s: %s", self.name, kind, fault)
+        except MCPError as error:
+            _log.info("MCP server %s: its %s: %s", self.name, kind, error)
 
     async def _ask_for(self, kind: str, session: ServerSession) -> None:
         match kind:
@@ -332,17 +360,19 @@ class Server:
                 self.templates = await session.list_resource_templates()
 
     async def _list_tools(self, session: ServerSession) -> tuple[MCPTool, ...]:
-        """Its tools but for those whose name nobody could read."""
+        """Return its tools, except those with names of more than `MAX_TOOL_NAME` characters."""
         tools = await session.list_tools()
-        usable = tuple(tool for tool in tools if len(tool.name) <= LONGEST_NAME)
+        usable = tuple(tool for tool in tools if len(tool.name) <= MAX_TOOL_NAME)
         if len(usable) < len(tools):
             left_out = len(tools) - len(usable)
-            _log.warning("MCP server %s: %d tools with endless names", self.name, left_out)
+            _log.warning(
+                "MCP server %s: left out %d tools with too long names", self.name, left_out
+            )
         return usable
 
 
 class _Changes:
-    """What a server says has changed; however often it says so, lists are asked for in turn."""
+    """The kinds of lists that a server has announced as changed."""
 
     def __init__(self) -> None:
         self._kinds: set[str] = set()
@@ -353,25 +383,25 @@ class _Changes:
         self._event.set()
 
     async def next(self) -> tuple[str, ...]:
-        """What has changed since the last time, once it is calm."""
+        """Wait for changes, and return the kinds that changed since the last call."""
         await self._event.wait()
-        await trio.sleep(CALM_SECONDS)
+        await trio.sleep(DEBOUNCE_SECONDS)
         kinds, self._kinds = self._kinds, set()
         self._event = trio.Event()
         return tuple(sorted(kinds))
 
 
-def _paced(tell: Callable[[str], None]) -> Callable[[Progress], None]:
-    """Tells people of progress no more often than they read."""
-    last = -CALM_SECONDS
+def _paced(report: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Return a listener that reports progress as a text, at most every `DEBOUNCE_SECONDS`."""
+    last = -DEBOUNCE_SECONDS
 
     def on_progress(progress: Progress) -> None:
         nonlocal last
         now = trio.current_time()
-        if now - last >= CALM_SECONDS:
+        if now - last >= DEBOUNCE_SECONDS:
             last = now
             of = f" of {progress.total:g}" if progress.total else ""
-            tell(
+            report(
                 " ".join(part for part in (f"{progress.progress:g}{of}", progress.message) if part)
             )
 

@@ -1,6 +1,6 @@
-"""What a server says beside the protocol: to our log, never fast enough to hurt, and its end kept.
+"""The log of a server's other output, with a rate limit; its last lines are stored.
 
-The end is what a user wants to see when a server does not start: the reason stands on stderr.
+The last lines are shown to the user if a server does not start: they contain the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["TAIL", "ServerLog"]
 _log = logging.getLogger("eca_server.mcp")
 
 TAIL: Final = 65_536
-"""How many bytes of a server's last lines are kept."""
+"""Maximum number of stored bytes of a server's last lines."""
 
 _LINES_A_SECOND: Final = 100
 _SHOWN: Final = 1000
@@ -33,30 +33,30 @@ class ServerLog:
         self._in_this_second = 0
         self._warned: set[str] = set()
 
-    def heard(self, data: bytes) -> None:
-        """Take what came on the error output, in pieces of any size."""
+    def feed(self, data: bytes) -> None:
+        """Log the next bytes of stderr, in chunks of any size."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-TAIL:]
         for line in lines:
             text = line.strip()
             if text:
-                self._keep(text[-TAIL:])
+                self._store(text[-TAIL:])
                 self._write(logging.DEBUG, text)
 
-    def _keep(self, line: bytes) -> None:
+    def _store(self, line: bytes) -> None:
         self._lines.append(line)
         self._size += len(line)
         while self._size > TAIL:
             self._size -= len(self._lines.popleft())
 
-    def last_words(self, lines: int = 5, length: int = 1000) -> str:
-        """Its last lines as one text, or an empty one."""
-        kept = [*self._lines, self._rest.strip()]
-        words = [line.decode("utf-8", "replace") for line in kept[-lines - 1 :] if line]
-        return "\n".join(words[-lines:])[-length:]
+    def last_lines(self, lines: int = 5, length: int = 1000) -> str:
+        """Return the last lines as one text, or ""."""
+        stored = [*self._lines, self._rest.strip()]
+        texts = [line.decode("utf-8", "replace") for line in stored[-lines - 1 :] if line]
+        return "\n".join(texts[-lines:])[-length:]
 
     def note(self, text: str, *, level: int = logging.DEBUG) -> None:
-        """Log a line of our own on this server."""
+        """Log our own message on this server."""
         self._write(level, text.encode("utf-8", "replace"))
 
     def warn_once(self, text: str) -> None:
@@ -72,7 +72,7 @@ class ServerLog:
         if second != self._second:
             if self._in_this_second > _LINES_A_SECOND:
                 left_out = self._in_this_second - _LINES_A_SECOND
-                _log.info("%s: %d lines were left out of this log", self.name, left_out)
+                _log.info("%s: %d lines were not logged", self.name, left_out)
             self._second, self._in_this_second = second, 0
         self._in_this_second += 1
         if self._in_this_second <= _LINES_A_SECOND:

@@ -1,7 +1,7 @@
-"""One initialized conversation with one server, in the words of what servers offer.
+"""One initialized conversation with one server: its tools, prompts and resources.
 
-The rules it keeps: no answer is waited for without a deadline; a call that is given up is
-cancelled with the server; a list that is damaged, or does not end, gives what could be read of it.
+Rules: every wait for an answer has a deadline; an abandoned call is cancelled at the server; the
+valid items of a damaged or endless list are returned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
 from eca_server.mcp.conversation import ANSWER_SECONDS, Conversation
 from eca_server.mcp.eras import Era
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     MCPTool,
     Page,
@@ -34,26 +34,26 @@ from eca_server.mcp.transport import ServerTransport
 from eca_server.printable import visible
 from eca_server.workspace import Root
 
-__all__ = ["LONGEST_CALL", "MAX_CALLS", "MAX_ITEMS", "MAX_PAGES", "Session"]
+__all__ = ["MAX_CALLS", "MAX_CALL_SECONDS", "MAX_ITEMS", "MAX_PAGES", "Session"]
 
 T = TypeVar("T")
 
-LONGEST_CALL: Final = 600.0
-"""Seconds after which a call ends however much progress it reports, unless its own are more."""
+MAX_CALL_SECONDS: Final = 600.0
+"""Maximum duration of a call that reports progress, unless its own deadline is longer."""
 
 PROGRESS_SECONDS: Final = 0.1
-"""The least time between two reports of one call's progress."""
+"""Minimum time between two reports of one call's progress."""
 
 MAX_CALLS: Final = 8
-"""Calls of tools that run on one server at once; the others wait for their turn."""
+"""Maximum number of concurrent tool calls on one server; others wait."""
 
 MAX_PAGES: Final = 100
 MAX_ITEMS: Final = 2000
-"""How much of a list is read."""
+"""Maximum size of a list."""
 
 
 class Session(Conversation):
-    """What a server offers; `connect` makes one, and any task may use it."""
+    """A session with a server, made by `connect`; any task may use it."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class Session(Conversation):
         self._slots = trio.CapacityLimiter(MAX_CALLS)
 
     async def list_tools(self) -> tuple[MCPTool, ...]:
-        """All its tools, the first of each name.
+        """Return all tools, the first of each name.
 
         Raises:
-            MCPFault: it does not tell.
+            MCPError: the server does not list them.
         """
         if self.capabilities and not self._declares("tools"):
             return ()
@@ -80,31 +80,31 @@ class Session(Conversation):
         return self._distinct("tool", tools, lambda tool: tool.name)
 
     async def list_prompts(self) -> tuple[Prompt, ...]:
-        """All its prompts. Raises MCPFault: it does not tell."""
+        """Return all prompts; raise MCPError if the server does not list them."""
         if not self._declares("prompts"):
             return ()
         prompts: list[Prompt] = await self._pages("prompts/list")
         return self._distinct("prompt", prompts, lambda prompt: prompt.name)
 
     async def list_resources(self) -> tuple[Resource, ...]:
-        """All its resources. Raises MCPFault: it does not tell."""
+        """Return all resources; raise MCPError if the server does not list them."""
         if not self._declares("resources"):
             return ()
         resources: list[Resource] = await self._pages("resources/list")
         return self._distinct("resource", resources, lambda resource: resource.uri)
 
     async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """All its templates of resources. Raises MCPFault: it does not tell."""
+        """Return all resource templates; raise MCPError if the server does not list them."""
         if not self._declares("resources"):
             return ()
-        found: list[ResourceTemplate] = await self._pages("resources/templates/list")
-        return self._distinct("template", found, lambda template: template.uri_template)
+        templates: list[ResourceTemplate] = await self._pages("resources/templates/list")
+        return self._distinct("template", templates, lambda template: template.uri_template)
 
-    def _declares(self, what: str) -> bool:
-        return self.capabilities.get(what) not in (None, False)
+    def _declares(self, kind: str) -> bool:
+        return self.capabilities.get(kind) not in (None, False)
 
     async def _pages(self, method: str) -> list[Any]:
-        """The items of all pages; what was read so far where they do not end."""
+        """Return the items of all pages, up to the limits."""
         items: list[Any] = []
         cursors: list[Any] = []
         cursor: Any = None
@@ -112,10 +112,10 @@ class Session(Conversation):
             cursors.append(cursor)
             try:
                 page: Page[Any] = await self._page(method, cursor)
-            except RequestFailed as fault:
-                if fault.code == METHOD_NOT_FOUND:
+            except RequestFailed as error:
+                if error.code == METHOD_NOT_FOUND:
                     return items
-                raise MCPFault(f"{method}: {fault.message}", kind="refused") from fault
+                raise MCPError(f"{method}: {error.message}", kind="refused") from error
             for problem in page.problems:
                 self._log.warn_once(f"{method}: {problem}")
             items += page.items
@@ -130,14 +130,14 @@ class Session(Conversation):
     async def _page(self, method: str, cursor: Any) -> Any:
         with trio.move_on_after(ANSWER_SECONDS):
             return await self._request(method, {} if cursor is None else {"cursor": cursor})
-        raise MCPFault(f"{method}: no answer within {ANSWER_SECONDS:g} s", kind="timeout")
+        raise MCPError(f"{method}: no answer within {ANSWER_SECONDS:g} s", kind="timeout")
 
-    def _distinct(self, what: str, items: list[T], key: Callable[[T], str]) -> tuple[T, ...]:
-        """The first of each key."""
+    def _distinct(self, kind: str, items: list[T], key: Callable[[T], str]) -> tuple[T, ...]:
+        """Return the first item of each key."""
         first: dict[str, T] = {}
         for item in items:
             if first.setdefault(key(item), item) is not item:
-                self._log.warn_once(f"it lists the {what} {key(item)!r} more than once")
+                self._log.warn_once(f"it lists the {kind} {key(item)!r} more than once")
         return tuple(first.values())
 
     async def call_tool(
@@ -148,17 +148,17 @@ class Session(Conversation):
         deadline: float,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> ToolResult:
-        """Run a tool; cancelled, the server is told so.
+        """Run a tool; if cancelled, cancel the call at the server.
 
         Args:
-            name: as the server spells it.
-            arguments: as its schema wants them.
-            deadline: seconds without an answer or a progress after which it is given up.
-            on_progress: told how far it is, at most ten times a second; must not wait.
+            name: its `wire_name`.
+            arguments: its arguments.
+            deadline: seconds without an answer or progress after which the call is abandoned.
+            on_progress: called with the progress, at most ten times a second; must not wait.
 
         Raises:
-            MCPFault: no answer in time, or the server is gone. What a server refuses is a result
-                that is an error: the model may do better.
+            MCPError: no answer in time, or the server has ended. A refusal is not raised but
+                returned as an error result, since the model may correct the call.
         """
         await self._wait_for_a_turn()
         try:
@@ -182,37 +182,37 @@ class Session(Conversation):
         self._last_token += 1
         token = self._last_token
         params = {"name": name, "arguments": dict(arguments), "_meta": {"progressToken": token}}
-        with trio.move_on_after(deadline) as patience:
-            self._progress[token] = _Listener(patience, deadline, on_progress)
+        with trio.move_on_after(deadline) as timeout:
+            self._progress[token] = _Listener(timeout, deadline, on_progress)
             try:
                 result: ToolResult = await self._request("tools/call", params)
-            except RequestFailed as fault:
-                result = ToolResult(content=(TextContent(text=fault.message),), is_error=True)
+            except RequestFailed as error:
+                result = ToolResult(content=(TextContent(text=error.message),), is_error=True)
             finally:
                 del self._progress[token]
             return result
         self.suspect.set()
-        raise MCPFault(
+        raise MCPError(
             f"the tool {visible(name)} gave no answer within {deadline:g} s", kind="timeout"
         )
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
-        """A prompt with its arguments filled in. Raises MCPFault: it is not given."""
+        """Return a prompt with its arguments filled in; raise MCPError if it is refused."""
         result: PromptResult = await self._ask(
             "prompts/get", {"name": name, "arguments": dict(arguments)}
         )
         return result
 
     async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
-        """What a resource holds; a folder may hold several. Raises MCPFault: it is not given."""
+        """Return a resource's contents, several for a directory; raise MCPError if refused."""
         contents: tuple[ResourceContents, ...] = await self._ask("resources/read", {"uri": uri})
         return contents
 
     async def watch(self, uris: AbstractSet[str]) -> None:
-        """Have the server tell when these resources change (`on_update`), if it can.
+        """Subscribe to changes of these resources (`on_update`), if the server supports it.
 
         Raises:
-            MCPFault: it does not want to.
+            MCPError: the server refuses.
         """
         offers = self.capabilities.get("resources")
         new = uris - self._watched
@@ -227,23 +227,23 @@ class Session(Conversation):
 
 
 class _Listener:
-    """Hears the progress of one call: its patience starts anew, within the longest call."""
+    """A listener to the progress of one call, which extends the call's deadline."""
 
     def __init__(
         self,
-        patience: trio.CancelScope,
+        timeout: trio.CancelScope,
         seconds: float,
-        tell: Callable[[Progress], None] | None,
+        report: Callable[[Progress], None] | None,
     ) -> None:
-        self._patience = patience
+        self._timeout = timeout
         self._seconds = seconds
-        self._latest = trio.current_time() + max(seconds, LONGEST_CALL)
-        self._tell = tell
-        self._told = -math.inf
+        self._latest = trio.current_time() + max(seconds, MAX_CALL_SECONDS)
+        self._report = report
+        self._notification = -math.inf
 
     def __call__(self, progress: Progress) -> None:
         now = trio.current_time()
-        self._patience.deadline = min(now + self._seconds, self._latest)
-        if self._tell is not None and now - self._told >= PROGRESS_SECONDS:
-            self._told = now
-            self._tell(progress)
+        self._timeout.deadline = min(now + self._seconds, self._latest)
+        if self._report is not None and now - self._notification >= PROGRESS_SECONDS:
+            self._notification = now
+            self._report(progress)

@@ -1,4 +1,4 @@
-"""One configured server, as a session needs it: every text expanded, every default filled in."""
+"""The settings of one server, with expanded texts and defaults."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ START_SECONDS: Final = 60.0
 
 @attrs.frozen(kw_only=True)
 class ServerSettings:
-    """What is known of a server before it is asked; it has a `command` or a `url`.
+    """The settings of a server, with a `command` or a `url`.
 
     Attributes:
-        name: its key in the configuration; what messages call it.
-        command: the program, never a shell's line.
+        name: its name in the configuration and in messages.
+        command: the program, not a shell command.
         args: its arguments.
-        env: set over the environment it inherits; None removes a variable.
-        directory: where it runs; None: the first root, else the home directory.
-        url: where it listens.
-        transport: how a `url` is spoken to; None: found out.
-        headers: sent with every request to `url`.
+        env: variables added to the inherited environment; None removes a variable.
+        directory: its working directory; None: the first root, else the home directory.
+        url: the URL of a remote server.
+        transport: the transport for `url`; None: detected.
+        headers: headers of every request to `url`.
         revision: `auto` (a handshake first), `legacy` (only that) or a stateless revision's name.
-        start_seconds: how long it may take to be initialized.
-        keep_alive_seconds: between two signs of life that are wanted of a server at a `url`.
+        start_seconds: time limit for its initialization.
+        keep_alive_seconds: time between two pings to a server at a `url`.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Where a configured MCP server stands: an automaton, as a table (design decision 2)."""
+"""The state machine of a configured MCP server, as a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TRANSITIONS", "Input", "State"]
 
 
 class State(enum.Enum):
-    """The values are the protocol's, but for `STOPPING`, which is told once it is over."""
+    """A state; the values are the protocol's. The end of `STOPPING` is announced, not its start."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -23,20 +23,20 @@ class State(enum.Enum):
 
 
 class Input(enum.Enum):
-    """What can happen to a server."""
+    """An event of a server."""
 
-    START = "the user or the configuration wants it"
-    STOP = "the user or the configuration does not want it"
-    READY = "it has told its tools"
-    CRASHED = "it is gone, and is started again"
-    FAULT = "it is gone, or cannot be used"
-    LOGIN = "it wants the user to log in first"
-    ENDED = "nothing of it is left"
+    START = "the user or the configuration starts it"
+    STOP = "the user or the configuration stops it"
+    READY = "it has listed its tools"
+    CRASHED = "it has ended, and is restarted"
+    FAILED = "it has ended, or cannot be used"
+    LOGIN = "it requires a login"
+    ENDED = "its process has ended"
 
 
 def _transitions() -> Mapping[State, Mapping[Input, State]]:
     stopped, starting, running, stopping, failed, disabled, requires_auth = State
-    start, stop, ready, crashed, fault, login, ended = Input
+    start, stop, ready, crashed, failure, login, ended = Input
     return {
         stopped: {start: starting, stop: stopped},
         disabled: {start: starting, stop: disabled},
@@ -45,14 +45,14 @@ def _transitions() -> Mapping[State, Mapping[Input, State]]:
         starting: {
             start: starting,
             ready: running,
-            fault: failed,
+            failure: failed,
             login: requires_auth,
             stop: stopping,
         },
         running: {
             start: running,
             crashed: starting,
-            fault: failed,
+            failure: failed,
             login: requires_auth,
             stop: stopping,
         },
@@ -61,5 +61,5 @@ def _transitions() -> Mapping[State, Mapping[Input, State]]:
 
 
 TRANSITIONS: Final[Mapping[State, Mapping[Input, State]]] = MappingProxyType(_transitions())
-"""A start while it stops is kept in mind: it is started when it has ended. What is not in the table
-cannot happen: only the one task of a server reports what becomes of it."""
+"""A start while it stops is remembered: it is started when it has ended. Other transitions cannot
+happen: only the one task of a server reports events."""

@@ -1,8 +1,8 @@
-"""Servers that we start: one message a line over their standard input and output.
+"""The transport over stdin and stdout of a program that we start: one message a line.
 
-The rules it keeps: a server has a process group of its own and leaves nothing behind, whether it
-ends, is stopped, or outlives us. Its error output is read all the time, and its end is kept. It is
-over when its process is, even if a grandchild holds on to the pipes.
+Rules: a server has its own process group, of which no process remains after it ends, is stopped, or
+outlives us. Its stderr is always read, and its last lines are stored. The session ends with the
+process, even if a grandchild keeps the pipes open.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import LINES, Framing
 from eca_protocol.outbox import WriteShape
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_server.child_process import find_program
 from eca_server.mcp.eras import Era
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.settings import ServerSettings
 
 __all__ = ["LADDER", "StdioTransport", "start_stdio"]
 
-LADDER: Final = Ladder(after_stdin=0.8, after_term=0.5, after_kill=0.3)
-"""Who heeds neither is killed after 1.3 seconds: ruling W-13 leaves two for the whole shutdown."""
+LADDER: Final = GracePeriods(after_stdin=0.8, after_term=0.5, after_kill=0.3)
+"""A server that ignores EOF and SIGTERM is killed after 1.3 seconds: ruling W-13 allows two for the
+whole shutdown."""
 
 _SHOWN_FOLDERS: Final = 6
-_DRAIN: Final = 0.5  # seconds for what is still in the pipes of a server that has ended
-_SLICE: Final = 8192  # bytes read at a stretch: a flood must not hold up the loop
-_WRITE: Final = 30.0  # seconds that a server may leave its input unread, and at most twice that
+_DRAIN: Final = 0.5  # seconds to read the pipes of an ended server
+_SLICE: Final = 8192  # bytes read in one step: a flood must not block the event loop
+_WRITE: Final = (
+    30.0  # seconds after which, or twice that, a server that does not read its input is abandoned
+)
 
 
 def start_stdio(
@@ -45,16 +48,16 @@ def start_stdio(
     directory: Path,
     log: ServerLog,
 ) -> StdioTransport:
-    """Start a server; `aclose` ends it, within the ladder's seconds.
+    """Start a server; `aclose` ends it, within the seconds of `LADDER`.
 
     Args:
-        settings: with a command.
-        environment: of the server, before the settings' own variables.
-        directory: where it runs.
-        log: what it says on its error output.
+        settings: its settings, with a command.
+        environment: its environment, before the settings' own variables.
+        directory: its working directory.
+        log: the log of its stderr.
 
     Raises:
-        MCPFault: it cannot be started; says which program was looked for, and where.
+        MCPError: it cannot be started; the text names the program and the searched places.
     """
     assert settings.command is not None
     full = dict(environment)
@@ -64,38 +67,38 @@ def start_stdio(
         else:
             full[name] = value
     if not directory.is_dir():
-        raise MCPFault(f"its directory does not exist: {directory}", kind="start")
+        raise MCPError(f"its directory does not exist: {directory}", kind="start")
     program = _find(settings, full.get("PATH", os.defpath), directory)
     try:
         child = spawn(
             [program, *settings.args], cwd=directory, env=full, stderr="pipe", guarded=True
         )
-    except StartFailed as fault:
-        raise MCPFault(str(fault), kind="start") from fault
+    except StartFailed as error:
+        raise MCPError(str(error), kind="start") from error
     return StdioTransport(child, log)
 
 
 def _find(settings: ServerSettings, path: str, directory: Path) -> str:
-    """The program's file, looked up as the server itself would look it up."""
+    """Return the program's file, found on the server's own PATH."""
     command = settings.command or ""
     if os.sep in command:
         own = os.path.expanduser(command)  # noqa: PTH111 (pathlib raises for an unknown user)
         expanded = str(directory / own)
-        found = shutil.which(expanded)
-        where = f"{expanded} is no executable file"
+        file = shutil.which(expanded)
+        where = f"{expanded} is not an executable file"
     else:
-        found = find_program(command, path)
+        file = find_program(command, path)
         where = f"it is in none of the folders of PATH ({_shortened(path)})"
-    if found is not None:
-        return found
+    if file is not None:
+        return file
     hint = ""
     if " " in command.strip():
-        hint = "; its arguments belong into `args`"
-    raise MCPFault(f"the command {command!r} cannot be started: {where}{hint}", kind="start")
+        hint = "; move its arguments to `args`"
+    raise MCPError(f"the command {command!r} cannot be started: {where}{hint}", kind="start")
 
 
 def _shortened(path: str) -> str:
-    """The folders that are searched first: of desktops and of shells they differ there."""
+    """Return the first directories of PATH, where those of desktops and of shells differ."""
     folders = list(dict.fromkeys(path.split(os.pathsep)))
     left_out = len(folders) - _SHOWN_FOLDERS
     more = f", and {left_out} more" if left_out > 0 else ""
@@ -123,7 +126,7 @@ class StdioTransport:
         self._closing = False
 
     def agree(self, era: Era) -> None:
-        """Nothing depends on it here."""
+        """Do nothing: this transport does not depend on the revision."""
 
     async def receive(self) -> bytes:
         """Return the next bytes of its output, a slice of a flood at a time; `b""` at its end."""
@@ -137,10 +140,10 @@ class StdioTransport:
     async def send(self, data: bytes) -> None:
         """Write one line.
 
-        A server that has closed its input may still answer: its lines are read to their end.
+        A server that has closed its input may still answer: its output is read to the end.
 
         Raises:
-            OSError: it has not read its input for a long time.
+            OSError: the server has not read its input for a long time.
         """
         if self._is_deaf:
             return
@@ -157,7 +160,7 @@ class StdioTransport:
             self._is_writing = False
 
     async def run(self) -> None:
-        """Read its error output until `aclose`, and see when the process ends."""
+        """Read its stderr until `aclose`, and end the stream after the process."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_errors)
             nursery.start_soon(self._end_with_process)
@@ -167,42 +170,42 @@ class StdioTransport:
         with self._reading_errors, contextlib.suppress(OSError):
             while data := await self._errors.receive():
                 for start in range(0, len(data), _SLICE):
-                    self._log.heard(data[start : start + _SLICE])
+                    self._log.feed(data[start : start + _SLICE])
                     await trio.lowlevel.checkpoint()
         self._errors_read.set()
 
     async def _end_with_process(self) -> None:
-        """Let the stream end soon after the process, whoever holds its other end."""
+        """Close the stream soon after the process ends, even if a child keeps the pipes open."""
         with self._watching:
             await self._child.wait()
             await trio.sleep(_DRAIN)
             await self._child.transport.aclose()
 
     async def _watch_writing(self) -> None:
-        """Give up a server that leaves its input unread; cheaper than a time limit a write."""
+        """Abandon a server that does not read its input; cheaper than a time limit per write."""
         while not self._is_stuck:
             before = self._writes
             await trio.sleep(_WRITE)
             self._is_stuck = self._is_writing and self._writes == before
         self._child.close_stdin()
 
-    async def fault(self) -> MCPFault | None:
-        """How it ended, with its last words."""
+    async def error(self) -> MCPError | None:
+        """Return how it ended, with its last lines."""
         with trio.move_on_after(_DRAIN):
             await self._child.wait()
             await self._errors_read.wait()
-        words = self._log.last_words()
-        said = f"; it said last:\n{words}" if words else ""
-        return MCPFault(f"{_ending(self._child.returncode)}{said}", kind="closed")
+        lines = self._log.last_lines()
+        output = f"; its last output:\n{lines}" if lines else ""
+        return MCPError(f"{_ending(self._child.returncode)}{output}", kind="closed")
 
     async def aclose(self) -> None:
-        """Go down the ladder: it is given `LADDER` in all."""
+        """End the process by the steps of `LADDER`."""
         if self._closing:
             return
         self._closing = True
         self._watching.cancel()
         if await self._child.end(LADDER) is None:
-            self._log.warn_once(f"the process {self._child.pid} could not be ended")
+            self._log.warn_once(f"the process {self._child.pid} could not be killed")
         self._reading_errors.cancel()
         await self._errors.aclose()
 
@@ -213,6 +216,6 @@ def _ending(returncode: int | None) -> str:
     if returncode >= 0:
         return f"it ended with exit code {returncode}"
     try:
-        return f"it was ended by {signal.Signals(-returncode).name}"
+        return f"it was killed by {signal.Signals(-returncode).name}"
     except ValueError:
-        return f"it was ended by signal {-returncode}"
+        return f"it was killed by signal {-returncode}"

@@ -1,10 +1,10 @@
-"""Servers at a URL, each message a POST of its own (MCP "Streamable HTTP", 2025-03-26 and later).
+"""The transport over HTTP with a POST per message (MCP "Streamable HTTP", 2025-03-26 and later).
 
-The rules it keeps: a request owns the stream of its answer, though the answer may come on any
-stream; a stream that breaks is taken up where it stood, or its request fails and says that it may
-have run; asked again is only what was refused or never sent, and lists. What finds its kept
-connection broken was never sent, but a call of a tool may have been. A session that the server has
-forgotten is opened again once, for all requests at the same time.
+Rules: a request owns the stream of its answer, though the answer may arrive on any stream; a broken
+stream is resumed at its position, or its request fails with a note that it may have run; only lists
+and requests that were refused or never sent are repeated. A request on a reused connection that is
+broken counts as never sent, except a tool call. A session that the server has forgotten is opened
+again once, for all requests at the same time.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPResponse
-from eca_server.mcp.faults import FaultKind, MCPFault
+from eca_server.mcp.errors import MCPError, MCPErrorKind
 from eca_server.mcp.http_endpoint import BodyKind, HTTPEndpoint, Refusal, body_kind
 from eca_server.mcp.http_transport import (
     MAX_MESSAGE,
     HTTPTransport,
     NotStreamable,
     Outgoing,
-    Place,
-    Waits,
+    StreamPosition,
+    Timeouts,
     is_events,
     read_events,
 )
 from eca_server.mcp.parameter_headers import ParameterHeaders
-from eca_server.mcp.retrying import may_come_twice, pause_before_retry
+from eca_server.mcp.retries import may_be_resent, pause_before_retry
 from eca_server.mcp.server_log import ServerLog
 
 __all__ = ["StreamableHTTP"]
@@ -46,16 +46,18 @@ _GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 409})
 _OLDER: Final = frozenset({400, 404, 405})
 _SUCCESS: Final = range(200, 300)
-_RESUMPTIONS: Final = 5  # connections one after the other that bring nothing
-_TELLING: Final = 64  # bytes of a body that tell its kind where its type does not
-_RENEWAL: Final = "initialize again"  # the id of a request that the session knows nothing of
+_RESUMPTIONS: Final = 5  # consecutive connections without an event
+_TELLING: Final = 64  # bytes of a body that show its kind without a media type
+_RENEWAL: Final = "initialize again"  # the id of a request that is hidden from the session
 
 
 class StreamableHTTP(HTTPTransport):
-    """A server at one URL."""
+    """The transport to a server at one URL."""
 
-    def __init__(self, endpoint: HTTPEndpoint, log: ServerLog, waits: Waits | None = None) -> None:
-        super().__init__(endpoint, log, waits)
+    def __init__(
+        self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None
+    ) -> None:
+        super().__init__(endpoint, log, timeouts)
         self._session_id: str | None = None
         self._handshake: tuple[Outgoing, Outgoing] | None = None
         self._introduction: Outgoing | None = None
@@ -74,7 +76,7 @@ class StreamableHTTP(HTTPTransport):
             self._nursery.start_soon(self._listen)
 
     async def _cancel(self, message: Outgoing) -> None:
-        """The server is told in a handshake's era; in the others leaving the stream says it."""
+        """Cancel a request by a notification, or in stateless eras by closing its stream."""
         scope = self._requests.get(message.params.get("requestId", ""))
         try:
             if self._era is None or self._era.cancels_by_notification:
@@ -84,7 +86,7 @@ class StreamableHTTP(HTTPTransport):
                 scope.cancel()
 
     async def _post_notice(self, message: Outgoing) -> None:
-        seconds = self._waits.notice
+        seconds = self._timeouts.notice
         async with self.endpoint.ask(
             "POST",
             headers=self._headers(message),
@@ -94,7 +96,7 @@ class StreamableHTTP(HTTPTransport):
             if response.status not in _SUCCESS:
                 refusal = await self.endpoint.refusal(response)
                 await self._must_log_in(refusal)
-                raise MCPFault(str(refusal), kind="refused")
+                raise MCPError(str(refusal), kind="refused")
 
     def _headers(self, message: Outgoing) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": _ACCEPTED}
@@ -105,7 +107,7 @@ class StreamableHTTP(HTTPTransport):
         return headers | self._place_headers(message)
 
     def _place_headers(self, message: Outgoing | None = None) -> dict[str, str]:
-        """Which session of which revision a request belongs to."""
+        """Return the headers for the revision and the session of a request."""
         headers: dict[str, str] = {}
         if self._era is not None:
             method, params = (message.method, message.params) if message else ("", {})
@@ -117,34 +119,34 @@ class StreamableHTTP(HTTPTransport):
     async def _request(self, message: Outgoing) -> None:
         if message.method == "initialize":
             self._introduction = message
-        waits = iter(self._waits.retry)
+        delays = iter(self._timeouts.retry)
         while (outcome := await self._attempt(message)) is not None:
-            pause = pause_before_retry(outcome, message.method, next(waits, None))
+            pause = pause_before_retry(outcome, message.method, next(delays, None))
             if pause is None:
                 await self._give_up(message, outcome)
                 return
             await trio.sleep(pause)
 
-    async def _attempt(self, message: Outgoing) -> Refusal | HTTPFault | None:
-        """One POST up to its answer, two if the session had to be renewed; what came instead."""
+    async def _attempt(self, message: Outgoing) -> Refusal | HTTPError | None:
+        """Send a request, twice if the session must be renewed; return what failed, or None."""
         session_id = self._session_id
         try:
             refusal = await self._post(message)
             is_over = refusal and self._may_be_forgotten(refusal, message, session_id)
             if is_over and await self._renew(session_id):
                 refusal = await self._post(message)
-        except HTTPFault as fault:
-            return fault
+        except HTTPError as error:
+            return error
         return refusal
 
-    async def _give_up(self, message: Outgoing, outcome: Refusal | HTTPFault) -> None:
-        """Say what came in place of an answer: to the request, or to the whole session."""
+    async def _give_up(self, message: Outgoing, outcome: Refusal | HTTPError) -> None:
+        """Report a failure to the request, or to the whole session."""
         opens = message.method == "initialize"
-        if isinstance(outcome, HTTPFault):
+        if isinstance(outcome, HTTPError):
             if opens or outcome.kind in _NEVER_SENT:
                 is_gone = outcome.kind == "connect" and self._handshake is not None
-                kind: FaultKind = "closed" if is_gone else "start"
-                self._end(MCPFault(f"it cannot be reached: {outcome}", kind=kind))
+                kind: MCPErrorKind = "closed" if is_gone else "start"
+                self._end(MCPError(f"it cannot be reached: {outcome}", kind=kind))
             else:
                 await self._fail(
                     message, f"the answer was lost, the request may have run: {outcome}"
@@ -156,34 +158,36 @@ class StreamableHTTP(HTTPTransport):
         elif outcome.status in _OLDER:
             self._end(NotStreamable(f"it answers with {outcome}", kind="start"))
         else:
-            self._end(MCPFault(f"it answers with {outcome}", kind="start"))
+            self._end(MCPError(f"it answers with {outcome}", kind="start"))
 
     async def _post(self, message: Outgoing) -> Refusal | None:
-        """Send a request and pass on all that its answer brings.
+        """Send a request and deliver all messages of its response.
 
         Raises:
-            HTTPFault: there is no answer, or not a whole one.
+            HTTPError: the response is missing or incomplete.
         """
-        place = Place()
-        idle = math.inf if message.method == _LISTEN else self._waits.idle
+        position = StreamPosition()
+        idle = math.inf if message.method == _LISTEN else self._timeouts.idle
         async with self.endpoint.ask(
             "POST",
             headers=self._headers(message),
             content=message.body,
             deadlines=Deadlines(first_byte=math.inf, idle=idle),
-            resend=may_come_twice(message.method),
+            resend=may_be_resent(message.method),
         ) as response:
             if response.status not in _SUCCESS:
                 return await self.endpoint.refusal(response)
             if message.method == "initialize":
                 self._session_id = _session_id(response)
-            if await self._take_body(response, message, place):
+            if await self._take_body(response, message, position):
                 return None
-        await self._resume(message, place)
+        await self._resume(message, position)
         return None
 
-    async def _take_body(self, response: HTTPResponse, message: Outgoing, place: Place) -> bool:
-        """Pass on what a body brings; False where a stream of events ended without the answer."""
+    async def _take_body(
+        self, response: HTTPResponse, message: Outgoing, position: StreamPosition
+    ) -> bool:
+        """Deliver the messages of a body; return False if a stream ended before the answer."""
         chunks = response.chunks()
         start = b""
         kind: BodyKind = "unknown"
@@ -193,25 +197,25 @@ class StreamableHTTP(HTTPTransport):
             if start and (kind != "unknown" or len(start) >= _TELLING):
                 break
         if not start:
-            raise MCPFault(f"the server answered with nothing (status {response.status})")
+            raise MCPError(f"the server sent an empty response (status {response.status})")
         body = _again(start, chunks)
         match kind:
             case "events":
                 try:
-                    await read_events(body, place, self._deliver)
-                except HTTPFault:
-                    if place.event_id is None and self._waits_for(message):
+                    await read_events(body, position, self._deliver)
+                except HTTPError:
+                    if position.event_id is None and self._waits_for(message):
                         raise
                 return not self._waits_for(message)
             case "json":
                 await self._take_json(body, message)
             case "page":
-                raise MCPFault(
-                    "the server answered with a web page: is the URL that of an MCP server, "
-                    "or does it lead to a login?"
+                raise MCPError(
+                    "the server answered with a web page: check that the URL is that of an MCP "
+                    "server, and does not need a login in the browser"
                 )
             case "unknown":
-                raise MCPFault(
+                raise MCPError(
                     "the server answered with neither JSON nor events, but "
                     f"{response.headers.get('content-type', 'no content type')!r}"
                 )
@@ -222,81 +226,85 @@ class StreamableHTTP(HTTPTransport):
         async for chunk in body:
             whole += chunk
             if len(whole) > MAX_MESSAGE:
-                raise MCPFault(f"the server's answer has more than {MAX_MESSAGE} bytes")
+                raise MCPError(f"the server's answer has more than {MAX_MESSAGE} bytes")
         await self._deliver(_addressed(bytes(whole), message))
         await self._fail(message, "the server's answer was not for this request")
 
     def _waits_for(self, message: Outgoing) -> bool:
         return message.id in self._requests
 
-    async def _resume(self, message: Outgoing, place: Place) -> None:
-        """Take up a stream that ended before its answer.
+    async def _resume(self, message: Outgoing, position: StreamPosition) -> None:
+        """Resume a stream that ended before its answer.
 
         Raises:
-            HTTPFault: it cannot be taken up.
+            HTTPError: it cannot be resumed.
         """
         fruitless = 0
         while self._waits_for(message):
-            if place.event_id is None or fruitless == _RESUMPTIONS:
-                raise HTTPFault("broken", "the stream of the answer ended before it")
-            pause = self._waits.reconnect if place.retry is None else place.retry
-            await trio.sleep(min(pause, self._waits.longest_reconnect))
-            before = place.event_id
+            if position.event_id is None or fruitless == _RESUMPTIONS:
+                raise HTTPError("broken", "the stream of the answer ended before it")
+            pause = self._timeouts.reconnect if position.retry is None else position.retry
+            await trio.sleep(min(pause, self._timeouts.longest_reconnect))
+            before = position.event_id
             try:
-                async with self._open_stream(place) as response:
+                async with self._open_stream(position) as response:
                     if not is_events(response):
                         refusal = await self.endpoint.refusal(response)
-                        raise MCPFault(f"the answer was lost, and cannot be asked for: {refusal}")
-                    await read_events(response.chunks(), place, self._deliver)
-            except HTTPFault as fault:
-                self._log.note(f"a stream was lost: {fault}")
-            fruitless = 0 if place.event_id != before else fruitless + 1
+                        raise MCPError(
+                            f"the answer was lost, and its stream cannot be resumed: {refusal}"
+                        )
+                    await read_events(response.chunks(), position, self._deliver)
+            except HTTPError as error:
+                self._log.note(f"a stream was lost: {error}")
+            fruitless = 0 if position.event_id != before else fruitless + 1
 
     def _open_stream(
-        self, place: Place, deadlines: Deadlines | None = None
+        self, position: StreamPosition, deadlines: Deadlines | None = None
     ) -> contextlib.AbstractAsyncContextManager[HTTPResponse]:
         headers = _EVENTS | self._place_headers()
-        if place.event_id is not None:
-            headers["last-event-id"] = place.event_id
-        limits = Deadlines(first_byte=self._waits.headers, idle=self._waits.idle)
+        if position.event_id is not None:
+            headers["last-event-id"] = position.event_id
+        limits = Deadlines(first_byte=self._timeouts.headers, idle=self._timeouts.idle)
         return self.endpoint.ask("GET", headers=headers, deadlines=deadlines or limits)
 
     async def _listen(self) -> None:
-        """Hear what the server says unasked, if it has a stream for it; never a fault."""
-        place, pause = Place(), self._waits.reconnect
-        limits = Deadlines(first_byte=self._waits.headers, idle=math.inf)
+        """Receive the server's own messages, if it has a stream for them; never fail."""
+        position, pause = StreamPosition(), self._timeouts.reconnect
+        limits = Deadlines(first_byte=self._timeouts.headers, idle=math.inf)
         with trio.CancelScope() as self._listening:
             while True:
-                heard = place.events
+                events_before = position.events
                 try:
-                    async with self._open_stream(place, limits) as response:
+                    async with self._open_stream(position, limits) as response:
                         if not is_events(response):
-                            self._log.note(f"it says nothing unasked: status {response.status}")
+                            self._log.note(
+                                f"it has no stream of its own messages: status {response.status}"
+                            )
                             return
-                        await read_events(response.chunks(), place, self._deliver)
-                except MCPFault as fault:
-                    self._log.note(f"it says nothing unasked: {fault}")
+                        await read_events(response.chunks(), position, self._deliver)
+                except MCPError as error:
+                    self._log.note(f"it has no stream of its own messages: {error}")
                     return
-                except HTTPFault as fault:
-                    self._log.note(f"its stream was lost: {fault}")
-                    if fault.kind == "timeout" and not place.events:
+                except HTTPError as error:
+                    self._log.note(f"its stream was lost: {error}")
+                    if error.kind == "timeout" and not position.events:
                         return
-                fresh = place.events > heard
-                pause = self._waits.reconnect if fresh else pause * 1.5
-                pause = min(max(pause, place.retry or 0), self._waits.longest_reconnect)
+                fresh = position.events > events_before
+                pause = self._timeouts.reconnect if fresh else pause * 1.5
+                pause = min(max(pause, position.retry or 0), self._timeouts.longest_reconnect)
                 await trio.sleep(pause)
 
     def _may_be_forgotten(
         self, refusal: Refusal, message: Outgoing, session_id: str | None
     ) -> bool:
-        """Whether a refusal may mean that the session is over."""
+        """Return whether a refusal may mean that the server has forgotten the session."""
         if session_id is None or self._handshake is None:
             return False
         is_answer = refusal.error is not None and refusal.answered == message.id
         return refusal.status in _GONE or (refusal.status in _PERHAPS_GONE and not is_answer)
 
     async def _renew(self, forgotten: str | None) -> bool:
-        """Open the session again, unless another request has; whether there is one now."""
+        """Open the session again, unless another request has; return whether there is one."""
         assert self._handshake is not None
         async with self._renewing:
             if self._session_id != forgotten:
@@ -315,7 +323,7 @@ class StreamableHTTP(HTTPTransport):
                 self._session_id = forgotten
                 return False
             if self._era is None or revision != self._era.revision:
-                self._end(MCPFault("its session was lost, and it speaks another revision now"))
+                self._end(MCPError("its session was lost, and it uses a different revision now"))
                 return False
             await self._post_notice(initialized)
         self._log.note("it had forgotten the session: a new one was opened")
@@ -327,7 +335,7 @@ class StreamableHTTP(HTTPTransport):
         return True
 
     async def _pass_on(self, text: bytes) -> None:
-        """Pass on what is for the session: not the answer to a request of our own."""
+        """Pass on messages to the session, except the answer to a renewal."""
         if _RENEWAL in self._requests and _RENEWAL.encode() in text:
             try:
                 value = json.loads(text)
@@ -341,29 +349,29 @@ class StreamableHTTP(HTTPTransport):
             text = self._parameters.learn(text, self._log.warn_once)
         await super()._pass_on(text)
 
-    async def _bid_farewell(self) -> None:
-        """End the session with the server, which may ignore it."""
+    async def _end_session(self) -> None:
+        """End the session at the server, which may ignore it."""
         if self._session_id is None or self._fault is not None:
             return
-        seconds = self._waits.close
+        seconds = self._timeouts.close
         limits = Deadlines(connect=seconds, first_byte=seconds, idle=seconds)
         try:
             async with self.endpoint.ask(
                 "DELETE", headers=self._place_headers(), deadlines=limits
             ) as response:
                 self._log.note(f"the session was ended: status {response.status}")
-        except (HTTPFault, MCPFault) as fault:
-            self._log.note(f"the session could not be ended: {fault}")
+        except (HTTPError, MCPError) as error:
+            self._log.note(f"the session could not be ended: {error}")
 
 
 def _session_id(response: HTTPResponse) -> str | None:
-    """The id of the session that an answer opens; it must be visible ASCII."""
-    found = response.headers.get("mcp-session-id", "")
-    return found if found and found.isascii() and found.isprintable() else None
+    """Return the id of the session that a response opens; it must be visible ASCII."""
+    session_id = response.headers.get("mcp-session-id", "")
+    return session_id if session_id and session_id.isascii() and session_id.isprintable() else None
 
 
 def _addressed(body: bytes, message: Outgoing) -> bytes:
-    """The answer to a POST, for its request: a server may have lost the id."""
+    """Return the answer to a POST with its request's id, which the server may have changed."""
     try:
         value = json.loads(body)
     except InvalidJSON:
@@ -378,7 +386,7 @@ _OUTCOMES: Final = frozenset({"result", "error"})
 
 
 async def _again(start: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A body whose first piece was taken already."""
+    """Yield a body whose first chunk was read already."""
     yield start
     async for chunk in rest:
         yield chunk

@@ -1,8 +1,7 @@
 """MCP tools as tools of a turn, and their results as outputs.
 
-The rules they keep: what a server says of its own tools makes us more careful, never less; however
-much a result is, what is kept of it is bounded; a call that fails, in whatever spelling, is an
-output for the model and never the end of a turn.
+Rules: a server's hints can only tighten approvals; the size of a result is limited; a failed call
+is an output for the model and never ends a turn.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
-from eca_server.llm.attachments import LARGEST_PICTURE, PICTURES, SIGNATURE, media_type_of
+from eca_server.llm.attachments import IMAGE_TYPES, MAX_IMAGE_BYTES, SIGNATURE_BYTES, media_type_of
 from eca_server.llm.history import ImagePart, TextPart
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     AudioContent,
     Content,
@@ -28,12 +27,12 @@ from eca_server.mcp.messages import (
     ToolHints,
     ToolResult,
 )
-from eca_server.mcp.schemas import Cleaned, cleaned
+from eca_server.mcp.schemas import CleanSchema, clean_schema
 from eca_server.tools.output import Cap, cut_end
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 
 __all__ = [
-    "MOST_PICTURES",
+    "MAX_PICTURES",
     "ServerTool",
     "effect_of",
     "output_of",
@@ -41,11 +40,11 @@ __all__ = [
     "server_tool",
 ]
 
-MOST_PICTURES = 5
-"""Pictures of one result."""
+MAX_PICTURES = 5
+"""Maximum number of pictures in one result."""
 
-_LONGEST_DESCRIPTION = 4_096  # characters, for the model
-_LONGEST_SUMMARY = 80
+_MAX_DESCRIPTION = 4_096  # characters, for the model
+_MAX_SUMMARY = 80
 
 CallTool = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 
@@ -55,14 +54,14 @@ class ServerTool:
     """A tool of an MCP server.
 
     Attributes:
-        server: the name the user gave it.
-        name: of the tool, for models and people.
-        wire_name: as the server calls it.
-        description: for the model.
-        effect: `write` where the server says so; it is never believed that a tool only reads.
-        warning: what the server warns of, for people.
-        call: has the server do it.
-        cap: how much text of a result is kept.
+        server: the server's name in the configuration.
+        name: the tool's name for models and people.
+        wire_name: its name at the server.
+        description: its description for the model.
+        effect: `write` if the server says so; a claim that it only reads is not trusted.
+        warning: the server's warning, for people.
+        call: calls the tool.
+        cap: the limit of a result's text.
     """
 
     server: str
@@ -73,36 +72,38 @@ class ServerTool:
     warning: str | None
     call: CallTool
     cap: Cap
-    _cleaned: Cleaned
+    _clean_schema: CleanSchema
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The JSON Schema of its arguments, as every API takes it."""
-        return self._cleaned.schema
+        """The JSON Schema of its arguments, valid for every API."""
+        return self._clean_schema.schema
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Calling 'tool' (MCP server 'name')`."""
+        """Return `Calling 'tool' (MCP server 'name')`."""
         text = f"Calling '{self.name}' (MCP server '{self.server}')"
-        return text if len(text) <= _LONGEST_SUMMARY else f"{text[: _LONGEST_SUMMARY - 3]}..."
+        return text if len(text) <= _MAX_SUMMARY else f"{text[: _MAX_SUMMARY - 3]}..."
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Nothing of the world can be looked at: the server alone knows what it will do."""
+        """Prepare a call; only the server knows its effects."""
 
         async def run() -> ToolOutput:
             try:
-                result = await self.call(self.wire_name, self._cleaned.arguments(arguments))
-            except MCPFault as fault:
-                raise ToolFault(f"The MCP server {self.server} did not do it: {fault}") from None
+                result = await self.call(self.wire_name, self._clean_schema.arguments(arguments))
+            except MCPError as error:
+                raise ToolError(
+                    f"The MCP server {self.server} did not run the tool: {error}"
+                ) from None
             return output_of(result, self.cap)
 
         return PreparedCall(run=run, summary=self.summary(arguments), warning=self.warning)
 
 
 def server_tool(server: str, tool: MCPTool, call: CallTool, cap: Cap) -> ServerTool:
-    """A tool as its server lists it, for turns."""
+    """Return a server's tool as a tool of turns."""
     description = tool.description or tool.title or f"The tool {tool.name} of {server}."
-    if len(description) > _LONGEST_DESCRIPTION:
-        description = cut_end(description, Cap(lines=10_000, size=_LONGEST_DESCRIPTION))
+    if len(description) > _MAX_DESCRIPTION:
+        description = cut_end(description, Cap(lines=10_000, size=_MAX_DESCRIPTION))
     return ServerTool(
         server=server,
         name=tool.name,
@@ -112,49 +113,49 @@ def server_tool(server: str, tool: MCPTool, call: CallTool, cap: Cap) -> ServerT
         warning=_warning(tool.hints),
         call=call,
         cap=cap,
-        cleaned=cleaned(tool.input_schema),
+        clean_schema=clean_schema(tool.input_schema),
     )
 
 
 def effect_of(hints: ToolHints) -> Effect:
-    """What a tool may do at most, as far as its server's word makes us more careful."""
+    """Return the effect of a tool; hints can only make it stricter."""
     changes = hints.read_only is False or (hints.destructive is True and not hints.read_only)
     return "write" if changes else "run"
 
 
 def _warning(hints: ToolHints) -> str | None:
     if hints.destructive is True:
-        return "it may destroy something"
+        return "it may delete or overwrite data"
     if hints.open_world is True and hints.read_only is not True:
-        return "it changes something outside of this machine"
+        return "it may change data outside this machine"
     return None
 
 
 def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
-    """What a model is given of a result: texts within the cap together, and pictures."""
+    """Return a result as an output for the model: texts within the cap, and pictures."""
     parts: list[TextPart | ImagePart] = []
-    left, pictures = cap.size, 0
+    remaining, pictures = cap.size, 0
     for part in _parts(result):
         if isinstance(part, ImagePart):
             pictures += 1
-            if pictures > MOST_PICTURES or len(part.data) > LARGEST_PICTURE:
-                why = "one too many" if pictures > MOST_PICTURES else f"{len(part.data)} bytes"
-                parts.append(TextPart(f"(a picture that is left out: {why})"))
+            if pictures > MAX_PICTURES or len(part.data) > MAX_IMAGE_BYTES:
+                why = "one too many" if pictures > MAX_PICTURES else f"{len(part.data)} bytes"
+                parts.append(TextPart(f"(a picture was left out: {why})"))
             else:
                 parts.append(part)
-        elif left > 0 or not parts:
-            text = cut_end(part.text, attrs.evolve(cap, size=left))
-            left -= len(part.text.encode("utf-8", "replace"))
+        elif remaining > 0 or not parts:
+            text = cut_end(part.text, attrs.evolve(cap, size=remaining))
+            remaining -= len(part.text.encode("utf-8", "replace"))
             parts.append(TextPart(text))
         elif parts[-1] != _MORE:
             parts.append(_MORE)
     if not parts:
-        told = "The tool failed without a message." if result.is_error else "(no output)"
-        parts.append(TextPart(told))
+        message = "The tool failed without a message." if result.is_error else "(no output)"
+        parts.append(TextPart(message))
     return ToolOutput(parts=tuple(parts), is_error=result.is_error)
 
 
-_MORE = TextPart("(more texts are left out)")
+_MORE = TextPart("(more texts were left out)")
 
 
 def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
@@ -169,14 +170,14 @@ def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
 
 
 def part_of(content: Content) -> TextPart | ImagePart:
-    """One block of what a server says, as a model is given it."""
+    """Return one block of content as a part for the model."""
     match content:
         case TextContent(text=text):
             return TextPart(_whole(text))
         case ImageContent(data=data, mime_type=mime_type):
             return _picture(data, mime_type)
         case AudioContent(data=data, mime_type=mime_type):
-            return TextPart(f"(a sound of {len(data)} bytes, {mime_type}, is left out)")
+            return TextPart(f"(a sound of {len(data)} bytes, {mime_type}, was left out)")
         case ResourceLink(uri=uri, name=name, description=description):
             about = f": {description}" if description else ""
             return TextPart(_whole(f"Resource {name or uri} ({uri}){about}"))
@@ -187,21 +188,21 @@ def part_of(content: Content) -> TextPart | ImagePart:
 def _resource(contents: ResourceContents) -> TextPart | ImagePart:
     if contents.text is not None:
         return TextPart(_whole(f"{contents.uri}:\n{contents.text}"))
-    kind = media_type_of(contents.blob[:SIGNATURE])
-    if kind in PICTURES or contents.mime_type.startswith("image/"):
+    kind = media_type_of(contents.blob[:SIGNATURE_BYTES])
+    if kind in IMAGE_TYPES or contents.mime_type.startswith("image/"):
         return _picture(contents.blob, contents.mime_type)
     return TextPart(_whole(f"({contents.uri}: {len(contents.blob)} bytes, {contents.mime_type})"))
 
 
 def _picture(data: bytes, label: str) -> TextPart | ImagePart:
-    """A picture of a kind that models are shown, else words; bytes are believed before labels."""
-    media_type = media_type_of(data[:SIGNATURE]) or label
-    if media_type in PICTURES:
+    """Return a picture of a supported type, else a note; its bytes are trusted before its label."""
+    media_type = media_type_of(data[:SIGNATURE_BYTES]) or label
+    if media_type in IMAGE_TYPES:
         return ImagePart(media_type=media_type, data=data)
-    why = f"{len(data)} bytes, {_whole(label)}, which models are not shown"
-    return TextPart(f"(a picture that is left out: {why})")
+    why = f"{len(data)} bytes, {_whole(label)}, a type that models do not accept"
+    return TextPart(f"(a picture was left out: {why})")
 
 
 def _whole(text: str) -> str:
-    """A text without halves of characters, which neither a client nor a model could be sent."""
+    """Return a text without lone surrogates, which cannot be sent."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

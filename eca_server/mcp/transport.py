@@ -1,9 +1,9 @@
-"""The seam between a conversation with a server and the way its messages travel.
+"""The interface between a conversation with a server and its transport.
 
-A session runs `eca_protocol.peer.Peer` over a `ServerTransport`. The peer gives each message to
-`send` alone, framed by `framing.encode`; what `receive` gives is cut by `framing.decoder()`. An
-HTTP body is a frame of its own: such a transport frames with `BODIES`. What only the transport
-knows of a request (a status, an empty answer) it says as a JSON-RPC error with that request's id.
+A session runs `eca_protocol.peer.Peer` over a `ServerTransport`. The peer passes each message to
+`send` by itself, framed by `framing.encode`; the bytes of `receive` are split by
+`framing.decoder()`. An HTTP body is one frame: such a transport uses `BODIES`. Errors that only the
+transport sees (a status, an empty answer) become JSON-RPC errors with the request's id.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from eca_protocol.framing import Frames, Framing
 from eca_protocol.outbox import WriteShape
 from eca_protocol.streams import Transport
 from eca_server.mcp.eras import Era
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 
 __all__ = ["BODIES", "ServerTransport"]
 
 
 class ServerTransport(Transport, Protocol):
-    """A two-way stream of messages to one server; `aclose` is bounded, and ends what was begun."""
+    """A two-way stream of messages to one server; `aclose` is bounded and ends its requests."""
 
     @property
     def framing(self) -> Framing:
-        """How messages are put into `send` and cut out of `receive`."""
+        """The framing of messages in `send` and `receive`."""
         ...
 
     @property
     def shape(self) -> WriteShape:
-        """How messages become writes: each by itself."""
+        """The shape of writes: one message each."""
         ...
 
     def agree(self, era: Era) -> None:
-        """Hear which revision is spoken from now on."""
+        """Set the negotiated revision."""
         ...
 
     async def run(self) -> None:
-        """Its work beside the session, in the session's nursery; `aclose` ends it.
+        """Do background work in the session's nursery until `aclose`.
 
-        Raises nothing: what goes wrong ends `receive`, and is told by `fault`.
+        Raises nothing: an error ends `receive`, and `error` returns it.
         """
         ...
 
-    async def fault(self) -> MCPFault | None:
-        """Why the stream has ended, as far as it is known beyond its end; bounded."""
+    async def error(self) -> MCPError | None:
+        """Return the reason of the stream's end, if it is known; bounded."""
         ...
 
 
 class _Bodies:
-    """Every piece that is fed is one message, whole."""
+    """A decoder for which every chunk is one whole message."""
 
     def __init__(self) -> None:
         self._closed = False
@@ -74,4 +74,4 @@ def _as_it_is(body: bytes) -> bytes:
 
 
 BODIES: Final = Framing(decoder=_Bodies, encode=_as_it_is)
-"""The framing of transports that give and take one whole message at a time."""
+"""The framing of transports that send and receive one whole message at a time."""

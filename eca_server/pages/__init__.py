@@ -1,8 +1,7 @@
-"""Pages for people: each is one file that needs no network, runs only its own script, and prints.
+"""HTML pages: each is one file that needs no network, runs only its own script, and prints.
 
-Whatever stands in a page came from somebody: `shown` and `quoted` make any text harmless and
-visible, and the page's policy lets nothing run or load but the one script and the one style sheet
-it carries.
+All texts in a page are untrusted: `escape_text` and `escape_attribute` make any text harmless and
+visible. The page's content security policy allows only its own script and style sheet.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["page", "quoted", "shown"]
+__all__ = ["escape_attribute", "escape_text", "render_page"]
 
 _JOINS: Final = "\u200c\u200d"
-"""Joiners are spelling between letters of many scripts and in emoji, and hide nothing there."""
+"""Joiners are legitimate between letters of many scripts and in emoji."""
 _VISIBLE: Final = "[^\x00-\xa0\u200b-\u200f\u2028-\u202f\u2060-\u206f\U000e0000-\U000e0fff]"
-_UNSEEN: Final = re.compile(
+_INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ud800-\udfff\ufff9-\uffff\U000e0000-\U000e0fff]"
     f"|(?<!{_VISIBLE})[{_JOINS}]|[{_JOINS}](?!{_VISIBLE})"
 )
 
 
-def shown(text: str) -> str:
-    """A text between HTML tags: escaped, and what hides or turns other characters spelled out."""
-    return _UNSEEN.sub(lambda found: f"<i>{_spelled(found)}</i>", html.escape(text))
+def escape_text(text: str) -> str:
+    """Escape a text between HTML tags, and make invisible and bidirectional characters visible."""
+    return _INVISIBLE.sub(lambda match: f"<i>{_code_point(match)}</i>", html.escape(text))
 
 
-def quoted(text: str) -> str:
-    """The same for places that hold no tags: an attribute's value, a title."""
-    return _UNSEEN.sub(_spelled, html.escape(text))
+def escape_attribute(text: str) -> str:
+    """Escape an attribute's value or a title in the same way, without tags."""
+    return _INVISIBLE.sub(_code_point, html.escape(text))
 
 
-def page(
+def render_page(
     title: str,
     body: Iterable[str],
     *,
@@ -45,14 +44,14 @@ def page(
     style: str = "",
     connects: bool = False,
 ) -> str:
-    """A whole page.
+    """Render a page.
 
     Args:
         title: any text.
-        body: HTML, made with `shown` and `quoted` where it holds what came from elsewhere.
-        script: the name of the script of this folder that the page runs, or of several.
-        style: likewise, of a style sheet beside the one of all pages.
-        connects: the script may ask the server that the page came from.
+        body: HTML; untrusted texts in it are escaped already.
+        script: the name of the page's script in this directory, or several names.
+        style: the name of a style sheet in this directory, added to the common one.
+        connects: allow the script to connect to the page's server.
     """
     rules = "".join(_file(name) for name in ("page.css", style) if name)
     code = "".join(map(_file, [script] if isinstance(script, str) else script))
@@ -68,7 +67,7 @@ def page(
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             '<meta name="referrer" content="no-referrer">\n',
-            f"<title>{quoted(title)}</title>\n<style>{rules}</style>\n</head>\n<body>\n",
+            f"<title>{escape_attribute(title)}</title>\n<style>{rules}</style>\n</head>\n<body>\n",
             *body,
             f"<script>{code}</script>\n" if code else "",
             "</body>\n</html>\n",
@@ -76,8 +75,8 @@ def page(
     )
 
 
-def _spelled(found: re.Match[str]) -> str:
-    return f"\\u{{{ord(found[0]):x}}}"
+def _code_point(match: re.Match[str]) -> str:
+    return f"\\u{{{ord(match[0]):x}}}"
 
 
 def _file(name: str) -> str:
@@ -85,7 +84,7 @@ def _file(name: str) -> str:
 
 
 def _hash(code: str) -> str:
-    """What a policy calls a script or a style sheet by."""
+    """Return a script's or style sheet's hash for the policy."""
     if not code:
         return "'none'"
     digest = hashlib.sha256(code.encode()).digest()

@@ -2,27 +2,27 @@
 (() => {
   const { List, Strip, button, long, made, spelled, tree } = drawing;
   const get = (selector) => document.querySelector(selector);
-  // The places in a row, as it comes.
+  // The positions in a row.
   const [AT, SIDE, KIND, WHAT, ID, CHAT, LANE, EARLIER, LATE, BRIEF, TEXT, LEFT_OUT, RAW, MASKED] =
     Array(14).keys();
-  const MOST = 500_000; // rows that a page holds; the oldest are given up,
-  const SPARE = 50_000; // so many at once, since the list is then made anew
+  const MOST = 500_000; // rows that a page holds; the oldest are dropped,
+  const SPARE = 50_000; // this many at once, since the list is rebuilt then
   const CHOICES = 500; // entries of a menu
   const HEIGHT = 24; // of a row, as in the style sheet
   const LATENCIES = {
     answer: ["", "answered after"],
-    first: ["first", "the model's first sign after"],
-    turn: ["turn", "the turn took"],
+    first: ["first", "first output of the model after"],
+    turn: ["turn", "duration of the turn:"],
     stop: ["stopped", "stopped after"],
-    approval: ["decided", "the user decided after"],
-    tool: ["ran", "the tool ran for"],
+    approval: ["decided", "decided by the user after"],
+    tool: ["ran", "duration of the tool:"],
   };
 
   let rows = [];
   let base = 0; // the number of the first row
   let shown = []; // the numbers of the rows that pass the filters
   let found = new Map(); // the findings of a row
-  let later = new Map(); // the row that first counts its time from a row
+  let later = new Map(); // the first row whose latency is measured from a row
   let chosen = -1; // the number of the row that is selected
   let findings = 0;
   let tail = false;
@@ -66,10 +66,10 @@
     list.resize(shown.length);
     const place = placeOf(chosen);
     if (shown[place] === chosen) list.reveal(place, "center");
-    tell();
+    showCount();
   };
 
-  const tell = () => {
+  const showCount = () => {
     const all = rows.length.toLocaleString("en");
     get("#count").textContent = shown.length === rows.length
       ? `${all} messages`
@@ -77,7 +77,7 @@
     onlyFound.textContent = `findings ${findings}`;
   };
 
-  // The place in the list of the first row from that number on.
+  // Return the position in the list of the first row from that number on.
   const placeOf = (number) => {
     let [low, high] = [0, shown.length];
     while (low < high) {
@@ -163,7 +163,7 @@
   };
   const link = (words, number) => button(`${words} ${number}`, () => choose(number, true));
   const section = (title, ...inside) => made("section", "", made("h2", "", title), ...inside);
-  const facts = (told) => made("dl", "", ...Object.entries(told)
+  const facts = (values) => made("dl", "", ...Object.entries(values)
     .filter(([, value]) => value)
     .map(([name, value]) => made(
       "div", "", made("dt", "", name), made("dd", "", typeof value === "string" ? spelled(value) : value),
@@ -176,19 +176,19 @@
     const time = latency(each);
     const before = time === null ? null : row(each[EARLIER]);
     const about = facts({
-      from: each[SIDE] ? between : "the server's process",
-      is: `${each[KIND]}${each[ID] ? ` ${each[ID]}` : ""}`,
-      chat: each[CHAT],
-      at: `${seconds(each[AT])} s${moment(each[AT])}`,
-      time: before && made("span", "", `${LATENCIES[each[LATE]][1]} ${taken(time)}, since `, link("message", each[EARLIER])),
-      then: later.has(number) && link("message", later.get(number)),
-      size: each[TEXT] && `${bytes.toLocaleString("en")} bytes`,
+      Direction: each[SIDE] ? between : "the server's process",
+      Kind: `${each[KIND]}${each[ID] ? ` ${each[ID]}` : ""}`,
+      Chat: each[CHAT],
+      Time: `${seconds(each[AT])} s${moment(each[AT])}`,
+      Latency: before && made("span", "", `${LATENCIES[each[LATE]][1]} ${taken(time)}, since `, link("message", each[EARLIER])),
+      "Followed by": later.has(number) && link("message", later.get(number)),
+      Size: each[TEXT] && `${bytes.toLocaleString("en")} bytes`,
     });
     const title = made("h2", "", spelled(`${number} ${each[WHAT] || each[BRIEF]}`));
     opened.replaceChildren(made("div", "top", title, button("close", close)), about);
     if (byRow(number).length) opened.append(section("Findings", ...byRow(number).map(judged)));
-    if (each[MASKED]) opened.append(made("p", "notes", "A secret was taken out of it, and with it the exact bytes."));
-    if (each[LEFT_OUT]) opened.append(made("p", "notes", `${each[LEFT_OUT].toLocaleString("en")} more bytes of it are in the transcript.`));
+    if (each[MASKED]) opened.append(made("p", "notes", "A secret was masked, so these are not the exact bytes."));
+    if (each[LEFT_OUT]) opened.append(made("p", "notes", `${each[LEFT_OUT].toLocaleString("en")} more bytes are in the transcript.`));
     if (each[TEXT]) opened.append(...(each[LEFT_OUT] ? [] : decoded(each)), raw(each, bytes));
     opened.hidden = false;
     opened.scrollTop = 0;
@@ -196,10 +196,10 @@
   };
 
   const judged = (finding) => {
-    const [duty, place, level, who] = requirements[finding[1]] ?? ["", "", "", ""];
-    return made("div", "judged", badge(finding), " ", made("span", "faint", `${level}, ${who}, ${place}`),
-      made("p", "", spelled(duty)),
-      facts({ expected: long(finding[2]), got: long(finding[3]) }));
+    const [requirement, place, level, binds] = requirements[finding[1]] ?? ["", "", "", ""];
+    return made("div", "judged", badge(finding), " ", made("span", "faint", `${level}, ${binds}, ${place}`),
+      made("p", "", spelled(requirement)),
+      facts({ Expected: long(finding[2]), Got: long(finding[3]) }));
   };
 
   const decoded = (each) => {
@@ -212,10 +212,10 @@
 
   const raw = (each, bytes) => {
     const header = each[KIND] === "bytes" ? "" : `Content-Length: ${bytes}\r\n\r\n`;
-    return section(each[RAW] === null ? "Raw" : "Raw, not as W-1 has it", long(each[RAW] ?? header + each[TEXT]));
+    return section(each[RAW] === null ? "Raw" : "Raw, with a header that differs from W-1", long(each[RAW] ?? header + each[TEXT]));
   };
 
-  // What comes.
+  // New parts.
   const intake = (part) => {
     for (const key of Object.keys(head)) if (key in part) head[key] = part[key];
     Object.assign(requirements, part.requirements);
@@ -225,7 +225,7 @@
     }
     if (part.rows?.length) {
       if (part.first !== base + rows.length) {
-        [rows, shown, base] = [[], [], part.first]; // what is between was given up by the server
+        [rows, shown, base] = [[], [], part.first]; // the server dropped the rows between
         forget();
         list.resize(0);
       }
@@ -246,7 +246,7 @@
     }
   };
 
-  // What is known of rows that were given up.
+  // Remove the data of dropped rows.
   const forget = () => {
     for (const number of later.keys()) if (number < base) later.delete(number);
     for (const [number, each] of found) {
@@ -268,7 +268,7 @@
   };
 
   const refill = (select, counts) => {
-    if (document.activeElement === select) return; // somebody has it open
+    if (document.activeElement === select) return; // the menu is open
     const { value } = select;
     const names = [...counts.keys()].slice(0, CHOICES);
     if (select === what) names.sort();
@@ -290,13 +290,13 @@
   const refresh = () => {
     get("#name").replaceChildren(spelled(head.name));
     get("#facts").replaceWith(Object.assign(facts({
-      command: head.command,
-      began: head.started,
-      edition: head.edition,
-      lasted: rows.length ? taken(rows.at(-1)[AT]) : "",
-      answers: average("answer"),
-      "first sign of the model": average("first"),
-      stops: average("stop"),
+      Command: head.command,
+      Started: head.started,
+      Edition: head.edition,
+      Duration: rows.length ? taken(rows.at(-1)[AT]) : "",
+      "Time to answer": average("answer"),
+      "Time to first output": average("first"),
+      "Time to stop": average("stop"),
     }), { id: "facts" }));
     refill(what, menus.what);
     refill(chat, menus.chat);
@@ -305,13 +305,13 @@
     const times = rows.map((each) => [each[SIDE], each[AT]]);
     for (const number of found.keys()) if (row(number)) times.push(["finding", row(number)[AT]]);
     strip.draw(times, rows.at(-1)?.[AT] ?? 0);
-    tell();
+    showCount();
   };
 
   let waiting = 0;
   const take = (part) => {
     intake(part);
-    const pause = 50 + rows.length / 200; // milliseconds: of a flood not each drop is drawn
+    const pause = 50 + rows.length / 200; // milliseconds: many parts are drawn at once
     waiting ||= setTimeout(() => { waiting = 0; refresh(); }, pause);
   };
 
@@ -338,7 +338,7 @@
       refresh();
       state("ended", "");
     } catch (fault) {
-      state(`the inspector is gone: ${fault.message}`, "bad");
+      state(`lost the inspector: ${fault.message}`, "bad");
     }
   };
 
@@ -425,17 +425,17 @@
     if (number) choose(Number(number), true);
   };
   addEventListener("hashchange", visit);
-  const told = get("#told");
-  if (told) {
-    for (const part of JSON.parse(told.textContent)) intake(part);
-    told.remove();
+  const data = get("#data");
+  if (data) {
+    for (const part of JSON.parse(data.textContent)) intake(part);
+    data.remove();
     get("#tail").hidden = true;
     refresh();
     visit();
   } else {
     const token = location.hash.slice(1) || sessionStorage.getItem("token");
     sessionStorage.setItem("token", token);
-    history.replaceState(null, "", location.pathname); // no bookmark and no picture shows it
+    history.replaceState(null, "", location.pathname); // hides it from bookmarks and screenshots
     setTail(true);
     listen(token);
   }

@@ -1,5 +1,5 @@
 "use strict";
-// What is drawn: texts without anything hidden in them, trees, a list of any length, the time strip.
+// Drawing: texts with visible special characters, trees, a virtual list, the time strip.
 const drawing = (() => {
   const VISIBLE =
     "[^\\u{0}-\\u{a0}\\u{200b}-\\u{200f}\\u{2028}-\\u{202f}\\u{2060}-\\u{206f}\\u{e0000}-\\u{e0fff}]";
@@ -10,8 +10,8 @@ const drawing = (() => {
       `|(?<!${VISIBLE})[\\u{200c}\\u{200d}]|[\\u{200c}\\u{200d}](?!${VISIBLE})`,
     "gu",
   );
-  const LONGEST = 20_000; // characters of a text that are shown before somebody asks for more
-  const MOST = 200; // entries of an object or a list, likewise
+  const LONGEST = 20_000; // characters of a text that are shown at first
+  const MOST = 200; // entries of an object or a list that are shown at first
 
   const made = (tag, className = "", ...inside) => {
     const element = document.createElement(tag);
@@ -26,7 +26,7 @@ const drawing = (() => {
     return element;
   };
 
-  // A text in which what hides or turns other characters is spelled out.
+  // A text with invisible and bidirectional characters made visible.
   const spelled = (text) => {
     const parts = document.createDocumentFragment();
     let from = 0;
@@ -87,7 +87,7 @@ const drawing = (() => {
     return element;
   };
 
-  // A list of which only what is seen is in the document; `draw` fills one of its rows.
+  // A virtual list: only the visible rows are in the document; `draw` fills one of them.
   const List = class {
     constructor(box, height, draw) {
       this.box = box;
@@ -150,7 +150,7 @@ const drawing = (() => {
     }
   };
 
-  // How much each side said when, what was found, and which part the list shows now.
+  // The strip: each side's messages over time, the findings, and the visible part of the list.
   const WIDE = 1000;
   const HIGH = 40;
   const Strip = class {
@@ -187,7 +187,7 @@ const drawing = (() => {
 
     place(at) { return this.end ? Math.min(WIDE - 1, Math.floor((at / this.end) * WIDE)) : 0; }
 
-    // `times` are [path, seconds] pairs of all there is.
+    // `times` are the [path, seconds] pairs of all messages and findings.
     draw(times, end) {
       this.end = end;
       this.svg.setAttribute("aria-valuemax", end.toFixed(3));

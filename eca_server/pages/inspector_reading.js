@@ -1,5 +1,5 @@
 "use strict";
-// Reads a message by the models of an edition: what each value is, and what is odd about it.
+// Decodes a message by the models of an edition: the type of each value, and its oddities.
 const reading = (() => {
   const knows = (editions, edition) =>
     !editions || (editions[0] <= edition && edition <= editions[1]);
@@ -59,7 +59,7 @@ const reading = (() => {
       if (typeof raw !== "string") return wrong(raw, "string");
       const node = plain(raw);
       if (!Object.hasOwn(values, raw)) node.odd.push("unknown value");
-      else if (!knows(values[raw], this.edition)) node.odd.push("of another edition");
+      else if (!knows(values[raw], this.edition)) node.odd.push("not in this edition");
       return node;
     }
 
@@ -74,7 +74,7 @@ const reading = (() => {
       const tag = raw.type ?? null;
       if (typeof tag === "string" && Object.hasOwn(members, tag)) {
         const foreign = !knows(this.models[members[tag]].in, this.edition);
-        return this.model(members[tag], raw, foreign ? ["of another edition"] : []);
+        return this.model(members[tag], raw, foreign ? ["not in this edition"] : []);
       }
       const node = plain(raw);
       const odd = tag === null || typeof tag === "string"
@@ -109,7 +109,7 @@ const reading = (() => {
       const forgiven = raw === null && field.null;
       const node = forgiven ? plain(raw) : this.read(field.shape, raw);
       if (forgiven && field.null === "odd") node.odd.push(`null${ruled}`);
-      if (!knows(field.in, this.edition)) node.odd.push(`of another edition${ruled}`);
+      if (!knows(field.in, this.edition)) node.odd.push(`not in this edition${ruled}`);
       return node;
     }
   };
@@ -125,7 +125,7 @@ const reading = (() => {
     for (const entry of node.entries) {
       const [key] = entry;
       if (key === "method" && !row) entry[1].odd.push("unknown method");
-      else if (key === "method" && !knows(row.in, edition)) entry[1].odd.push("of another edition");
+      else if (key === "method" && !knows(row.in, edition)) entry[1].odd.push("not in this edition");
       else if (row && (key === "params" || key === "result")) {
         entry[1] = part(reader, row[key], raw[key]);
       }
@@ -141,7 +141,7 @@ const reading = (() => {
     return isNothing ? plain(raw) : wrong(raw, "null");
   };
 
-  // Where in it something is odd, and what.
+  // The paths of a node's oddities, with their texts.
   const oddities = (node, path = "") => [
     ...node.odd.map((odd) => [path, odd]),
     ...(node.entries ?? []).flatMap(([key, inner]) => oddities(inner, path ? `${path}/${key}` : key)),

@@ -1,4 +1,4 @@
-"""Any text as XML 1.0 can hold it: for reports that build servers read."""
+"""Escaping of any text for XML 1.0, for the reports of build servers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _LONGEST: Final = 10_000
 
 
 def xml_text(text: str) -> str:
-    """Between tags: escaped, cut where it is long, and what XML cannot hold spelled out."""
+    """Escape a text between tags; cut a long one, and replace illegal characters by their codes."""
     return escape(_legal(text))
 
 
 def xml_attribute(text: str) -> str:
-    """The same as the value of an attribute, with its quotes and in one line."""
+    """Escape and quote an attribute's value in the same way, in one line."""
     return quoteattr(_legal(text).replace("\n", " "))
 
 
 def _legal(text: str) -> str:
     cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... (cut)"
-    return _ILLEGAL.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
+    return _ILLEGAL.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)

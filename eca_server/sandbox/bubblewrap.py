@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eca_server.sandbox.plan import Plan
 
-__all__ = ["arguments", "trial"]
+__all__ = ["arguments", "probe_command"]
 
 _EMPTY = Path(__file__).with_name("empty")
 _BASE = (
@@ -25,22 +25,25 @@ _NO_NESTING = "--disable-userns"
 _FILTER = Path(__file__).with_name("keyrings.bpf")
 _HAS_FILTER = sys.byteorder == "little"
 _WITH_FILTER = ("/bin/sh", "-c", 'exec "$@" 9<"$0"', str(_FILTER)) if _HAS_FILTER else ()
-"""Starts bubblewrap with the filter of `keyrings` as descriptor 9, which bubblewrap closes."""
+"""A command that starts bubblewrap with the filter of `keyrings` as descriptor 9; bubblewrap closes
+it."""
 
 
-def arguments(program: str, plan: Plan, directory: Path, *, can_close: bool) -> tuple[str, ...]:
+def arguments(
+    program: str, plan: Plan, directory: Path, *, can_disable_userns: bool
+) -> tuple[str, ...]:
     """Return everything before the command itself.
 
     Args:
         program: the path of `bwrap`.
-        plan: what the command finds.
-        directory: where it runs.
-        can_close: whether this bubblewrap knows `--disable-userns` (0.8).
+        plan: the plan of its files and network.
+        directory: its working directory.
+        can_disable_userns: whether this bubblewrap supports `--disable-userns` (0.8).
     """
     return (
         *_WITH_FILTER,
         program,
-        *_start(can_close=can_close, network=plan.network),
+        *_start(can_disable_userns=can_disable_userns, network=plan.network),
         *_mounts(plan),
         "--chdir",
         str(directory),
@@ -48,17 +51,17 @@ def arguments(program: str, plan: Plan, directory: Path, *, can_close: bool) -> 
     )
 
 
-def trial(program: str, *, can_close: bool) -> tuple[str, ...]:
-    """Return a whole command that ends well where sandboxes work."""
-    start = _start(can_close=can_close, network=False)
+def probe_command(program: str, *, can_disable_userns: bool) -> tuple[str, ...]:
+    """Return a whole command that exits with 0 where sandboxes work."""
+    start = _start(can_disable_userns=can_disable_userns, network=False)
     return *_WITH_FILTER, program, *start, "--", "/bin/sh", "-c", ":"
 
 
-def _start(*, can_close: bool, network: bool) -> Iterator[str]:
+def _start(*, can_disable_userns: bool, network: bool) -> Iterator[str]:
     yield from _BASE
     if not network:
         yield "--unshare-net"
-    if can_close:
+    if can_disable_userns:
         yield _NO_NESTING
     yield from _CLOSED
     if _HAS_FILTER:

@@ -1,8 +1,7 @@
-"""The ability of this machine to run a command in a sandbox: found out once, by doing it.
+"""The detection of a working sandbox on this machine: one probe for the process.
 
-The rule of this module: nothing is tried before a command needs it, and the answer is one for the
-process. A program that is there proves nothing: a kernel, a container or AppArmor may forbid what
-the program needs.
+Rule: the probe runs when a command first needs it. An installed program proves nothing: a kernel, a
+container or AppArmor may forbid it to work.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import attrs
 
 from eca_server.sandbox import bubblewrap, seatbelt
 
-__all__ = ["Capability", "capability", "forget", "try_sandbox"]
+__all__ = ["Capability", "capability", "probe_sandbox", "reset"]
 
 Kind: TypeAlias = Literal["bubblewrap", "sandbox-exec"]
 
@@ -30,23 +29,23 @@ _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
 
 @attrs.frozen(kw_only=True)
 class Capability:
-    """The sandbox that this machine can make, or the reason why it cannot.
+    """The sandbox that works on this machine, or the reason why none does.
 
     Attributes:
         kind: the program; None: no command can run in a sandbox.
         program: its path.
-        can_close: whether bubblewrap can forbid further namespaces in the sandbox.
-        why_not: the reason, and what to do, if there is no program that works.
+        can_disable_userns: whether bubblewrap can forbid further namespaces in the sandbox.
+        why_not: the reason, and what to do, if no program works.
     """
 
     kind: Kind | None = None
     program: str = ""
-    can_close: bool = False
+    can_disable_userns: bool = False
     why_not: str = ""
 
     @property
     def state(self) -> str:
-        """Return what `/doctor` says of it."""
+        """A description for `/doctor`."""
         return f"{self.kind} ({self.program})" if self.kind else f"not usable: {self.why_not}"
 
 
@@ -54,56 +53,58 @@ _known: list[Capability] = []
 
 
 def capability() -> Capability:
-    """Return what this machine can do; the first call tries it, and takes some milliseconds."""
+    """Return the sandbox of this machine; the first call probes it, for some milliseconds."""
     if not _known:
-        _known.append(try_sandbox())
+        _known.append(probe_sandbox())
     return _known[0]
 
 
-def forget() -> None:
-    """Forget what was found: the next question tries again."""
+def reset() -> None:
+    """Forget the result, so that the next call probes again."""
     _known.clear()
 
 
-def try_sandbox(
+def probe_sandbox(
     *,
     platform: str = sys.platform,
-    find: Callable[[str], str | None] = lambda name: shutil.which(name, path=_SYSTEM_PATH),
+    find_program: Callable[[str], str | None] = lambda name: shutil.which(name, path=_SYSTEM_PATH),
 ) -> Capability:
-    """Try to run a command in a sandbox.
+    """Run a command in a sandbox and return the result.
 
     Args:
         platform: as `sys.platform`.
-        find: returns the path of a program; only the system's own directories are looked in.
+        find_program: returns the path of a program; searches the system's directories only.
     """
     if platform == "darwin":
-        return _try_seatbelt()
+        return _probe_seatbelt()
     if platform != "linux":
-        return Capability(why_not="there is no sandbox for this system (Linux and macOS have one)")
-    program = find("bwrap")
+        return Capability(why_not="sandboxes are available on Linux and macOS only")
+    program = find_program("bwrap")
     if program is None:
         return Capability(why_not="bubblewrap is missing: install the package `bubblewrap`")
-    for can_close in (True, False):
-        said = _complaint(bubblewrap.trial(program, can_close=can_close))
-        if said is None:
-            return Capability(kind="bubblewrap", program=program, can_close=can_close)
+    for can_disable_userns in (True, False):
+        error = _error_of(bubblewrap.probe_command(program, can_disable_userns=can_disable_userns))
+        if error is None:
+            return Capability(
+                kind="bubblewrap", program=program, can_disable_userns=can_disable_userns
+            )
     return Capability(
-        why_not=f"{program} cannot make a sandbox here ({said}). The kernel, or the container, may "
+        why_not=f"{program} cannot create a sandbox ({error}). The kernel or the container may "
         "forbid user namespaces"
     )
 
 
-def _try_seatbelt() -> Capability:
+def _probe_seatbelt() -> Capability:
     if not Path(_SEATBELT).exists():
         return Capability(why_not=f"{_SEATBELT} is missing")
-    said = _complaint((_SEATBELT, "-p", seatbelt.TRIAL, "/usr/bin/true"))
-    if said is None:
+    error = _error_of((_SEATBELT, "-p", seatbelt.PROBE_PROFILE, "/usr/bin/true"))
+    if error is None:
         return Capability(kind="sandbox-exec", program=_SEATBELT)
-    return Capability(why_not=f"{_SEATBELT} cannot make a sandbox here ({said})")
+    return Capability(why_not=f"{_SEATBELT} cannot create a sandbox ({error})")
 
 
-def _complaint(command: tuple[str, ...]) -> str | None:
-    """Run a command; return None if it ends well, else what it says of itself."""
+def _error_of(command: tuple[str, ...]) -> str | None:
+    """Run a command; return None on success, else its stderr or exit code."""
     try:
         done = subprocess.run(
             command,
@@ -115,9 +116,9 @@ def _complaint(command: tuple[str, ...]) -> str | None:
             env={},
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        return str(fault)[:_SHOWN]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)[:_SHOWN]
     if done.returncode == 0:
         return None
-    said = " ".join(done.stderr.decode(errors="replace").split())
-    return said[:_SHOWN] or f"exit code {done.returncode}"
+    stderr = " ".join(done.stderr.decode(errors="replace").split())
+    return stderr[:_SHOWN] or f"exit code {done.returncode}"

@@ -1,4 +1,4 @@
-"""The table of guarded paths, made ready to be asked for every file of a workspace."""
+"""The table of guarded paths, prepared for fast matching of every file of a workspace."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Sequence
 
 from eca_server.workspace.guarded import GUARDED, folded_name
 
-__all__ = ["HELD_NAMES", "REPOSITORY", "folded_name", "is_guarded"]
+__all__ = ["REPOSITORY", "RESERVED_NAMES", "folded_name", "is_guarded"]
 
-HELD_NAMES = (
+RESERVED_NAMES = (
     ".agents", ".claude", ".codex", ".cursor", ".devcontainer", ".eca", ".envrc", ".exrc", ".git",
     ".husky", ".idea", ".mcp.json", ".nvim.lua", ".vscode", ".zed",
 )  # fmt: skip
-"""Names in the top directory of a root whose creation is prevented, where they are missing: what
-they hold takes effect at once, without a question of the program that reads them. All other guarded
-paths that a command creates are set aside as soon as the command has ended."""
+"""Names in the top directory of a root whose creation is prevented while they are missing: programs
+obey their content at once, without asking. All other guarded paths that a command creates are
+renamed as soon as the command has ended."""
 
 REPOSITORY = frozenset({"head", "objects", "refs"})
 """The entries that make a directory a bare Git repository: Git would obey its `config`."""
 
 
 class _Rows:
-    """The rows of one kind: exact names, and patterns; by the names of their parents."""
+    """The rows of one kind: exact names with the names of their parents, and patterns."""
 
     def __init__(self, rows: Sequence[tuple[str, ...]]) -> None:
         self._exact: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -39,9 +39,9 @@ class _Rows:
 
     def match(self, parents: tuple[str, ...], name: str) -> bool:
         """Return whether a row matches an entry, all names folded."""
-        found = self._exact.get(name)
-        if found is not None:
-            return any(not row or parents[-len(row) :] == row for row in found)
+        parents_of_name = self._exact.get(name)
+        if parents_of_name is not None:
+            return any(not row or parents[-len(row) :] == row for row in parents_of_name)
         return self._wild.fullmatch(name) is not None
 
 

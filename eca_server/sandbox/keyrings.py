@@ -1,7 +1,7 @@
-"""The filter of system calls that keeps the kernel's keyrings from a command in a sandbox.
+"""The system call filter that hides the kernel's keyrings from a command in a sandbox. Pure.
 
-A session's keyring passes to all its children, whatever namespaces they are in. So the three calls
-that lead to keys answer as a kernel does that has none (`ENOSYS`). Pure.
+Children inherit a session's keyring in every namespace. So the three calls that reach keys fail
+with `ENOSYS`, as on a kernel without keyrings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST_CALLS: Final[Mapping[int, int]] = {
     0xC0000102: 217,  # LoongArch
     0xC0000015: 269,  # ppc64le
 }
-"""By the kernel's name of an architecture the number of `add_key`; two more calls follow it."""
+"""The number of `add_key` for each `AUDIT_ARCH` value; the two other calls follow it."""
 
 _X32: Final = 0x40000000  # a bit of the number of a call in x86-64's third ABI
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in `struct seccomp_data`
@@ -32,7 +32,7 @@ _FAIL: Final = 0x00050000 | 38  # `ENOSYS`
 
 
 def filter_program() -> bytes:
-    """Return the filter as the kernel takes it on little-endian machines."""
+    """Return the filter's program for the kernel of a little-endian machine."""
     steps = [(_LOAD, 0, 0, _ARCHITECTURE)]
     for architecture, first in FIRST_CALLS.items():
         steps += [

@@ -1,8 +1,7 @@
-"""Commands in a sandbox: made ready before a command, cleared up after it.
+"""The sandbox of a workspace: prepared before a command, cleaned up after it.
 
-The rule of this module: what a command leaves at a guarded path is set aside before anybody is told
-that the command has ended. A command that cannot be held in a sandbox does not run in one: the
-caller asks the user, or refuses.
+Rule: guarded paths that a command creates are renamed before the end of the command is reported. If
+no sandbox can be created, the caller asks the user or refuses the command.
 """
 
 from __future__ import annotations
@@ -18,38 +17,38 @@ import attrs
 import trio
 
 from eca_protocol.errors import ECAError
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 from eca_server.config.tool_settings import SandboxSettings
-from eca_server.sandbox import bubblewrap, running, seatbelt
+from eca_server.sandbox import active, bubblewrap, seatbelt
+from eca_server.sandbox.credentials import DROPPED_VARIABLES, credential_paths, listening_sockets
 from eca_server.sandbox.detect import Capability, capability
-from eca_server.sandbox.guards import HELD_NAMES
-from eca_server.sandbox.held import hold, release
-from eca_server.sandbox.hidden import DROPPED_VARIABLES, hidden_places, listening_sockets
-from eca_server.sandbox.plan import SYSTEM, Plan, plan_of, writable_roots
-from eca_server.sandbox.survey import AFTERWARDS, Survey, TooLarge, existing, survey
+from eca_server.sandbox.guards import RESERVED_NAMES
+from eca_server.sandbox.plan import SYSTEM, Plan, make_plan, writable_roots
+from eca_server.sandbox.reserved import release, reserve
+from eca_server.sandbox.survey import MAX_ENTRIES_AFTER, Survey, TooLarge, existing, survey
 from eca_server.workspace.opening import open_directory
 
-__all__ = ["Mode", "Sandbox", "Visit", "sandbox_for"]
+__all__ = ["Mode", "Sandbox", "SandboxedCommand", "sandbox_for"]
 
 Mode: TypeAlias = Literal["auto", "require"]
 
 _SOCKETS = Path("/proc/net/unix")
-_WITHHELD = ".withheld"
-_MOST_SHOWN = 5
+_SUFFIX = ".withheld"
+_MAX_SHOWN = 5
 
 
 @attrs.frozen(kw_only=True)
 class Sandbox:
-    """Where the commands of a workspace run.
+    """The sandbox for the commands of a workspace.
 
     Attributes:
         mode: `auto`: the user may let a command run outside; `require`: no command does.
         roots: the real paths of the open folders.
-        environ: the environment of the server, which says where keys are.
+        environ: the environment of the server, which names credential paths.
         network: whether commands may use the network.
         writable: further directories that commands may change.
-        keys: further files with keys.
-        detect: returns what this machine can do.
+        credential_files: further files with credentials.
+        detect: returns the abilities of this machine.
     """
 
     mode: Mode
@@ -57,64 +56,68 @@ class Sandbox:
     environ: Mapping[str, str] = attrs.field(repr=False)
     network: bool = False
     writable: tuple[Path, ...] = ()
-    keys: tuple[str, ...] = ()
+    credential_files: tuple[str, ...] = ()
     detect: Callable[[], Capability] = capability
 
     async def why_not(self) -> str:
-        """Return why a command cannot run in the sandbox now; empty: it can."""
+        """Return the reason why a command cannot run in the sandbox; empty: it can."""
         return await trio.to_thread.run_sync(self._why_not)
 
     def _why_not(self) -> str:
-        found = self.detect()
-        if found.kind is None:
-            return found.why_not
+        detected = self.detect()
+        if detected.kind is None:
+            return detected.why_not
         try:
             self._surveys()
-        except TooLarge as fault:
-            return str(fault)
+        except TooLarge as error:
+            return str(error)
         return ""
 
-    async def enter(self, directory: Path) -> Visit:
-        """Make the sandbox ready for one command; the caller leaves it after the command's end.
+    async def enter(self, directory: Path) -> SandboxedCommand:
+        """Prepare the sandbox for one command; the caller calls `leave` after the command's end.
 
         Raises:
             TooLarge: the workspace is too large to find every guarded path.
         """
         return await trio.to_thread.run_sync(self._enter, directory)
 
-    def _enter(self, directory: Path) -> Visit:
-        found = self.detect()
+    def _enter(self, directory: Path) -> SandboxedCommand:
+        detected = self.detect()
         surveys = self._surveys()
         writable = list(self.writable)
-        held: tuple[Path, ...] = ()
+        reserved: tuple[Path, ...] = ()
         token = object()
-        if found.kind == "bubblewrap":
-            held = hold(path for each in surveys for path in _missing(each))
-        else:  # it cannot give a command a private directory for its temporary files
+        if detected.kind == "bubblewrap":
+            reserved = reserve(path for each in surveys for path in _missing(each))
+        else:  # it has no private directory for temporary files
             writable += [Path("/tmp"), Path(self.environ.get("TMPDIR") or "/tmp")]  # noqa: S108
         try:
-            plan = plan_of(
+            plan = make_plan(
                 surveys,
-                hidden=existing((*hidden_places(self.environ, self.keys), *_sockets())),
+                hidden=existing(
+                    (*credential_paths(self.environ, self.credential_files), *_sockets())
+                ),
                 visible=_directories(SYSTEM),
                 writable=writable_roots(existing(writable), self._home),
-                held=held,
+                reserved=reserved,
                 network=self.network,
             )
-            safe = running.start(token, plan)
-            prefix = _prefix(found, safe, Path(os.path.realpath(directory)))
+            safe = active.register(token, plan)
+            prefix = _prefix(detected, safe, Path(os.path.realpath(directory)))
         except BaseException:
-            running.stop(token)
-            release(held)
+            active.unregister(token)
+            release(reserved)
             raise
-        variables = {"ECA_SANDBOX": found.kind or "", "GIT_OPTIONAL_LOCKS": "0"}
-        if found.kind == "bubblewrap":
+        variables = {"ECA_SANDBOX": detected.kind or "", "GIT_OPTIONAL_LOCKS": "0"}
+        if detected.kind == "bubblewrap":
             variables["TMPDIR"] = "/tmp"  # noqa: S108 (the command's own)
-        return Visit(prefix=prefix, variables=variables, surveys=surveys, held=held, token=token)
+        return SandboxedCommand(
+            prefix=prefix, variables=variables, surveys=surveys, reserved=reserved, token=token
+        )
 
     @property
     def _home(self) -> Path:
-        return Path(os.path.realpath(home_folder(self.environ)))
+        return Path(os.path.realpath(home_directory(self.environ)))
 
     def _surveys(self) -> tuple[Survey, ...]:
         return tuple(survey(root) for root in writable_roots(self.roots, self._home))
@@ -124,15 +127,15 @@ def sandbox_for(
     settings: SandboxSettings,
     roots: Iterable[Path],
     environ: Mapping[str, str],
-    keys: Iterable[str] = (),
+    credential_files: Iterable[str] = (),
 ) -> Sandbox | None:
-    """Return the sandbox of the commands in a workspace, or None if they run as they are.
+    """Return the sandbox for the commands in a workspace, or None if it is off.
 
     Args:
         settings: `toolCall.sandbox`.
         roots: the real paths of the open folders.
         environ: the environment of the server.
-        keys: files with keys which the configuration names.
+        credential_files: files with credentials that the configuration names.
     """
     if settings.mode == "off":
         return None
@@ -142,39 +145,39 @@ def sandbox_for(
         environ=environ,
         network=settings.network,
         writable=tuple(map(Path, settings.writable)),
-        keys=tuple(keys),
+        credential_files=tuple(credential_files),
     )
 
 
 @attrs.frozen(kw_only=True)
-class Visit:
+class SandboxedCommand:
     """One command in the sandbox.
 
     Attributes:
-        prefix: what to put in front of the command.
-        variables: what its environment has to say.
-        surveys: the guarded paths before it.
-        held: names that are held for it.
-        token: by which it is known among those that run.
+        prefix: the arguments in front of the command.
+        variables: variables for its environment.
+        surveys: the guarded paths before its start.
+        reserved: the names that are reserved for it.
+        token: identifies it among the running sandboxes.
     """
 
     prefix: tuple[str, ...]
     variables: Mapping[str, str]
     surveys: Sequence[Survey]
-    held: tuple[Path, ...]
+    reserved: tuple[Path, ...]
     token: object
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the command."""
-        kept = {key: text for key, text in environment.items() if key not in DROPPED_VARIABLES}
-        return kept | dict(self.variables)
+        allowed = {key: text for key, text in environment.items() if key not in DROPPED_VARIABLES}
+        return allowed | dict(self.variables)
 
     async def leave(self, *, sets_aside: bool = True) -> str:
-        """Clear up after the end of the command; return what to say of it, or nothing.
+        """Clean up after the end of the command; return a note for the model and the user, or "".
 
         Args:
-            sets_aside: whether guarded paths that have appeared are renamed. Not after a job: in
-                the hours it runs, they may be the user's own.
+            sets_aside: whether new guarded paths are renamed. Not after a job: in the hours it
+                runs, the user may have created them.
         """
         notes: list[str] = []
         with trio.CancelScope(shield=True):
@@ -182,27 +185,27 @@ class Visit:
         return "".join(notes)
 
     def _leave(self, sets_aside: bool) -> str:
-        running.stop(self.token)
-        release(self.held)
+        active.unregister(self.token)
+        release(self.reserved)
         try:
-            created = [path for before in self.surveys for path in _created(before, self.held)]
-        except TooLarge as fault:
-            return f"Guarded paths that it may have created were not looked for: {fault}."
+            created = [path for before in self.surveys for path in _created(before, self.reserved)]
+        except TooLarge as error:
+            return f"Guarded paths that the command may have created were not checked: {error}."
         if not created:
             return ""
-        told = ", ".join(str(path) for path in created[:_MOST_SHOWN])
-        if len(created) > _MOST_SHOWN:
-            told += f" and {len(created) - _MOST_SHOWN} more"
+        names = ", ".join(str(path) for path in created[:_MAX_SHOWN])
+        if len(created) > _MAX_SHOWN:
+            names += f" and {len(created) - _MAX_SHOWN} more"
         if not sets_aside:
-            return f"Guarded paths have appeared while it ran: {told}. Look at them before use."
+            return f"Guarded paths were created while the job ran: {names}. Review them before use."
         failed = [path for path in created if not _set_aside(path)]
         for before in self.surveys:
             _restore_links(before)
-        said = (
-            f"The command created guarded paths, which need the user's approval: {told}. Each was "
-            f"renamed to `NAME{_WITHHELD}`."
+        note = (
+            f"The command created guarded paths, which need the user's approval: {names}. Each was "
+            f"renamed to `NAME{_SUFFIX}`."
         )
-        return f"{said} This failed for {', '.join(map(str, failed))}." if failed else said
+        return f"{note} Renaming failed for {', '.join(map(str, failed))}." if failed else note
 
 
 def _directories(paths: Iterable[Path]) -> dict[Path, bool]:
@@ -210,8 +213,8 @@ def _directories(paths: Iterable[Path]) -> dict[Path, bool]:
 
 
 def _missing(each: Survey) -> Iterator[Path]:
-    """Yield the names to hold in the top directory of a root, taken by other commands or free."""
-    for name in HELD_NAMES:
+    """Yield the paths to reserve in the top directory of a root: missing or already reserved."""
+    for name in RESERVED_NAMES:
         path = each.root / name
         identity = each.guarded.get(path)
         if path not in each.links and (identity is None or stat.S_ISDIR(identity[2])):
@@ -226,17 +229,19 @@ def _sockets() -> Iterator[Path]:
     yield from listening_sockets(table)
 
 
-def _prefix(found: Capability, plan: Plan, directory: Path) -> tuple[str, ...]:
-    if found.kind == "sandbox-exec":
-        return seatbelt.arguments(found.program, plan)
-    return bubblewrap.arguments(found.program, plan, directory, can_close=found.can_close)
+def _prefix(detected: Capability, plan: Plan, directory: Path) -> tuple[str, ...]:
+    if detected.kind == "sandbox-exec":
+        return seatbelt.arguments(detected.program, plan)
+    return bubblewrap.arguments(
+        detected.program, plan, directory, can_disable_userns=detected.can_disable_userns
+    )
 
 
-def _created(before: Survey, held: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield the guarded paths that are new; a directory with nothing in it is none."""
-    after = survey(before.root, before.skipped, most=AFTERWARDS)
+def _created(before: Survey, reserved: tuple[Path, ...]) -> Iterator[Path]:
+    """Yield the new guarded paths, except empty directories."""
+    after = survey(before.root, before.skipped, max_entries=MAX_ENTRIES_AFTER)
     for path in after.guarded:
-        if path not in before.guarded and path not in held and not _is_empty(path):
+        if path not in before.guarded and path not in reserved and not _is_empty(path):
             yield path
     for path, target in after.links.items():
         if before.links.get(path) != target and path not in before.guarded:
@@ -251,11 +256,11 @@ def _is_empty(path: Path) -> bool:
 
 
 def _set_aside(path: Path) -> bool:
-    """Rename what is at a path in its directory, wherever the path leads meanwhile."""
+    """Rename an entry in its directory, and follow no link that was put there meanwhile."""
     try:
         with open_directory(path.parent) as directory:
             for number in range(1000):
-                name = f"{path.name}{_WITHHELD}{f'-{number}' if number else ''}"
+                name = f"{path.name}{_SUFFIX}{f'-{number}' if number else ''}"
                 if directory.fd is not None and not os.path.lexists(directory.path / name):
                     os.rename(path.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
                     return True
@@ -265,7 +270,7 @@ def _set_aside(path: Path) -> bool:
 
 
 def _restore_links(before: Survey) -> None:
-    """Make the guarded links again that are gone, in their directories, wherever paths lead."""
+    """Restore missing guarded links in their directories."""
     for path, target in before.links.items():
         with contextlib.suppress(OSError, ECAError), open_directory(path.parent) as directory:
             if directory.fd is not None:

@@ -1,7 +1,7 @@
 """The profile of macOS's `sandbox-exec` for a plan. Pure.
 
-What is not allowed is denied. Where two rules fit, the later one counts: the order is what is
-allowed, then what is guarded, then what is hidden.
+Everything is denied by default. Of two matching rules the later one wins, so rules for writable
+paths come first, then those for guarded paths, then those for hidden paths.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from eca_server.sandbox.plan import Plan
 from eca_server.workspace.guarded import GUARDED
 
-__all__ = ["TRIAL", "arguments", "profile"]
+__all__ = ["PROBE_PROFILE", "arguments", "profile"]
 
 _BASE = """(version 1)
 (deny default)
@@ -39,8 +39,8 @@ _NETWORK = """(allow network*)
 (deny network-outbound (remote unix-socket))
 (allow network-outbound (literal "/private/var/run/mDNSResponder"))"""
 
-TRIAL = f"{_BASE}\n"
-"""The smallest profile: programs run, read, and do nothing else."""
+PROBE_PROFILE = f"{_BASE}\n"
+"""The smallest profile: programs can run and read only."""
 
 
 def arguments(program: str, plan: Plan) -> tuple[str, ...]:
@@ -72,13 +72,13 @@ def _is_in(path: Path, roots: Iterable[Path]) -> bool:
     return any(path.is_relative_to(root) for root in roots)
 
 
-def _rules(what: str, paths: Iterable[Path]) -> Iterator[str]:
+def _rules(operation: str, paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
-        yield f"({what} (subpath {_quoted(str(path))}))"
+        yield f"({operation} (subpath {_quoted(str(path))}))"
 
 
 def _guarded_patterns(root: Path) -> Iterator[str]:
-    """Yield a regular expression for each row of the table, in any case, at any depth."""
+    """Yield a case-insensitive regular expression for each guarded row, at any depth."""
     for row in GUARDED:
         names = "/".join("[^/]*".join(map(_any_case, name.split("*"))) for name in row.parts)
         yield f"^{_literal(str(root))}/(.*/)?{names}(/|$)"
@@ -92,11 +92,11 @@ def _any_case(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a pattern for a text; a quote would end the pattern, and any character fits there."""
+    """Return a pattern for a text; a quote would end it, so `.` replaces quotes."""
     return re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", text).replace('"', ".")
 
 
 def _quoted(text: str) -> str:
-    """Return a string of the profile's language; nothing in a path can end it."""
+    """Return a string literal of the profile's language."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,6 +1,6 @@
-"""A look at the disk before and after a command in a sandbox: guarded paths and places of keys.
+"""The survey of guarded and credential paths on the disk, before and after a command in a sandbox.
 
-Everything here touches the disk: call it in a worker thread.
+All functions touch the disk: call them in a worker thread.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import attrs
 from eca_protocol.errors import ECAError
 from eca_server.sandbox.guards import REPOSITORY, folded_name, is_guarded
 
-__all__ = ["AFTERWARDS", "Identity", "Survey", "TooLarge", "existing", "survey"]
+__all__ = ["MAX_ENTRIES_AFTER", "Identity", "Survey", "TooLarge", "existing", "survey"]
 
-MOST_ENTRIES = 200_000
-MOST_GUARDED = 400
-AFTERWARDS = 5 * MOST_ENTRIES
+MAX_ENTRIES = 200_000
+MAX_GUARDED = 400
+MAX_ENTRIES_AFTER = 5 * MAX_ENTRIES
 _GENERATED = frozenset({"node_modules", "__pycache__", "site-packages"})
 _ENVIRONMENT = "pyvenv.cfg"
 
 Identity: TypeAlias = tuple[int, int, int]
-"""Device, inode and type of a file: what a path names, whatever its content."""
+"""The device, inode and type of a file."""
 
 
 class TooLarge(ECAError):
-    """A workspace with too much in it to find every guarded path; the text says how much."""
+    """A workspace with too many entries to find every guarded path; the text has the number."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,9 +40,9 @@ class Survey:
 
     Attributes:
         root: the real path of the root.
-        guarded: what is guarded and no link, with its identity.
-        links: guarded names that are symbolic links, with their targets.
-        skipped: directories that were not looked into (generated ones).
+        guarded: guarded paths other than links, with their identities.
+        links: guarded symbolic links, with their targets.
+        skipped: generated directories that were not searched.
     """
 
     root: Path
@@ -51,38 +51,40 @@ class Survey:
     skipped: frozenset[Path]
 
 
-def survey(root: Path, skip: frozenset[Path] | None = None, *, most: int = MOST_ENTRIES) -> Survey:
-    """Find the guarded paths below a root, the nearest first.
+def survey(
+    root: Path, skip: frozenset[Path] | None = None, *, max_entries: int = MAX_ENTRIES
+) -> Survey:
+    """Find the guarded paths below a root, breadth first.
 
-    Packages (`node_modules`) and virtual environments are not looked into. Symbolic links are not
-    followed: where they lead to is looked at where it lies, or lies outside.
+    Packages (`node_modules`) and virtual environments are not searched. Symbolic links are not
+    followed: their targets are searched at their own paths, or are outside.
 
     Args:
         root: a real path.
-        skip: the directories that an earlier survey has skipped; then no other is.
-        most: the number of entries to look at.
+        skip: the directories that an earlier survey has skipped; only these are skipped.
+        max_entries: the maximum number of entries to read.
 
     Raises:
-        TooLarge: there are more entries, or more guarded paths, than can be looked at.
+        TooLarge: there are more entries, or more guarded paths.
     """
     guarded: dict[Path, Identity] = {}
     links: dict[Path, str] = {}
     skipped: set[Path] = set()
     waiting: deque[tuple[Path, tuple[str, ...]]] = deque([(root, ())])
-    left = most
+    remaining = max_entries
     while waiting:
         directory, parents = waiting.popleft()
         entries = _entries(directory)
-        left -= len(entries)
-        if left < 0:
-            raise TooLarge(f"{root} has more than {most} files")
-        named = [(folded_name(entry.name), entry) for entry in entries]
-        names = {name for name, _ in named}
+        remaining -= len(entries)
+        if remaining < 0:
+            raise TooLarge(f"{root} has more than {max_entries} files")
+        named_entries = [(folded_name(entry.name), entry) for entry in entries]
+        names = {name for name, _ in named_entries}
         if directory != root and (directory in skip if skip is not None else _ENVIRONMENT in names):
             skipped.add(directory)
             continue
         is_repository = names >= REPOSITORY
-        for name, entry in named:
+        for name, entry in named_entries:
             path = directory / entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
             if is_guarded(parents, name, is_directory=is_directory) or (
@@ -93,13 +95,13 @@ def survey(root: Path, skip: frozenset[Path] | None = None, *, most: int = MOST_
                 skipped.add(path)
             elif is_directory:
                 waiting.append((path, (*parents, name)))
-    if skip is None and len(guarded) > MOST_GUARDED:
-        raise TooLarge(f"{root} has more than {MOST_GUARDED} guarded paths")
+    if skip is None and len(guarded) > MAX_GUARDED:
+        raise TooLarge(f"{root} has more than {MAX_GUARDED} guarded paths")
     return Survey(root=root, guarded=guarded, links=links, skipped=frozenset(skipped))
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    """Return what is in a directory; nothing, if it cannot be read."""
+    """Return the entries of a directory, or an empty list if it cannot be read."""
     try:
         with os.scandir(directory) as entries:
             return list(entries)
@@ -111,20 +113,20 @@ def _note(
     entry: os.DirEntry[str], path: Path, guarded: dict[Path, Identity], links: dict[Path, str]
 ) -> None:
     with contextlib.suppress(OSError):  # removed meanwhile
-        found = entry.stat(follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
             links[path] = os.readlink(path)  # noqa: PTH115 (the text as it is)
         else:
-            guarded[path] = found.st_dev, found.st_ino, stat.S_IFMT(found.st_mode)
+            guarded[path] = status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode)
 
 
 def existing(paths: Iterable[Path]) -> dict[Path, bool]:
-    """Return the real paths of those that exist, and whether each is a directory."""
-    found: dict[Path, bool] = {}
+    """Return the existing paths, resolved; true for a directory."""
+    existing_paths: dict[Path, bool] = {}
     for path in paths:
         try:
             real = Path(os.path.realpath(path))
-            found[real] = stat.S_ISDIR(real.lstat().st_mode)
+            existing_paths[real] = stat.S_ISDIR(real.lstat().st_mode)
         except (OSError, ValueError):
             continue
-    return found
+    return existing_paths

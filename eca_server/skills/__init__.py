@@ -1,19 +1,19 @@
-"""Skills: folders with a SKILL.md that teaches the model one kind of task, loaded when needed."""
+"""Skills: directories whose SKILL.md instructs the model for one kind of task, loaded on demand."""
 
 from __future__ import annotations
 
-from eca_server.skills.files import FoundSkills, SkillFiles
-from eca_server.skills.listed import list_skills
-from eca_server.skills.skill import NotASkill, Skill, parse_skill
+from eca_server.skills.files import SkillFiles, SkillList
+from eca_server.skills.listing import list_skills
+from eca_server.skills.skill import InvalidSkill, Skill, parse_skill
 from eca_server.skills.tool import SKILL_TOOL, LoadSkill, is_allowed
 
 __all__ = [
     "SKILL_TOOL",
-    "FoundSkills",
+    "InvalidSkill",
     "LoadSkill",
-    "NotASkill",
     "Skill",
     "SkillFiles",
+    "SkillList",
     "is_allowed",
     "list_skills",
     "parse_skill",

@@ -1,7 +1,7 @@
-"""Where skills lie, and which there are now.
+"""The search for skills in the user's and the workspace's directories.
 
-The rule it keeps: of two with one name the user's own counts, and the user's have room first, so
-that a project never changes what the user has taught.
+Rule: of two skills with one name the user's wins, and the user's are read first, so that a project
+never replaces or crowds out a skill of the user.
 """
 
 from __future__ import annotations
@@ -12,117 +12,119 @@ from pathlib import Path, PurePosixPath
 import attrs
 import trio
 
-from eca_server.context.laid_down import LaidDown
-from eca_server.context.limits import readable
-from eca_server.skills.skill import SKILL_FILE, NotASkill, Skill, parse_skill
+from eca_server.context.definition_files import DefinitionFiles
+from eca_server.context.limits import limit_notes
+from eca_server.skills.skill import SKILL_FILE, InvalidSkill, Skill, parse_skill
 from eca_server.tools.files import printable
 from eca_server.workspace import Place, Workspace
 
-__all__ = ["FoundSkills", "SkillFiles"]
+__all__ = ["SkillFiles", "SkillList"]
 
-_MOST_FILES = 5000  # looked through in one folder; skills bring scripts and data with them
-_MOST = 200  # skills
+_MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
+_MAX_SKILLS = 200  # skills
 _OF_ROOTS = (".eca/skills", ".agents/skills")
 
 
 @attrs.frozen(kw_only=True)
-class FoundSkills:
-    """The skills there are.
+class SkillList:
+    """The valid skills, and the problems of the others.
 
     Attributes:
-        skills: each name once, whatever its capitals.
-        notes: sentences about files that are none.
+        skills: the skills; their names differ in more than case.
+        notes: sentences about invalid files.
     """
 
     skills: tuple[Skill, ...] = ()
     notes: tuple[str, ...] = ()
 
     def find(self, name: str) -> Skill | None:
-        """The skill of exactly that name."""
+        """Return the skill of exactly this name, or None."""
         return next((each for each in self.skills if each.name == name), None)
 
 
 @attrs.frozen(kw_only=True)
 class SkillFiles:
-    """Where skills lie.
+    """The places of skills.
 
     Attributes:
-        workspace: its roots, each with `.eca/skills` and `.agents/skills`.
-        user_folder: the user's own configuration, `~/.config/eca`, with `skills` in it.
-        configured: paths of files and folders; relative ones start in each root.
+        workspace: its roots are searched for `.eca/skills` and `.agents/skills`.
+        user_directory: the user's configuration directory, `~/.config/eca`, with `skills` in it.
+        configured: paths of files and directories; relative ones start in each root.
     """
 
     workspace: Workspace
-    user_folder: Path
+    user_directory: Path
     configured: tuple[str, ...] = ()
 
-    async def read(self) -> FoundSkills:
-        """Return every skill there is now: configured ones and the user's, then the workspace's.
+    async def read(self) -> SkillList:
+        """Search for skills: configured ones and the user's first, then the workspace's.
 
-        The configured ones that are files of a root are the workspace's.
+        Configured skills inside a root are the workspace's.
         """
 
-        def work() -> FoundSkills:
+        def work() -> SkillList:
             reading = _Reading(
                 workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled
             )
-            own, of_workspace = reading.configured(self.configured, self.user_folder)
-            for path in (*own, str(self.user_folder / "skills")):
+            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            for path in (*own, str(self.user_directory / "skills")):
                 reading.add(path)
             for path in of_workspace:
-                reading.add(path, is_the_projects=True)
+                reading.add(path, from_workspace=True)
             for root in self.workspace.roots:
                 for folder in _OF_ROOTS:
-                    reading.add(str(root.path / folder), is_the_projects=True)
-            return reading.found()
+                    reading.add(str(root.path / folder), from_workspace=True)
+            return reading.result()
 
         return await trio.to_thread.run_sync(work)
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Reading(LaidDown):
-    """What was found so far, and what of it in the folder that is looked through."""
+class _Reading(DefinitionFiles):
+    """A search: the skills so far, and the commands of those in the current directory."""
 
     skills: dict[str, Skill] = attrs.field(init=False, factory=dict)
     in_folder: set[str] = attrs.field(init=False, factory=set)
 
-    def found(self) -> FoundSkills:
-        """All of them."""
-        return FoundSkills(skills=tuple(self.skills.values()), notes=readable(self.notes))
+    def result(self) -> SkillList:
+        """Return all skills and notes."""
+        return SkillList(skills=tuple(self.skills.values()), notes=limit_notes(self.notes))
 
-    def names(self, folder: Place, *, is_the_projects: bool) -> Iterator[str]:
-        """The SKILL.md files below a folder; a skill may be a link to its folder.
+    def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
+        """Yield the SKILL.md files below a directory; a skill may be a link to its directory.
 
-        One of the project's that leads out of it is named by its folder, to be refused. However
-        many links lead to a folder, it is looked through once.
+        For a project's link that leads out of the workspace, yield the link, which is then refused.
+        Each directory is searched once, however many links lead to it.
         """
         self.in_folder.clear()
         yield from self._below(folder.real_path)
-        seen = {folder.real_path}
+        visited = {folder.real_path}
         for inside in sorted(folder.real_path.iterdir()):
             if not (inside.is_symlink() and inside.is_dir()):
                 continue
-            if is_the_projects and not self.workspace.locate(str(inside)).inside:
+            if from_workspace and not self.workspace.locate(str(inside)).is_inside:
                 yield inside.name
-            elif (real := inside.resolve()) not in seen:
-                seen.add(real)
+            elif (real := inside.resolve()) not in visited:
+                visited.add(real)
                 for name in self._below(real):
                     yield f"{inside.name}/{name}"
 
     def _below(self, folder: Path) -> Iterator[str]:
-        paths = self.listed(folder, most=_MOST_FILES)
+        paths = self.list_visible(folder, most=_MAX_FILES)
         return (path for path in paths if PurePosixPath(path).name == SKILL_FILE)
 
-    def take(self, place: Place, *, is_the_projects: bool) -> None:
-        """Of two with one name the first counts; that is told where both lie in one folder."""
+    def add_file(self, place: Place, *, from_workspace: bool) -> None:
+        """Add a skill, unless its name is taken; a duplicate in the same directory is noted."""
         skill = attrs.evolve(
-            parse_skill(self.text_of(place), place.path.parent), is_of_project=is_the_projects
+            parse_skill(self.text_of(place), place.path.parent), is_of_project=from_workspace
         )
         first = self.skills.get(skill.command)
         if first is None:
-            if len(self.skills) >= _MOST:
-                raise NotASkill(f"there are {_MOST} skills already")
+            if len(self.skills) >= _MAX_SKILLS:
+                raise InvalidSkill(f"there are {_MAX_SKILLS} skills already")
             self.skills[skill.command] = skill
             self.in_folder.add(skill.command)
         elif skill.command in self.in_folder and first != attrs.evolve(skill, folder=first.folder):
-            raise NotASkill(f"the skill {first.name} of {printable(first.folder)} counts instead")
+            raise InvalidSkill(
+                f"ignored, {printable(first.folder)} already defines the skill {first.name}"
+            )

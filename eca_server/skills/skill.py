@@ -1,4 +1,4 @@
-"""One skill, from the text of its SKILL.md: a name, when it is of use, and what it teaches."""
+"""One skill, parsed from its SKILL.md: a name, a description and instructions."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Final
 
 import attrs
 
+from eca_server.context.definition_files import InvalidDefinition
 from eca_server.context.front_matter import split_front_matter
-from eca_server.context.laid_down import NotTaken
 from eca_server.context.provenance import workspace_text
 from eca_server.tools.files import printable
 
-__all__ = ["SKILL_FILE", "NotASkill", "Skill", "parse_skill"]
+__all__ = ["SKILL_FILE", "InvalidSkill", "Skill", "parse_skill"]
 
 SKILL_FILE: Final = "SKILL.md"
 """The name of the file that makes a directory a skill."""
 
 _NAME = re.compile(r"[^\W_][\w.:-]{0,63}")
-_LONGEST_DESCRIPTION = 1024  # what the public format of skills allows
+_MAX_DESCRIPTION = 1024  # the maximum of the public skill format
 
 
-class NotASkill(NotTaken):
-    """A SKILL.md without what makes a skill; the message says what is missing."""
+class InvalidSkill(InvalidDefinition):
+    """An invalid SKILL.md; the message is the reason."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,11 +31,11 @@ class Skill:
     """One skill.
 
     Attributes:
-        name: how the model and the user call it.
-        description: one line: what it is for, and when.
-        text: what it teaches, in Markdown.
-        folder: where its SKILL.md lies, and the files that the text names.
-        is_of_project: whether it belongs to the workspace, not to the user.
+        name: its name for the model and the user.
+        description: one line: its purpose, and when to load it.
+        text: its instructions, in Markdown.
+        folder: the directory of its SKILL.md and of the files that the text names.
+        is_of_project: true if it belongs to the workspace, not to the user.
     """
 
     name: str
@@ -46,42 +46,44 @@ class Skill:
 
     @property
     def command(self) -> str:
-        """What stands behind the slash: commands know no capitals."""
+        """Its name as a slash command, in lower case."""
         return self.name.lower()
 
-    def introduced(self, text: str) -> str:
-        """Return what it teaches, in these words, with where it lies, for the model.
+    def render(self, text: str) -> str:
+        """Return instructions with the skill's name and directory, for the model.
 
         Args:
-            text: its text, with or without arguments put in.
+            text: its text, with or without arguments filled in.
         """
-        told = f"Skill: {self.name}\nPaths in it start from: {printable(self.folder)}\n\n{text}"
+        rendered = (
+            f"Skill: {self.name}\nRelative paths start from: {printable(self.folder)}\n\n{text}"
+        )
         if not self.is_of_project:
-            return told
+            return rendered
         where = {"name": self.name, "path": str(self.folder / SKILL_FILE)}
-        return workspace_text("loaded_skill", where, told)
+        return workspace_text("loaded_skill", where, rendered)
 
 
 def parse_skill(text: str, folder: Path) -> Skill:
-    """A skill from its file's text; one without a name has that of its folder.
+    """Parse the text of a SKILL.md; a skill without a name has that of its directory.
 
     Raises:
-        NotASkill: something is missing, or the name cannot be called.
+        InvalidSkill: a part is missing, or the name is invalid.
     """
     fields, body = split_front_matter(text.replace("\r\n", "\n"))
     name = " ".join(fields.get("name", ())) or folder.name
     if not _NAME.fullmatch(name):
-        raise NotASkill(
+        raise InvalidSkill(
             "expected a name of at most 64 letters, digits and `-`, got " + repr(name[:80])
         )
     description = " ".join(" ".join(fields.get("description", ())).split())
     if not description:
-        raise NotASkill("expected a `description` above the text, got none")
+        raise InvalidSkill("expected a `description` in the front matter, got none")
     if not body.strip():
-        raise NotASkill("expected a text behind the front matter, got none")
+        raise InvalidSkill("expected instructions below the front matter, got none")
     return Skill(
         name=name,
-        description=printable(description[:_LONGEST_DESCRIPTION]),
+        description=printable(description[:_MAX_DESCRIPTION]),
         text=body.strip(),
         folder=folder,
     )

@@ -1,1 +1,1 @@
-"""Tools the model may call: what they are, who may run them, and the native ones."""
+"""The tools of a model: their interface, their approval, and the native tools."""

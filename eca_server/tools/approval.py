@@ -1,10 +1,10 @@
-"""Whether a tool call runs, asks first, or is refused, and which rule says so. Pure.
+"""The decision whether a tool call runs, needs approval, or is refused, and by which rule. Pure.
 
-The rules it keeps: a configured `deny` beats everything, else the most specific rule counts; a path
-outside the workspace asks whatever was allowed or remembered, and so does a change of what decides
-on calls or runs by itself (the guarded paths), or a model that may write would grant itself the
-rest; so does Git where a repository may run a program; what cannot be judged (a damaged rule, a
-pattern that takes too long) never loosens anything.
+The rules of this module: a configured `deny` takes precedence, else the most specific rule counts.
+A path outside the workspace always needs approval. So does a change of a guarded path, since a
+model with write access could otherwise grant itself everything else; and so does Git in a
+repository that may run a program. A damaged rule or a pattern that takes too long never permits
+anything.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import attrs
 from eca_protocol import json
 from eca_server.config import Approval, ApprovalRule, Behavior, Config
 from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.content_formatting import NATIVE
 from eca_server.printable import printable_line
-from eca_server.spelling import NATIVE
 from eca_server.tools.command_keys import CommandPart
 from eca_server.tools.read_only_commands import why_not_read_only
 from eca_server.tools.tool import Effect
@@ -47,11 +47,11 @@ _NOT_RESTRICTED = "the opened folder restricts nothing of it"
 _ELSE_ASKS = "everything but reading in the workspace asks"
 _SANDBOXED = "the sandbox holds it"
 BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
-"""The rules that count where nothing is configured; the summary of a call does not name them."""
+"""The built-in rules; the summary of a call does not name them."""
 
 _PLAN = "plan"
 _ONLY_READS = "the plan behaviour only reads"
-_PREVIEW = ("preview_file_change",)  # what it shows, an edit that asks shows as well
+_PREVIEW = ("preview_file_change",)  # not needed: an edit that needs approval shows the same
 _MATCHING_SECONDS = 0.25  # for all patterns of one decision together
 _NO_RULES = Approval()
 _SHOWN_PATHS = 3
@@ -60,19 +60,19 @@ _SHOWN_CHARACTERS = 200
 
 @attrs.frozen(kw_only=True)
 class Call:
-    """What the policy knows of a call.
+    """A call as the policy sees it.
 
     Attributes:
-        server: `eca` for a native tool, else the MCP server's name.
-        tool: without the server's prefix.
-        arguments: as the model gave them.
-        effect: what the tool may do at most.
+        server: `eca` for a native tool, else the name of the MCP server.
+        tool: the name without the server's prefix.
+        arguments: as the model wrote them.
+        effect: the strongest effect of the tool.
         command: the text of the command, if it runs one.
-        parts: the parts of the command, where an approval may cover other commands too.
-        outside: the paths it touches, or may touch, outside the workspace.
-        guarded: those it may change that decide what runs in the workspace.
-        programs: why Git would run programs that a repository names.
-        warning: what the tool's own server warns of.
+        parts: the parts of the command, if an approval may cover other commands too.
+        outside: the paths outside the workspace that it accesses, or may access.
+        guarded: the guarded paths that it may change.
+        programs: the reasons why Git would run programs of a repository.
+        warning: the warning of the tool's own server.
         is_sandboxed: whether it runs in the sandbox.
     """
 
@@ -91,15 +91,15 @@ class Call:
 
 @attrs.frozen
 class Memo:
-    """What "for this session" remembers: these calls need not ask again.
+    """An approval for the session, and the calls that it covers.
 
     Attributes:
-        server: of the tool.
-        tool: any call of it, or
-        command: only the commands with this key (`git checkout`), or this very text
-        folder: in this very folder;
-        rule: the rule that asked, if it looks at arguments: no other rule's question is answered.
-        is_sandboxed: whether what was approved runs in the sandbox; outside it asks again.
+        server: the server of the tool.
+        tool: the tool; without `command` every call of it is covered.
+        command: the key (`git checkout`) or the exact text of the covered commands.
+        folder: the directory of the covered commands.
+        rule: the rule that asked, if it matches arguments; other rules ask again.
+        is_sandboxed: whether the covered calls run in the sandbox.
     """
 
     server: str
@@ -112,13 +112,13 @@ class Memo:
 
 @attrs.frozen(kw_only=True)
 class Decision:
-    """What becomes of a call.
+    """The decision about a call.
 
     Attributes:
-        verdict: run it, ask first, refuse it.
-        rule: what decided, for people: a key of the configuration, or words.
-        memos: what to remember if the user approves for the session, or what was remembered and
-            allows the call; none: nothing may be.
+        verdict: run it, ask the user, or refuse it.
+        rule: the reason, for people: a key of the configuration, or a phrase.
+        memos: the approvals to store if the user approves for the session, or the stored ones that
+            allow the call; empty: the call cannot be remembered.
     """
 
     verdict: Verdict
@@ -127,14 +127,14 @@ class Decision:
 
     @property
     def is_remembered(self) -> bool:
-        """Whether nothing but an approval for the session allows the call."""
+        """True if only an approval for the session allows the call."""
         return self.verdict == "allow" and bool(self.memos)
 
 
 def policy_of(config: Config, behavior: str, *, within: Policy | None = None) -> Policy:
-    """Return the policy of a behaviour: its own rules beside the global ones.
+    """Return the policy of a behaviour: its own rules and the global ones.
 
-    Nothing is allowed that `within` or a restriction of an opened folder refuses or asks for.
+    It permits nothing that `within` or a restriction of an opened folder refuses or asks for.
     """
     for restriction in config.restrictions:
         within = _restricting(restriction, behavior, config, within)
@@ -158,7 +158,7 @@ def policy_of(config: Config, behavior: str, *, within: Policy | None = None) ->
 
 
 def _enabled(config: Config, own: Behavior, behavior: str) -> dict[str, Collection[str]]:
-    """Return the lists of enabled tools that there are, by the key they are in."""
+    """Return the configured lists of enabled tools by their keys."""
     lists = {f"behavior.{behavior}.enabledTools": own.enabled_tools}
     lists["enabledTools"] = config.enabled_tools
     return {key: names for key, names in lists.items() if names is not None}
@@ -167,7 +167,7 @@ def _enabled(config: Config, own: Behavior, behavior: str) -> dict[str, Collecti
 def _restricting(
     restriction: Config, behavior: str, config: Config, within: Policy | None
 ) -> Policy:
-    """Return the policy of an opened folder's restrictions, those of the bases included."""
+    """Return the policy of an opened folder's restrictions, with those of base behaviours."""
     name: str | None = behavior
     while name is not None:
         own = restriction.behaviors.get(name, Behavior())
@@ -190,25 +190,25 @@ def _restricting(
 
 
 def spellings(server: str, tool: str) -> frozenset[str]:
-    """Every selector that means this tool alone (ruling W-33)."""
+    """Return every selector of this one tool (ruling W-33)."""
     if server != NATIVE:
         return frozenset({f"{server}__{tool}"})
     return frozenset({tool, f"eca_{tool}", f"eca__{tool}", f"ECA__{tool}"})
 
 
 class Policy:
-    """Decides on calls; a value, as long as the configuration and the behaviour stay.
+    """The rules for calls under one configuration and behaviour; immutable.
 
     Args:
-        own: the behaviour's rules; of the same rank, they count before the common ones.
+        own: the behaviour's rules, which precede common rules of the same rank.
         common: the global rules.
-        behavior: its name.
-        reads_only: whether it may do nothing but read, as `plan` always.
+        behavior: the name of the behaviour.
+        reads_only: whether only reading is permitted, as always for `plan`.
         manual: `toolCall.manualApproval`.
-        disabled: selectors of tools that are not offered, by the key they stand under.
-        enabled: selectors of which each list must have one for an offered tool, by its key.
-        within: another policy; what it refuses or asks for, this one does too.
-        only_restricts: a call that none of its rules is about runs, as far as this policy goes.
+        disabled: lists of selectors of tools that are not offered, by their keys.
+        enabled: lists of selectors by their keys; an offered tool must match each list.
+        within: a policy whose refusals and questions apply here too.
+        only_restricts: whether a call that matches no rule is allowed by this policy.
     """
 
     def __init__(
@@ -239,19 +239,19 @@ class Policy:
         self._enabled = enabled or {}
         self._within = within
 
-    def told(self) -> Iterator[str]:
-        """Yield what decides, in words: what is withheld, the rules, what counts without one."""
+    def describe(self) -> Iterator[str]:
+        """Yield the policy as lines for people: withheld tools, rules, defaults."""
         if self._within is not None and self._within._only_restricts:
             prefix = "" if self._only_restricts else "of the opened folder: "
-            yield from (f"{prefix}{printable_line(line)}" for line in self._within.told())
+            yield from (f"{prefix}{printable_line(line)}" for line in self._within.describe())
         for key, names in self._disabled.items():
             if names:
                 yield f"{key}: {', '.join(names)}"
         for key, names in self._enabled.items():
             yield f"{key}, and no other tool: {', '.join(names) or 'none'}"
         for rule in self._rules:
-            matched = f", by its {' or '.join(rule.matchers)}" if rule.matchers else ""
-            yield f"{rule.verdict} {rule.selector} ({rule.name}{matched})"
+            by_matchers = f", by its {' or '.join(rule.matchers)}" if rule.matchers else ""
+            yield f"{rule.verdict} {rule.selector} ({rule.name}{by_matchers})"
         if self._reads_only:
             yield _ONLY_READS
         if self._asks_always:
@@ -268,11 +268,11 @@ class Policy:
         yield "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too"
 
     def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
-        """The rule by which a tool is not offered to the model at all; None: it is offered."""
+        """Return the rule that withholds a tool from the model, or None if it is offered."""
         if self._within is not None:
-            why = self._within.withheld(server=server, tool=tool, effect=effect)
-            if why is not None:
-                return why
+            reason = self._within.withheld(server=server, tool=tool, effect=effect)
+            if reason is not None:
+                return reason
         selectors = spellings(server, tool) | _server_names(server)
         for key, names in self._disabled.items():
             if any(matches_name(selector, selectors) for selector in names):
@@ -290,12 +290,13 @@ class Policy:
     def decide(
         self, call: Call, remembered: Collection[Memo] = (), *, is_trusted: bool = False
     ) -> Decision:
-        """What becomes of a call, given what the user approved for the session.
+        """Decide on a call, given the approvals for the session.
 
-        In a trusted chat nothing asks but what lies outside the workspace, decides what runs, or
-        lets Git run a program that a repository names.
-        The patterns of `argsMatchers` get a quarter of a second together; one that needs longer
-        counts as a match for `ask` and `deny`, and as none for `allow`.
+        In a trusted chat only paths outside the workspace, guarded paths and programs of a
+        repository need approval.
+
+        The patterns of `argsMatchers` have a quarter of a second together; a pattern that takes
+        longer counts as a match for `ask` and `deny`, and as no match for `allow`.
         """
         decision = self._decide(call, remembered, is_trusted=is_trusted)
         if self._within is None:
@@ -306,7 +307,7 @@ class Policy:
         return max(wider, decision, key=lambda each: _STRICTNESS[each.verdict])
 
     def _decide(self, call: Call, remembered: Collection[Memo], *, is_trusted: bool) -> Decision:
-        """What this policy makes of a call by itself."""
+        """Decide on a call without `within`."""
         rule = self._rule_for(call)
         refused = self._refusal(call, rule)
         if refused is not None:
@@ -325,25 +326,26 @@ class Policy:
         return Decision(verdict="ask", rule=name, memos=memos)
 
     def _refusal(self, call: Call, rule: _Rule | None) -> str | None:
-        """What refuses the call, if something does."""
+        """Return the rule that refuses a call, or None."""
         withheld = self.withheld(server=call.server, tool=call.tool, effect=call.effect)
         if withheld is not None:
             return withheld
         if rule is not None and rule.verdict == "deny":
             return rule.name
         if self._reads_only and call.command is not None:
-            why = why_not_read_only(call.command)
-            if why is not None:
-                return f"{_ONLY_READS}: {why}"
+            reason = why_not_read_only(call.command)
+            if reason is not None:
+                return f"{_ONLY_READS}: {reason}"
             if call.programs:
                 return f"{_ONLY_READS}: {_shown(call.programs)}"
         verdict, name = self._by_default(call)
         return name if rule is None and verdict == "deny" else None
 
     def _judge(self, call: Call, rule: _Rule | None) -> tuple[Verdict, str]:
-        """Return whether a call that is not refused asks.
+        """Return the verdict on a call that is not refused, and its rule.
 
-        The sandbox holds the paths outside and the guarded ones; what somebody has written asks.
+        The sandbox protects paths outside the workspace and guarded paths; configured rules that
+        ask still ask.
         """
         if call.is_sandboxed and not self._reads_only:
             verdict, name = (rule.verdict, rule.name) if rule else self._by_default(call)
@@ -359,21 +361,21 @@ class Policy:
         return (rule.verdict, rule.name) if rule else self._by_default(call)
 
     def _rule_for(self, call: Call) -> _Rule | None:
-        """A deny if there is one, else the most specific; of equals the behaviour's, then ask."""
+        """Return a matching deny, else the most specific rule, the behaviour's before others."""
         deadline = time.monotonic() + _MATCHING_SECONDS
-        found = [
+        candidates = [
             (rule.verdict == "deny", rank, -order, rule)
             for order, rule in enumerate(self._rules)
             if (rank := rule.rank(call.server, call.tool)) and rule.covers(call, deadline)
         ]
-        return max(found, key=lambda each: each[:3])[3] if found else None
+        return max(candidates, key=lambda each: each[:3])[3] if candidates else None
 
     def _by_default(self, call: Call) -> tuple[Verdict, str]:
         if self._asks_always:
             return "ask", "toolCall.manualApproval"
         if self._only_restricts and self._default is None:
             return "allow", _NOT_RESTRICTED
-        # What an MCP server says of its own tools is not taken for granted.
+        # An MCP server's own claims about its tools are not trusted.
         if call.server == NATIVE and call.effect == "read" and not call.outside:
             return "allow", _READS_ARE_ALLOWED
         if self._default is None:
@@ -386,7 +388,7 @@ class Policy:
 
 @attrs.frozen
 class _Rule:
-    """One selector of `allow`, `ask` or `deny`."""
+    """A rule for one selector of `allow`, `ask` or `deny`."""
 
     verdict: Verdict
     selector: str
@@ -394,7 +396,7 @@ class _Rule:
     matchers: Mapping[str, Sequence[regex.Pattern[str]]] = attrs.field(factory=dict)
 
     def rank(self, server: str, tool: str) -> int:
-        """How specific it is for this tool; 0: it is about another one."""
+        """Return how specific the rule is for a tool; 0: it does not apply."""
         if self.selector in spellings(server, tool):
             return 4 if self.matchers else 3
         if self.selector in _server_names(server):
@@ -402,10 +404,10 @@ class _Rule:
         return 0
 
     def covers(self, call: Call, deadline: float) -> bool:
-        """Whether the arguments are what it is about.
+        """Return True if the rule matches the arguments of a call.
 
-        An `allow` must fit every argument it names, and a dot in it ends with the line. For `ask`
-        and `deny` one argument is enough, and in it one line, or the whole text.
+        An `allow` must match every argument it names, and a dot in it matches no line end. For
+        `ask` and `deny` one argument is enough, and in it one line or the whole text.
         """
         is_allow = self.verdict == "allow"
         results = (
@@ -416,13 +418,16 @@ class _Rule:
 
 
 def _rules(approval: Approval, key: str) -> Iterator[_Rule]:
-    """The rules, the stricter first; what is damaged allows nothing and covers every call."""
-    given: tuple[tuple[Verdict, Mapping[str, ApprovalRule]], ...] = (
+    """Yield the rules, stricter ones first.
+
+    A damaged `allow` is skipped; a damaged `ask` or `deny` matches every call of its tool.
+    """
+    verdicts: tuple[tuple[Verdict, Mapping[str, ApprovalRule]], ...] = (
         ("deny", approval.deny),
         ("ask", approval.ask),
         ("allow", approval.allow),
     )
-    for verdict, by_selector in given:
+    for verdict, by_selector in verdicts:
         for selector, rule in by_selector.items():
             name = f"{key}.{verdict}.{selector}"
             if not rule.is_damaged:
@@ -446,10 +451,10 @@ def _fits(
     texts = [text] if is_allow else [text, *text.splitlines()]
     for pattern in patterns:
         for part in texts:
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             try:
-                if left <= 0 or pattern.fullmatch(part, timeout=left):
-                    return left > 0 or not is_allow
+                if remaining <= 0 or pattern.fullmatch(part, timeout=remaining):
+                    return remaining > 0 or not is_allow
             except TimeoutError:
                 return not is_allow
     return False
@@ -466,7 +471,7 @@ def _server_names(server: str) -> frozenset[str]:
 
 
 def _memos(call: Call, rule: str | None) -> tuple[Memo, ...]:
-    """Return what an approval of a call covers: the call's tool, or each part of its command."""
+    """Return the approvals to store for a call: of its tool, or of each part of its command."""
     memo = Memo(
         server=call.server,
         tool=call.tool,

@@ -1,7 +1,7 @@
 """`ask_user`: the model asks the user a question and waits for the answer.
 
-The rules it keeps: the client is asked only if it said that it can show a question, and one at a
-time; the turn owns the wait, so that a stop ends it; an answer that makes no sense is none.
+The rules of this module: the request is sent only to a client with the capability, one at a time.
+The turn owns the wait, so that a stop ends it. An invalid answer counts as no answer.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from eca_protocol.messages import (
 from eca_server.config.trust_texts import PREFIX, TRUST
 from eca_server.llm.history import TextPart
 from eca_server.session import Session
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput, running_call
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 
 __all__ = ["AskUser", "client_asks_questions", "imitates_trust"]
 
 PATIENCE = 24 * 3600.0
-"""Seconds after which nobody is expected to answer any more."""
+"""Seconds after which the question is abandoned."""
 
 CANCELLED = (
-    "The user closed the question without an answer. Go on as far as you can without it, or say "
-    "what you need to know."
+    "The user dismissed the question without an answer. Continue as far as possible without it, "
+    "or state what you need to know."
 )
 
 
 def client_asks_questions(session: Session) -> bool:
-    """Whether the client has announced that it shows questions, in an edition that has them."""
+    """Return True if the client can show questions, in an edition that has them."""
     assistant = session.capabilities.code_assistant
     chat = assistant.chat_capabilities if assistant else None
-    can = bool(chat and chat.ask_question)
-    return can and session.writes(CodeAssistantCapabilities, "chat_capabilities")
+    has_capability = bool(chat and chat.ask_question)
+    return has_capability and session.writes(CodeAssistantCapabilities, "chat_capabilities")
 
 
 def imitates_trust(*texts: str) -> bool:
-    """Return whether a text looks like the server's own question about workspace trust."""
+    """Return True if a text looks like the server's own question about workspace trust."""
     return any(_letters(mark) in _letters(text) for text in texts for mark in (PREFIX, TRUST))
 
 
@@ -55,11 +55,11 @@ def _letters(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class AskUser:
-    """The tool `ask_user`; to be offered where `client_asks_questions`.
+    """The tool `ask_user`; offered only if `client_asks_questions`.
 
     Attributes:
-        session: whose user is asked.
-        chat_id: the chat in which the question is shown.
+        session: the client of the user.
+        chat_id: the chat that shows the question.
     """
 
     session: Session
@@ -69,45 +69,51 @@ class AskUser:
     name: ClassVar = "ask_user"
     effect: ClassVar[Effect] = "read"
     description: ClassVar = (
-        "Ask the user one question and wait for the answer. Use it where you cannot go on without "
-        "a decision that is the user's, and nothing in the workspace tells it; not for permission "
-        "to call a tool, which is asked for anyway."
+        "Ask the user one question and wait for the answer. Use it only if you cannot continue "
+        "without a decision of the user that the workspace does not answer. Do not ask for "
+        "permission to call a tool: approval is requested automatically."
     )
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {
-            "question": {"type": "string", "description": "The question, short and complete."},
+            "question": {
+                "type": "string",
+                "description": "The question to ask: short and complete.",
+            },
             "options": {
                 "type": "array",
-                "description": "Answers to choose from.",
+                "description": "Answers that the user can choose from.",
                 "items": {
                     "type": "object",
                     "properties": {
-                        "label": {"type": "string", "description": "The answer, in a few words."},
-                        "description": {"type": "string", "description": "What it would mean."},
+                        "label": {"type": "string", "description": "The answer in a few words."},
+                        "description": {
+                            "type": "string",
+                            "description": "The consequence of the answer.",
+                        },
                     },
                     "required": ["label"],
                 },
             },
             "allowFreeform": {
                 "type": "boolean",
-                "description": "Whether an answer in the user's own words is taken. Default: yes.",
+                "description": "Allow an answer that is not among the options. Default: true.",
             },
         },
         "required": ["question"],
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Asking: ` and the question, in one line."""
+        """Return `Asking: QUESTION`, on one line."""
         question = arguments.get("question")
-        words = " ".join(question.split()) if isinstance(question, str) else ""
-        return f"Asking: {words[:100]}" if words else "Asking a question"
+        text = " ".join(question.split()) if isinstance(question, str) else ""
+        return f"Asking: {text[:100]}" if text else "Asking a question"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look whether it can be asked.
+        """Validate the question.
 
         Raises:
-            ToolFault: there is no question, or no way to answer it.
+            ToolError: the question is blank, or imitates the server's question about trust.
         """
         await trio.lowlevel.checkpoint()
         question: str = arguments["question"]
@@ -117,11 +123,11 @@ class AskUser:
         )
         freeform: bool = arguments.get("allowFreeform", True) or not options
         if not question.strip():
-            raise ToolFault("question: expected a question, got nothing.")
+            raise ToolError("question: expected a question, got a blank text.")
         if imitates_trust(question, *(each.label for each in options)):
-            raise ToolFault(
+            raise ToolError(
                 "question: expected a question of your own, got one that looks like the server's "
-                "question about trust in the workspace. The user decides on that by `/trust`."
+                "question about trust in the workspace. The user decides that with `/trust`."
             )
 
         async def run() -> ToolOutput:
@@ -142,8 +148,8 @@ class AskUser:
             answer: ChatAskQuestionResponse = await self.session.request(
                 "chat/askQuestion", params, deadline=PATIENCE
             )
-        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
-            raise ToolFault(f"The user could not be asked: {fault}") from fault
+        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
+            raise ToolError(f"Could not ask the user: {error}") from error
         if answer.cancelled or answer.answer is None:
             return CANCELLED
         return f"The user answered: {answer.answer}"

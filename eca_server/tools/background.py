@@ -1,4 +1,4 @@
-"""The background jobs of a chat as its model sees them: how one is started, and what it says."""
+"""The background jobs of a chat, started and read by its model."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from eca_server.jobs import Job, JobRefused, Jobs, Line
 from eca_server.llm.history import TextPart
 from eca_server.tools.output import Cap, cut_mark
 from eca_server.tools.script import Script, enter_sandbox, open_working_directory
-from eca_server.tools.tool import ToolFault, ToolOutput
+from eca_server.tools.tool import ToolError, ToolOutput
 
-__all__ = ["Background", "named", "standing", "text_of"]
+__all__ = ["Background", "job_label", "job_status", "lines_text"]
 
-_FIRST_WORDS = 0.5  # seconds in which most commands that cannot work have failed
+_FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
 _SHOWN_NAME = 80
-_ROOM_FOR_MARKS = 200  # bytes
+_MARKS_SIZE = 200  # bytes
 
 
 @attrs.frozen(kw_only=True)
 class Background:
-    """Where a chat's jobs run.
+    """The background jobs of a chat.
 
     Attributes:
-        jobs: those of the connection.
-        chat_id: the chat that starts them, and is told when they have ended.
-        reader: the chat whose model reads: that one, or an agent's that works for it.
+        jobs: the jobs of the connection.
+        chat_id: the chat that starts them, and is notified of their end.
+        reader: the chat whose model reads their output: this one, or a subagent's.
     """
 
     jobs: Jobs
@@ -37,65 +37,68 @@ class Background:
     reader: str
 
     async def start(self, script: Script, name: str) -> ToolOutput:
-        """Start a script as a job, and wait a moment for how it begins.
+        """Start a script as a job, and wait a moment for its first output.
 
-        The job goes on if the wait is cancelled.
+        The job continues if the wait is cancelled.
 
         Raises:
-            ToolFault: it cannot be started.
+            ToolError: it cannot be started.
         """
         visit = await enter_sandbox(script)
-        inside = script if visit is None else script.within(visit)
+        script_to_run = script if visit is None else script.within(visit)
         try:
-            async with open_working_directory(inside.directory) as directory:
+            async with open_working_directory(script_to_run.directory) as directory:
                 job = self.jobs.start(
-                    inside.shell,
-                    inside.text,
+                    script_to_run.shell,
+                    script_to_run.text,
                     directory=directory,
-                    environment=inside.environment,
+                    environment=script_to_run.environment,
                     name=name[:_SHOWN_NAME],
                     chat_id=self.chat_id,
-                    prefix=inside.prefix,
-                    after=None if visit is None else partial(visit.leave, sets_aside=False),
+                    prefix=script_to_run.prefix,
+                    cleanup=None if visit is None else partial(visit.leave, sets_aside=False),
                 )
-        except (JobRefused, StartFailed) as fault:
+        except (JobRefused, StartFailed) as error:
             if visit is not None:
                 await visit.leave()
-            raise ToolFault(str(fault)) from fault
-        with trio.move_on_after(_FIRST_WORDS):
+            raise ToolError(str(error)) from error
+        with trio.move_on_after(_FIRST_OUTPUT):
             await job.ended.wait()
-        said, is_all = self.read(job, script.cap)
-        told = f"{named(job)} was started: {standing(job)}.\n{said}"
-        if not is_all:
-            told += f"\nRead on by `eca_bg_job`, action `read_output`, job_id `{job.id}`."
-        return ToolOutput(parts=(TextPart(told),), is_error=job.status == "failed")
+        output, is_complete = self.read(job, script.cap)
+        text = f"{job_label(job)} was started: {job_status(job)}.\n{output}"
+        if not is_complete:
+            text += (
+                f"\nTo read more, call `eca_bg_job` with action `read_output` and job_id "
+                f"`{job.id}`."
+            )
+        return ToolOutput(parts=(TextPart(text),), is_error=job.status == "failed")
 
     def read(self, job: Job, cap: Cap) -> tuple[str, bool]:
-        """What a job has written since its reader read last, as much as the cap lets through.
+        """Return the output of a job since the last read, within a cap.
 
-        Also whether that was all there will ever be.
+        The second value is True if the job has ended and its output is complete.
         """
-        page = job.next_page(self.reader, lines=cap.lines, size=max(cap.size - _ROOM_FOR_MARKS, 1))
-        is_all = job.ended.is_set() and page.is_last
-        if is_all:
-            self.note_end(job)
-        missed = [cut_mark(page.missed)] if page.missed else []
-        more = [] if page.is_last else ["... there is more: read again ..."]
-        said = text_of(page.lines) if page.lines else "It has written nothing (more) so far."
-        return "\n".join([*missed, said, *more]), is_all
+        page = job.next_page(self.reader, lines=cap.lines, size=max(cap.size - _MARKS_SIZE, 1))
+        is_complete = job.ended.is_set() and page.is_last
+        if is_complete:
+            self.mark_reported(job)
+        missed_bytes = [cut_mark(page.missed_bytes)] if page.missed_bytes else []
+        more = [] if page.is_last else ["... more output is available: read again ..."]
+        text = lines_text(page.lines) if page.lines else "(no new output)"
+        return "\n".join([*missed_bytes, text, *more]), is_complete
 
-    def note_end(self, job: Job) -> None:
-        """The reader knows of a job's end: nobody need tell it, if the job is of its own chat."""
-        job.is_told = job.is_told or self.reader == job.chat_id
+    def mark_reported(self, job: Job) -> None:
+        """Mark the end of a job as reported, if the job belongs to the reader's chat."""
+        job.is_end_reported = job.is_end_reported or self.reader == job.chat_id
 
 
-def named(job: Job) -> str:
-    """A job's name and id."""
+def job_label(job: Job) -> str:
+    """Return a job's name and id."""
     return f'The job "{job.name}" ({job.id})'
 
 
-def standing(job: Job) -> str:
-    """How a job stands, and for how long."""
+def job_status(job: Job) -> str:
+    """Return a job's status, exit code and duration."""
     match job.status:
         case "running" | "killed" as status:
             return f"{status}, {job.elapsed}"
@@ -104,8 +107,8 @@ def standing(job: Job) -> str:
             return f"{status}{code}, {job.elapsed}"
 
 
-def text_of(lines: Iterable[Line]) -> str:
-    """Lines as the model sees them: those of the error output say so."""
+def lines_text(lines: Iterable[Line]) -> str:
+    """Return lines as text for the model; lines of stderr are marked."""
     return "\n".join(
         f"[stderr] {line.text}" if line.stream == "stderr" else line.text for line in lines
     )

@@ -1,4 +1,4 @@
-"""`bg_job`: lists the background jobs, reads what one has written, kills one."""
+"""`bg_job`: list the background jobs, read the output of a job, kill a job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import attrs
 
 from eca_server.jobs import Job
 from eca_server.llm.history import TextPart
-from eca_server.tools.background import Background, named, standing
+from eca_server.tools.background import Background, job_label, job_status
 from eca_server.tools.output import Cap, cut_end
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 
 __all__ = ["BgJob"]
 
@@ -24,8 +24,8 @@ class BgJob:
     """The tool `bg_job`.
 
     Attributes:
-        background: the jobs, and the chat that asks: each reads what is new to it.
-        cap: how much is read at once.
+        background: the jobs, and the chat that reads them.
+        cap: the limit of one read.
     """
 
     background: Background
@@ -34,9 +34,9 @@ class BgJob:
     name: ClassVar = "bg_job"
     effect: ClassVar[Effect] = "run"
     description: ClassVar = (
-        "Look after the background jobs, which `eca_shell_command` starts: `list` them, "
-        "`read_output` of one (what is new since you read last), or `kill` one. You are told when "
-        "a job of this chat has ended; all of them end with the session."
+        "Manage the background jobs that `eca_shell_command` starts: `list` all jobs, "
+        "`read_output` of a job (only the output since your last read), or `kill` a job. You are "
+        "notified when a job of this chat has ended. All jobs end with the session."
     )
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -44,30 +44,30 @@ class BgJob:
             "action": {
                 "type": "string",
                 "enum": ["list", "read_output", "kill"],
-                "description": "What to do.",
+                "description": "The action to run.",
             },
             "job_id": {
                 "type": "string",
-                "description": "Which (`job-1`); for `read_output` and `kill`.",
+                "description": "The id of the job (`job-1`), for `read_output` and `kill`.",
             },
         },
         "required": ["action"],
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Killing "dev server" (job-1)`."""
-        doing = _SUMMARIES.get(str(arguments.get("action")))
-        if doing is None:
+        """Return a summary such as `Killing "dev server" (job-1)`."""
+        action = _SUMMARIES.get(str(arguments.get("action")))
+        if action is None:
             return "Listing background jobs"
         job_id = str(arguments.get("job_id", ""))
         job = self.background.jobs.get(job_id)
-        return f"{doing} {job_id[:20]}" if job is None else f'{doing} "{job.name}" ({job.id})'
+        return f"{action} {job_id[:20]}" if job is None else f'{action} "{job.name}" ({job.id})'
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look whether there is such a job.
+        """Find the job.
 
         Raises:
-            ToolFault: there is none.
+            ToolError: there is no such job.
         """
         action: str = arguments["action"]
         job = None if action == "list" else self._job(arguments.get("job_id"))
@@ -78,7 +78,7 @@ class BgJob:
             elif action == "kill":
                 text = await self._kill(job)
             else:
-                text = f"{named(job)}: {standing(job)}.\n\n"
+                text = f"{job_label(job)}: {job_status(job)}.\n\n"
                 text += self.background.read(job, self.cap)[0]
             return ToolOutput(parts=(TextPart(text),))
 
@@ -86,27 +86,27 @@ class BgJob:
 
     def _job(self, job_id: str | None) -> Job:
         if job_id is None:
-            raise ToolFault("job_id: expected the id of a job; `list` tells which there are.")
+            raise ToolError("job_id: expected the id of a job. Use `list` to see the jobs.")
         job = self.background.jobs.get(job_id)
         if job is None:
-            known = ", ".join(each.id for each in self.background.jobs) or "there is none"
-            raise ToolFault(f"job_id: expected one of: {known}; got {job_id[:100]!r}.")
+            known = ", ".join(each.id for each in self.background.jobs) or "none"
+            raise ToolError(f"job_id: expected one of: {known}; got {job_id[:100]!r}.")
         return job
 
     def _list(self) -> str:
         lines = [
-            f'- {job.id} "{job.name}": {standing(job)} | '
+            f'- {job.id} "{job.name}": {job_status(job)} | '
             f"{' '.join(job.command[:_SHOWN_COMMAND].split())}"
             for job in self.background.jobs
         ]
         return cut_end("\n".join(lines), self.cap) or "There are no background jobs."
 
     async def _kill(self, job: Job) -> str:
-        """End a job, and wait until it has."""
+        """Kill a job and wait for its end."""
         if not job.kill():
-            raise ToolFault(f"{named(job)} does not run any more: {standing(job)}.")
-        self.background.note_end(job)
+            raise ToolError(f"{job_label(job)} has already ended: {job_status(job)}.")
+        self.background.mark_reported(job)
         await job.ended.wait()
-        if job.is_left:
-            raise ToolFault(f"{named(job)} cannot be ended.")
-        return f"{named(job)} was killed."
+        if job.survived:
+            raise ToolError(f"{job_label(job)} could not be killed.")
+        return f"{job_label(job)} was killed."

@@ -1,9 +1,9 @@
-"""The parts of a command, and what an approval for the session remembers of each.
+"""The parts of a command, each with the key that an approval for the session stores.
 
-The key of a part is its program and subcommand (`git checkout`); of a program that is not listed
+The key of a part is its program and subcommand (`git checkout`); for a program that is not listed
 (`remembered_programs`) it is the whole text of the part. The rules of this module: each part of a
-pipeline or list has its own key, a part that may run a command which its words do not name has
-none, and a text that cannot be judged is one part without a key.
+pipeline or list has its own key. A part that may run a command which its words do not name has no
+key. A text that cannot be parsed is one part without a key.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from eca_server.tools.remembered_programs import (
 )
 from eca_server.tools.shell_commands import SimpleCommand, assigned_name, simple_commands
 from eca_server.tools.shell_expansion import Unsure
-from eca_server.tools.shell_syntax import UNKNOWN, Unreadable, Word, cut
-from eca_server.workspace import FileFault, Workspace
+from eca_server.tools.shell_syntax import UNKNOWN, Unreadable, Word, tokenize
+from eca_server.workspace import FileError, Workspace
 
 __all__ = ["CommandPart", "command_parts"]
 
@@ -60,9 +60,9 @@ class CommandPart:
     """One command of a pipeline or list.
 
     Attributes:
-        words: the program and its arguments, as they are shown.
-        key: what an approval for the session remembers; None: nothing.
-        folder: where the part runs; empty if that is not known.
+        words: the program and its arguments, as displayed.
+        key: the key that an approval for the session stores; None: it cannot be stored.
+        folder: the directory of the part; empty if unknown.
     """
 
     words: tuple[str, ...]
@@ -73,11 +73,11 @@ class CommandPart:
 def command_parts(
     command: str, *, folder: str, workspace: Workspace, path: str | None
 ) -> tuple[CommandPart, ...]:
-    """Return the parts of a command, in order; look at the disk.
+    """Return the parts of a command, in order; read the disk.
 
     Args:
-        command: for `bash` or `sh`.
-        folder: where the command starts, a real path.
+        command: the text for `bash` or `sh`.
+        folder: the working directory, a real path.
         workspace: the files that a model may write.
         path: the PATH of the command.
     """
@@ -98,32 +98,32 @@ def command_parts(
 
 
 def _commands(text: str) -> list[SimpleCommand]:
-    """Return the commands of a text that consists of nothing else.
+    """Return the commands of a plain list of commands.
 
     Raises:
-        Unreadable, Unsure: it has brackets, comments, here documents or background commands, or it
-            cannot be read.
+        Unreadable, Unsure: the text has brackets, comments, here documents or background
+            commands, or cannot be parsed.
     """
     if len(text) > _LONGEST:
         raise Unreadable("it is too long")
-    commands = list(simple_commands(cut(text)))
+    commands = list(simple_commands(tokenize(text)))
     for each in commands:
         if each.operator not in _JOINS or any(mark.startswith("<<") for mark in each.redirects):
             raise Unreadable("it is more than a list of commands")
-    found = [each for each in commands if each.words]
-    if not found or len(found) > _MOST_PARTS:
+    commands = [each for each in commands if each.words]
+    if not commands or len(commands) > _MOST_PARTS:
         raise Unreadable("it has too many parts, or none")
-    found[-1].operator = ""
-    return found
+    commands[-1].operator = ""
+    return commands
 
 
 def _with_folders(
     commands: Sequence[SimpleCommand], folder: str
 ) -> Iterator[tuple[SimpleCommand, str, str]]:
-    """Yield each command with the folder it runs in and the operator before it.
+    """Yield each command with its working directory and the operator before it.
 
-    The folder is an empty text behind a command that may change the folder, or what the shell
-    makes of the commands behind it.
+    The directory is empty (unknown) after a command that may change it, or that may change the
+    meaning of later commands.
     """
     before = ""
     for index, each in enumerate(commands):
@@ -140,7 +140,7 @@ def _with_folders(
 
 
 def _entered(targets: Sequence[Word], folder: str) -> str:
-    """Return where a `cd` leads, or an empty text."""
+    """Return the directory of a `cd`, or an empty string if it is unknown."""
     if len(targets) != 1 or targets[0].active or not _is_static(targets[0]):
         return ""
     target = targets[0].text
@@ -151,7 +151,7 @@ def _entered(targets: Sequence[Word], folder: str) -> str:
 
 @attrs.frozen
 class _Programs:
-    """Where the programs of a command are.
+    """The lookup of programs.
 
     Attributes:
         workspace: the files that a model may write.
@@ -162,7 +162,7 @@ class _Programs:
     path: str | None
 
     def are_fixed(self, name: str) -> bool:
-        """Return whether no change of the workspace decides which program a name means."""
+        """Return True if no change of the workspace can change the program of a name."""
         if name in BUILTINS:
             return True
         file = find_program(name, self.path)
@@ -170,14 +170,14 @@ class _Programs:
             return file is not None
         try:
             place = self.workspace.locate(file)
-        except FileFault:
+        except FileError:
             return False
-        is_ours = place.inside or place.leads_out
+        is_ours = place.is_inside or place.escapes
         return not is_ours and (_is_listed_program(name) or not _is_barred(place.real_path.name))
 
 
 def _key(command: SimpleCommand, programs: _Programs, *, is_fed: bool) -> str | None:
-    """Return the key of a command; `is_fed`: a pipe gives it its input."""
+    """Return the key of a command; `is_fed` if a pipe is its input."""
     words = _arguments(command)
     if not words or not _is_quiet(command) or not all(map(_is_static, words)):
         return None
@@ -205,7 +205,7 @@ def _is_listed_program(name: str) -> bool:
 
 
 def _is_barred(name: str) -> bool:
-    """Return whether no text of a program is covered, in any spelling and version of its name."""
+    """Return True if a program, in any spelling or version of its name, never has a key."""
     folded = name.casefold()
     names = {folded, _VERSION.sub("", folded)}
     return (
@@ -216,7 +216,7 @@ def _is_barred(name: str) -> bool:
 
 
 def _key_of_form(name: str, arguments: Sequence[Word]) -> str | None:
-    """Return the program and the subcommand whose form the arguments have, or None."""
+    """Return the program and the subcommand whose form matches the arguments, or None."""
     texts = [word.text for word in arguments]
     for subcommand, form in FORMS[name].items():
         parts = subcommand.split()
@@ -251,7 +251,7 @@ def _is_listed(text: str, options: frozenset[str]) -> bool:
 
 
 def _whole_text(words: Sequence[Word]) -> str | None:
-    """Return the text of a part, if no word of it could be code or a list of options."""
+    """Return the text of a part, unless a word of it may be code or a list of options."""
     texts = [word.text for word in words]
     if any(word.active or not _PLAIN.fullmatch(word.text) for word in words):
         return None
@@ -269,7 +269,7 @@ def _reads_code(text: str) -> bool:
 
 
 def _after_options(words: Sequence[Word]) -> Sequence[Word]:
-    """Return the words of Git's command from its subcommand on."""
+    """Return the words of a Git command from its subcommand on."""
     first = next(
         (at for at, word in enumerate(words[1:], 1) if word.text not in BARE_OPTIONS), len(words)
     )
@@ -282,12 +282,12 @@ def _arguments(command: SimpleCommand) -> Sequence[Word]:
 
 
 def _is_static(word: Word) -> bool:
-    """Return whether a word's text is all that the shell makes of it, but for globs."""
+    """Return True if the shell expands nothing in a word but globs."""
     return not word.nested and UNKNOWN not in word.text and not word.active & set("$`{}")
 
 
 def _is_quiet(command: SimpleCommand) -> bool:
-    """Return whether the redirections of a command write and read no file."""
+    """Return True if the redirections of a command access no file."""
     targets = [command.words[at] for at in sorted(command.targets)]
     if len(targets) != len(command.redirects):
         return False

@@ -1,13 +1,12 @@
-"""A custom tool's command: a shell script with `{{argument}}` where the model's values belong.
+"""A custom tool's command: a shell script with `{{argument}}` as placeholders.
 
-The rule it keeps: a value is never a part of the script. It travels in a variable, and in its
-place the script has a reference to that variable, spelled for the quotes it stands in. So a value
-is one word, whatever it holds. Where the shell would read a variable as code, or would not read
-it at all (arithmetic, subscripts, `[[ ]]`, `${ }`, backticks, here documents), no argument may
-stand.
+The rule of this module: a value never becomes part of the script. It is passed in a variable, and
+the placeholder becomes a reference to that variable, quoted for its position. So a value is always
+one word. A placeholder is an error where the shell would read a variable as code, or would not
+expand it (arithmetic, subscripts, `[[ ]]`, `${ }`, backticks, here documents).
 
-What reads its words as code once more (`eval`, `let`, `bash -c "..."`, `python -c "..."`) is
-beyond us: there the author of the command hands the value on as an argument.
+Programs that evaluate their words as code (`eval`, `let`, `bash -c "..."`, `python -c "..."`) are
+not detected: there the author of the command has to pass the value as an argument.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import attrs
 
 from eca_protocol import json
 
-__all__ = ["CommandTemplate", "TemplateFault"]
+__all__ = ["CommandTemplate", "TemplateError"]
 
 _SLOT = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _HERE_DOCUMENT = re.compile(r"<<(?!<)")
@@ -65,27 +64,27 @@ _OPENED_IN: Mapping[str, Mapping[str, str]] = {
 _QUOTE = {"code": "", "single quotes": "'", "double quotes": '"'}
 
 
-class TemplateFault(ValueError):
-    """A command in which an argument stands where none may; the text says where."""
+class TemplateError(ValueError):
+    """A command with a placeholder at a position where none is allowed; the message says where."""
 
 
 @attrs.frozen
 class _Slot:
-    """The place of an argument, and the quote it stands in."""
+    """A placeholder, and the quote around it."""
 
     name: str
     quote: str
 
 
 class CommandTemplate:
-    """A command whose placeholders were understood.
+    """A command with parsed placeholders.
 
     Args:
-        text: the script; what looks like a placeholder and names no argument stays as it is.
-        names: the arguments.
+        text: the script; a placeholder without an argument of its name is literal text.
+        names: the names of the arguments.
 
     Raises:
-        TemplateFault: a placeholder stands where a value cannot be given safely.
+        TemplateError: a placeholder is at a position where a value cannot be passed safely.
     """
 
     def __init__(self, text: str, names: Collection[str]) -> None:
@@ -97,7 +96,7 @@ class CommandTemplate:
         self.script = "".join(map(self._reference, self._pieces))
 
     def _reference(self, piece: str | _Slot) -> str:
-        """The piece as a part of the script; an argument that is not given leaves no word."""
+        """Return a piece as text of the script; a missing argument expands to no word."""
         if isinstance(piece, str):
             return piece
         variable = self._variables[piece.name]
@@ -108,7 +107,7 @@ class CommandTemplate:
         return f'${{{variable}+"${{{variable}}}"}}'
 
     def variables(self, arguments: Mapping[str, Any]) -> dict[str, str]:
-        """What the script needs in its environment: strings as they are, the rest as JSON."""
+        """Return the environment variables of the script: strings unchanged, the rest as JSON."""
         return {
             variable: _text(arguments[name])
             for name, variable in self._variables.items()
@@ -116,7 +115,7 @@ class CommandTemplate:
         }
 
     def command(self, arguments: Mapping[str, Any]) -> str:
-        """The command that does the same, with the values in it: for people and for the rules."""
+        """Return an equivalent command with the values in it, for people and for the rules."""
         shown = ""
         for piece in self._pieces:
             if isinstance(piece, str):
@@ -131,20 +130,20 @@ def _text(value: object) -> str:
 
 
 def _pieces(text: str, names: Collection[str]) -> Iterator[str | _Slot]:
-    """The script cut at its placeholders, each with the quote around it."""
+    """Split the script at its placeholders, each with the quote around it."""
     within = ["code"]
     here_document = False
-    done = position = 0
+    end = position = 0
     slots = 0
     while position < len(text):
         slot = _SLOT.match(text, position)
         if slot and slot[1] in names:
             unsafe = [kind for kind in within if kind not in _QUOTE]
             if unsafe or here_document:
-                raise TemplateFault(f"{slot[0]} stands in {(unsafe or ['a here document'])[-1]}")
-            yield text[done:position]
+                raise TemplateError(f"{slot[0]} is in {(unsafe or ['a here document'])[-1]}")
+            yield text[end:position]
             yield _Slot(slot[1], _QUOTE[within[-1]])
-            done = position = slot.end()
+            end = position = slot.end()
             slots += 1
             continue
         kind = within[-1]
@@ -156,16 +155,16 @@ def _pieces(text: str, names: Collection[str]) -> Iterator[str | _Slot]:
                 continue
         position += _step(text, position, within)
     if slots and len(within) > 1:
-        raise TemplateFault(f"{within[-1]} in it do not end")
-    yield text[done:]
+        raise TemplateError(f"{within[-1]} in it are not closed")
+    yield text[end:]
 
 
 def _step(text: str, position: int, within: list[str]) -> int:
-    """Go in or out of quotes and brackets; how many characters that took."""
+    """Enter or leave quotes and brackets; return the number of characters read."""
     kind = within[-1]
     if text[position] == "\\" and kind != "single quotes":
         return 2
-    if text.startswith("<<<", position):  # a here string: its word is a word like any other
+    if text.startswith("<<<", position):  # a here string: its word is an ordinary word
         return 3
     if len(within) > 1 and text.startswith(_CLOSED_BY[kind], position):
         within.pop()

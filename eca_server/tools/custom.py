@@ -1,4 +1,4 @@
-"""Custom tools: the commands of the configuration's `customTools`, with the model's arguments."""
+"""Custom tools: the commands of `customTools` in the configuration."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import trio
 
 from eca_server.config import CustomTool
 from eca_server.config.problems import kind_of
+from eca_server.content_formatting import PREFIX
 from eca_server.sandbox import Sandbox
-from eca_server.spelling import PREFIX
-from eca_server.tools.command_template import CommandTemplate, TemplateFault
+from eca_server.tools.command_template import CommandTemplate, TemplateError
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
-from eca_server.tools.shell_command import default_directory, must_work
+from eca_server.tools.shell_command import default_directory, ensure_sandbox_works
 from eca_server.tools.tool import Effect, PreparedCall, ToolOutput
 from eca_server.workspace import Workspace
 
 __all__ = ["CustomCommand", "custom_commands"]
 
 _TIMEOUT = 600.0  # seconds
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # what every provider takes, our prefix included
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # valid for every provider, with our prefix
 _UPSTREAM = frozenset({"compact_chat", "fetch_rule"})  # native tools of upstream's server
 
 
-class _LeftOut(Exception):
-    """A configured tool that cannot be offered; the text says why."""
+class _InvalidTool(Exception):
+    """A configured tool that cannot be offered; the message says why."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,11 +40,11 @@ class CustomCommand:
         description: for the model.
         parameters: the JSON Schema of its arguments.
         template: the command.
-        workspace: its first root is where the command runs.
-        environment: of the command, all of it; without our keys.
-        cap: how much of its output is kept.
-        sandbox: where it runs; None: as it is. The user wrote the command, with the network and the
-            keys it needs: only `require` has it run in the sandbox.
+        workspace: the command runs in its first root.
+        environment: the whole environment of the command, without the server's keys.
+        cap: the limit of its output.
+        sandbox: the sandbox of the command; None: no sandbox. The user wrote the command and knows
+            the network and keys it needs, so only `require` puts it into the sandbox.
     """
 
     name: str
@@ -59,17 +59,17 @@ class CustomCommand:
     effect: ClassVar[Effect] = "run"
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Running name`."""
+        """Return `Running NAME`."""
         return f"Running {self.name}"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Put the arguments where they belong; nothing of them becomes a part of the script.
+        """Prepare the script and its variables.
 
         Raises:
-            ToolFault: the sandbox is required and cannot be used.
+            ToolError: the sandbox is required and cannot be used.
         """
         if self.sandbox is not None:
-            await must_work(self.sandbox)
+            await ensure_sandbox_works(self.sandbox)
         directory = await trio.to_thread.run_sync(default_directory, self.workspace)
         script = Script(
             shell=await trio.to_thread.run_sync(shell_in, self.environment),
@@ -101,46 +101,48 @@ def custom_commands(
     taken: Collection[str],
     sandbox: Sandbox | None = None,
 ) -> tuple[tuple[CustomCommand, ...], tuple[str, ...]]:
-    """Return the configured tools that can be offered, and a sentence for each that cannot.
+    """Return the configured tools that can be offered, and a sentence for each other one.
 
     Args:
         configured: the tools, by name.
-        workspace: where they run.
-        environment: of their commands.
-        cap: of their output.
-        taken: the names of all native tools, whether they are offered now or not.
-        sandbox: where the commands run; None: as they are.
+        workspace: the commands run in its first root.
+        environment: the environment of the commands.
+        cap: the limit of their output.
+        taken: the names of all native tools, offered or not.
+        sandbox: the sandbox of the commands; None: no sandbox.
     """
     tools: list[CustomCommand] = []
     problems: list[str] = []
     taken = _UPSTREAM | {name.casefold() for name in taken}
     for name, tool in configured.items():
         try:
-            _must_be_free(name, taken)
-            made = _custom_command(name, tool, workspace, environment, cap)
-            tools.append(attrs.evolve(made, sandbox=sandbox))
-        except (_LeftOut, TemplateFault) as fault:
-            problems.append(f"The custom tool {name!r} is left out: {fault}.")
+            _check_name(name, taken)
+            command = _custom_command(name, tool, workspace, environment, cap)
+            tools.append(attrs.evolve(command, sandbox=sandbox))
+        except (_InvalidTool, TemplateError) as error:
+            problems.append(f"The custom tool {name!r} was left out: {error}.")
     return tuple(tools), tuple(problems)
 
 
-def _must_be_free(name: str, taken: Collection[str]) -> None:
+def _check_name(name: str, taken: Collection[str]) -> None:
     """Refuse a native tool's name: a rule that allows that tool would allow the command."""
     folded = name.casefold()
     if folded in taken or folded.startswith(PREFIX):
-        raise _LeftOut("the name is that of a native tool")
+        raise _InvalidTool("a native tool has this name; choose a different one")
 
 
 def _custom_command(
     name: str, tool: CustomTool, workspace: Workspace, environment: Mapping[str, str], cap: Cap
 ) -> CustomCommand:
     if not _NAME.fullmatch(name):
-        raise _LeftOut("expected a name of up to 60 letters, digits, `_` and `-`")
+        raise _InvalidTool("expected a name of up to 60 letters, digits, `_` and `-`")
     if tool.command is None:
-        raise _LeftOut("it has no command")
+        raise _InvalidTool("it has no `command`")
     properties = tool.parameters.get("properties") or {}
     if not isinstance(properties, Mapping):
-        raise _LeftOut(f"expected an object as its schema's properties, got {kind_of(properties)}")
+        raise _InvalidTool(
+            f"expected an object as its schema's properties, got {kind_of(properties)}"
+        )
     return CustomCommand(
         name=name,
         description=tool.description or f"Run: {tool.command}",

@@ -1,8 +1,8 @@
-"""`editor_diagnostics`: what the editor's linters and language servers find wrong (ruling W-42).
+"""`editor_diagnostics`: the diagnostics of the editor's linters and language servers (W-42).
 
-The rule it keeps: the editor is asked only if it said that it can, and not waited for without
-end; an answer that makes no sense is a no. The model sees positions that count from 1, whatever
-the editor counts from.
+The rules of this module: the request is sent only to an editor with the capability, with a
+deadline; an invalid answer is an error. The model sees positions that count from 1, whatever the
+editor counts from.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from eca_server.llm.history import TextPart
 from eca_server.session import Session
 from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, cut_end
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace import Place, Workspace, path_of, uri_of
 
 __all__ = ["EditorDiagnostics", "editor_has_diagnostics"]
 
 
 def editor_has_diagnostics(session: Session) -> bool:
-    """Whether the client has announced that it answers `editor/getDiagnostics`."""
+    """Return True if the client supports `editor/getDiagnostics`."""
     assistant = session.capabilities.code_assistant
     editor = assistant.editor if assistant else None
     return bool(editor and editor.diagnostics)
@@ -37,13 +37,13 @@ def editor_has_diagnostics(session: Session) -> bool:
 
 @attrs.frozen(kw_only=True)
 class EditorDiagnostics:
-    """The tool `editor_diagnostics`; to be offered where `editor_has_diagnostics`.
+    """The tool `editor_diagnostics`; offered only if `editor_has_diagnostics`.
 
     Attributes:
-        session: the editor that is asked.
-        workspace: where a relative path starts.
-        timeout: how long the editor may take, in seconds.
-        cap: how much of what it says is kept.
+        session: the editor.
+        workspace: resolves relative paths.
+        timeout: the deadline of the editor, in seconds.
+        cap: the limit of the output.
     """
 
     session: Session
@@ -54,8 +54,8 @@ class EditorDiagnostics:
     name: ClassVar = "editor_diagnostics"
     effect: ClassVar[Effect] = "read"
     description: ClassVar = (
-        "Ask the user's editor for what its linters and language servers find wrong, in one file "
-        "or, without a path, in all of the workspace. Each finding is a line "
+        "Get the diagnostics of the linters and language servers of the user's editor for a file, "
+        "or without a path for the whole workspace. Each diagnostic is a line "
         "`file:line:character: severity: [code] message`."
     )
     parameters: ClassVar[Mapping[str, Any]] = {
@@ -63,24 +63,24 @@ class EditorDiagnostics:
         "properties": {
             "path": {
                 "type": "string",
-                "description": "The file to ask about. Default: all of the workspace.",
+                "description": "The file to check. Default: the whole workspace.",
             }
         },
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Checking diagnostics`, and of what."""
+        """Return `Checking diagnostics of PATH`."""
         path = arguments.get("path")
         return f"Checking diagnostics of {path}" if path else "Checking diagnostics"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look whether the editor can be asked, and about what.
+        """Resolve the path.
 
         Raises:
-            ToolFault: it cannot, or the path is none.
+            ToolError: the editor has no diagnostics, or the path is invalid.
         """
         if not editor_has_diagnostics(self.session):
-            raise ToolFault("This editor has no diagnostics to give.")
+            raise ToolError("This editor does not support diagnostics. Run a linter instead.")
         path: str | None = arguments.get("path")
         place: Place | None = None
         if path is not None:
@@ -89,7 +89,7 @@ class EditorDiagnostics:
         async def run() -> ToolOutput:
             uri = None
             if place is not None:
-                await in_thread(lambda: self.workspace.must_still_lead_there(place))
+                await in_thread(lambda: self.workspace.ensure_unchanged(place))
                 uri = uri_of(place.path)
             return ToolOutput(parts=(TextPart(await self._ask(uri)),))
 
@@ -106,21 +106,21 @@ class EditorDiagnostics:
                 EditorGetDiagnosticsParams(uri=uri),
                 deadline=self.timeout,
             )
-        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
-            raise ToolFault(f"The editor gave no diagnostics: {fault}") from fault
+        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
+            raise ToolError(f"Could not get the diagnostics from the editor: {error}") from error
         firsts = self.session.profile.first_position
-        lines = [_line(found, *firsts(found.source)) for found in answer.diagnostics]
+        lines = [_line(each, *firsts(each.source)) for each in answer.diagnostics]
         return cut_end("\n".join(lines), self.cap) if lines else "No diagnostics."
 
 
-def _line(found: EditorDiagnostic, line: int, character: int) -> str:
-    """One finding; `line` and `character` are the numbers of the first ones."""
+def _line(diagnostic: EditorDiagnostic, line: int, character: int) -> str:
+    """Return one diagnostic; `line` and `character` are the numbers that the editor counts from."""
     try:
-        file = path_of(found.uri)
+        file = path_of(diagnostic.uri)
     except ValueError:
-        file = found.uri
-    start = found.range.start
-    code = "" if found.code in (None, "") else f"[{found.code}] "
-    message = " ".join(found.message.split())
+        file = diagnostic.uri
+    start = diagnostic.range.start
+    code = "" if diagnostic.code in (None, "") else f"[{diagnostic.code}] "
+    message = " ".join(diagnostic.message.split())
     where = f"{file}:{start.line - line + 1}:{start.character - character + 1}"
-    return f"{where}: {found.severity}: {code}{message}"
+    return f"{where}: {diagnostic.severity}: {code}{message}"

@@ -1,8 +1,8 @@
-r"""What a change does to a text, as unified hunks with three lines of context (ruling W-35).
+r"""Unified hunks of a change with three lines of context (ruling W-35).
 
-The rule it keeps: the work is bounded, whatever the texts are. Lines that each text has once are
-matched first, which is quick; what lies between them is compared thoroughly while that is cheap,
-and beyond that counts as replaced.
+The rule of this module: the work is limited, whatever the texts are. Lines that occur once in each
+text are matched first, which is fast. The lines between them are compared in full while that is
+cheap; the rest counts as replaced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_NEWLINE = "\\ No newline at end of file"
 
 
 class Run(NamedTuple):
-    """Lines that are the same in two texts: where they begin in each, and how many they are."""
+    """Equal lines of two texts: their start in each, and their number."""
 
     old: int
     new: int
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """Lines `old:old_end` became `new:new_end`."""
+    """The replacement of lines `old:old_end` by `new:new_end`."""
 
     old: int
     old_end: int
@@ -43,7 +43,7 @@ class _Change(NamedTuple):
 
 
 def split_lines(text: str) -> list[str]:
-    r"""The lines with their ends, which are `\n`, `\r\n` and `\r` and nothing else."""
+    r"""Split a text into lines with their ends, which are `\n`, `\r\n` and `\r` only."""
     return _LINE.findall(text)
 
 
@@ -55,13 +55,13 @@ def file_change(
     cap: Cap,
     checkpoint: Callable[[], object] = lambda: None,
 ) -> FileChangeDetails:
-    """What a client is shown of a change: the hunks within the cap, and all lines counted."""
+    """Return the details of a change for a client: hunks within the cap, and counts of lines."""
     old, new = split_lines(before), split_lines(after)
     changes = list(_changes(old, new, checkpoint))
     diff = "\n".join(line for group in _grouped(changes) for line in _hunk(old, new, group))
     return FileChangeDetails(
         path=path,
-        diff=cut_end(diff, cap, hint="the change itself is whole"),
+        diff=cut_end(diff, cap, hint="the change itself is complete"),
         lines_added=sum(each.new_end - each.new for each in changes),
         lines_removed=sum(each.old_end - each.old for each in changes),
     )
@@ -70,7 +70,7 @@ def file_change(
 def equal_runs(
     old: Sequence[str], new: Sequence[str], checkpoint: Callable[[], object] = lambda: None
 ) -> Iterator[Run]:
-    """The lines that two texts have in common, in order; none overlaps another."""
+    """Yield the common lines of two texts as runs in order, without overlaps."""
     shorter = min(len(old), len(new))
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     shorter -= head
@@ -87,22 +87,22 @@ def equal_runs(
             between = SequenceMatcher(
                 None, old[at.old : anchor.old], new[at.new : anchor.new], autojunk=False
             )
-            for found in between.get_matching_blocks():
-                yield Run(at.old + found.a, at.new + found.b, found.size)
+            for block in between.get_matching_blocks():
+                yield Run(at.old + block.a, at.new + block.b, block.size)
         yield anchor
         at = Run(anchor.old + anchor.size, anchor.new + anchor.size, 0)
     yield Run(old_end, new_end, tail)
 
 
 def _anchors(old: Sequence[str], new: Sequence[str], offset: int) -> list[Run]:
-    """The longest row of lines that both have, each of them once, in the same order."""
+    """Return the longest common sequence of lines that occur once in both texts."""
     old_counts, new_counts = Counter(old), Counter(new)
     place = {line: j for j, line in enumerate(new) if new_counts[line] == 1}
     pairs = [
         (i, place[line]) for i, line in enumerate(old) if old_counts[line] == 1 and line in place
     ]
-    ends: list[int] = []  # the least last place in `new` of a row, by the row's length
-    rows: list[int] = []  # the pair that ends that row
+    ends: list[int] = []  # by length of a sequence, the smallest last index in `new`
+    rows: list[int] = []  # the pair at the end of that sequence
     before: list[int | None] = []
     for number, (_, j) in enumerate(pairs):
         length = bisect_left(ends, j)
@@ -133,7 +133,7 @@ def _changes(
 
 
 def _grouped(changes: Sequence[_Change]) -> Iterator[list[_Change]]:
-    """Changes whose context would touch go into one hunk."""
+    """Group changes whose contexts would touch into one hunk."""
     group: list[_Change] = []
     for change in changes:
         if group and change.old - group[-1].old_end > 2 * _CONTEXT:

@@ -1,4 +1,4 @@
-"""`directory_tree`: what lies below a directory, as far down as it fits."""
+"""`directory_tree`: the files below a directory, in as many levels as fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.tools.output import Cap, counted, cut_end, cut_mark
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace import Directory, Place, list_files, open_place
 
 __all__ = ["DirectoryTree"]
@@ -18,15 +18,15 @@ __all__ = ["DirectoryTree"]
 _DEPTH = 10
 _MOST = 50_000  # files listed
 
-_FURTHER = "give a path further down to see the rest"
+_FURTHER = "list a subdirectory to see the rest"
 
 
 @attrs.frozen(kw_only=True)
 class DirectoryTree:
     """The tool `directory_tree`.
 
-    A tree too large for one answer loses its deepest levels first: all of its upper ones are
-    worth more than some branches whole.
+    A tree that is too large for one answer loses its deepest levels first: complete upper levels
+    are more useful than some complete branches.
     """
 
     files: Files
@@ -34,9 +34,9 @@ class DirectoryTree:
     name: ClassVar = "directory_tree"
     effect: ClassVar[Effect] = "read"
     description: ClassVar = (
-        "List the files and directories below a directory as a tree, indented by one space for "
-        "each level, without what Git ignores. A directory that is not opened says how many "
-        "files it holds."
+        "List the files and directories below a directory as a tree, indented by one space per "
+        "level. Files that Git ignores are left out. A directory that is not expanded shows its "
+        "number of files."
     )
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -48,21 +48,21 @@ class DirectoryTree:
             "max_depth": {
                 "type": "integer",
                 "minimum": 1,
-                "description": f"How many levels are shown at most. Default: {_DEPTH}.",
+                "description": f"Maximum number of levels to show. Default: {_DEPTH}.",
             },
         },
         "required": ["path"],
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Listing file tree`, whatever the arguments."""
+        """Return `Listing file tree`."""
         return "Listing file tree"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Find out where the path leads.
+        """Resolve the path.
 
         Raises:
-            ToolFault: it is no path.
+            ToolError: it is not a valid path.
         """
         path: str = arguments["path"]
         place = await in_thread(lambda: self.files.workspace.locate(path))
@@ -74,14 +74,14 @@ class DirectoryTree:
         return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
 
     def _opened(self, place: Place, depth: int) -> ToolOutput:
-        what = "a file"
+        kind = "a file"
         try:
             with open_place(place) as folder:
                 if folder is not None:
                     return self._listed(place, folder, depth)
         except (FileNotFoundError, NotADirectoryError):
-            what = "nothing"
-        raise ToolFault(f"Expected a directory, got {what}: {str(place.path)!r}.")
+            kind = "nothing"
+        raise ToolError(f"Expected a directory, got {kind}: {str(place.path)!r}.")
 
     def _listed(self, place: Place, folder: Directory, depth: int) -> ToolOutput:
         gitignore = self.files.leaves_out_ignored(folder)
@@ -117,36 +117,36 @@ class _Directory:
 
     @classmethod
     def of(cls, paths: Iterable[str]) -> Self:
-        """The directories that these files are in; `/` stands between the names."""
+        """Build the tree of relative paths."""
         top = cls()
         for path in paths:
             *parents, name = path.split("/")
-            way: list[_Directory] = [top]
+            parents_of_file: list[_Directory] = [top]
             for parent in parents:
-                at = way[-1].below.get(parent)
+                at = parents_of_file[-1].below.get(parent)
                 if at is None:
-                    at = way[-1].below[parent] = _Directory()
-                    for above in way:
+                    at = parents_of_file[-1].below[parent] = _Directory()
+                    for above in parents_of_file:
                         above.directories += 1
-                way.append(at)
-            for each in way:
+                parents_of_file.append(at)
+            for each in parents_of_file:
                 each.count += 1
-            way[-1].names.append(name)
+            parents_of_file[-1].names.append(name)
         return top
 
     def fitting(self, depth: int, cap: Cap) -> Iterator[str]:
-        """The lines of as many levels as fit the cap, but one at least; then what was cut."""
+        """Yield the lines of as many levels as fit the cap, at least one; then the mark."""
         whole = "\n".join(self._lines(depth))
         for levels in range(min(depth, self._height()), 0, -1):
             checkpoint()
             shown = "\n".join(self._lines(levels))
             if shown == cut_end(shown, cap):
                 break
-        kept = cut_end(shown, cap, hint=_FURTHER)
-        if kept:
-            yield kept
+        text = cut_end(shown, cap, hint=_FURTHER)
+        if text:
+            yield text
         left_out = len(whole.encode()) - len(shown.encode())
-        if left_out > 0 and kept == shown:
+        if left_out > 0 and text == shown:
             yield cut_mark(left_out, f"only {levels} levels are shown; {_FURTHER}")
 
     def _height(self) -> int:

@@ -1,4 +1,4 @@
-"""`edit_file`: one passage of a file replaced by another."""
+"""`edit_file`: replace a passage of a file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import attrs
 from eca_protocol.messages import FileChangeDetails
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
-from eca_server.tools.editing import Edited, edit
-from eca_server.tools.files import Files, checkpoint, in_thread, naming, printable
+from eca_server.tools.editing import EditResult, edit
+from eca_server.tools.files import Files, action_summary, checkpoint, in_thread, printable
 from eca_server.tools.output import counted
-from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace import (
     Fingerprint,
     NotText,
@@ -22,7 +22,7 @@ from eca_server.workspace import (
     replace_file,
 )
 
-__all__ = ["PARAMETERS", "EditFile", "LookedAt", "Wanted", "look"]
+__all__ = ["PARAMETERS", "EditFile", "EditRequest", "PlannedEdit", "plan_edit"]
 
 PARAMETERS: Mapping[str, Any] = {
     "type": "object",
@@ -33,12 +33,13 @@ PARAMETERS: Mapping[str, Any] = {
         },
         "original_content": {
             "type": "string",
-            "description": "The text to replace, as it stands in the file; unique in it.",
+            "description": "The text to replace, exactly as in the file. Must match exactly once "
+            "unless `all_occurrences` is true.",
         },
-        "new_content": {"type": "string", "description": "What stands there afterwards."},
+        "new_content": {"type": "string", "description": "The replacement text."},
         "all_occurrences": {
             "type": "boolean",
-            "description": "Replace the text wherever it stands. Default: false.",
+            "description": "Replace every occurrence. Default: false.",
         },
     },
     "required": ["path", "original_content", "new_content"],
@@ -46,8 +47,8 @@ PARAMETERS: Mapping[str, Any] = {
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
-    """A replacement as the model asks for it."""
+class EditRequest:
+    """The arguments of an edit."""
 
     path: str
     original: str
@@ -55,8 +56,8 @@ class Wanted:
     all_occurrences: bool
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> Wanted:
-        """What a call asks for; its arguments fit `PARAMETERS`."""
+    def of(cls, arguments: Mapping[str, Any]) -> EditRequest:
+        """Return the request of a call whose arguments match `PARAMETERS`."""
         return cls(
             path=arguments["path"],
             original=arguments["original_content"],
@@ -66,60 +67,60 @@ class Wanted:
 
 
 @attrs.frozen(kw_only=True)
-class LookedAt:
-    """An edit that could be done.
+class PlannedEdit:
+    """An edit that can be applied.
 
     Attributes:
         place: the file.
-        expected: its content now.
-        data: its content afterwards.
-        edited: the same as text.
-        details: what changes, for people.
-        change: what changes, for whoever undoes it.
+        expected: its current content.
+        data: its new content.
+        edited: its new content as text.
+        details: the change as shown to people.
+        change: the change as needed to undo it.
     """
 
     place: Place
     expected: Fingerprint
     data: bytes = attrs.field(repr=False)
-    edited: Edited = attrs.field(repr=False)
+    edited: EditResult = attrs.field(repr=False)
     details: FileChangeDetails
     change: FileChange
 
 
-def look(files: Files, wanted: Wanted) -> LookedAt:
-    """What an edit would do. For a thread.
+def plan_edit(files: Files, request: EditRequest) -> PlannedEdit:
+    """Compute an edit; call it in a worker thread.
 
     Raises:
-        ToolFault: it cannot be done, or the file has changed since the model read it.
+        ToolError: it cannot be applied, or the file has changed since the model read it.
     """
-    place = files.workspace.locate(wanted.path)
+    place = files.workspace.locate(request.path)
     snapshot = files.read(place)
     if snapshot is None:
-        raise ToolFault(f"There is no file {str(place.path)!r}; write_file creates one.")
+        raise ToolError(f"The file {str(place.path)!r} does not exist. Create it with write_file.")
     try:
         text = decode(snapshot.data)
-    except NotText as fault:
-        raise ToolFault(f"Expected a text file, {fault}: {str(place.path)!r}.") from fault
+    except NotText as error:
+        raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
     try:
         edited = edit(
             text,
-            wanted.original,
-            wanted.new,
-            all_occurrences=wanted.all_occurrences,
+            request.original,
+            request.new,
+            all_occurrences=request.all_occurrences,
             checkpoint=checkpoint,
         )
-    except ToolFault:
-        if place.inside or files.ledger.last_seen(place.real_path) is not None:
+    except ToolError:
+        if place.is_inside or files.ledger.known_content(place.real_path) is not None:
             raise
-        raise ToolFault(  # the user has not been asked yet, so nothing is told of what it holds
-            f"original_content is not what stands in {str(place.path)!r}: read that file first."
+        raise ToolError(  # before approval, nothing of the content may be revealed
+            f"original_content does not match {str(place.path)!r}: read that file first."
         ) from None
     data = text.encode(edited.text)
     details = file_change(
         printable(place.path), text.text, edited.text, cap=files.cap, checkpoint=checkpoint
     )
     change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
-    return LookedAt(
+    return PlannedEdit(
         place=place,
         expected=snapshot.fingerprint,
         data=data,
@@ -131,57 +132,54 @@ def look(files: Files, wanted: Wanted) -> LookedAt:
 
 @attrs.frozen(kw_only=True)
 class EditFile:
-    """The tool `edit_file`; the rest of the file stays as it is, byte for byte."""
+    """The tool `edit_file`; the rest of the file stays unchanged, byte for byte."""
 
     files: Files
 
     name: ClassVar = "edit_file"
     effect: ClassVar[Effect] = "write"
     description: ClassVar = (
-        "Replace a text in a file by another one. It must stand in the file once, unless "
-        "all_occurrences is set: give enough lines around it. Differences in blanks at the ends "
-        "and beginnings of lines are forgiven where the place is clear all the same."
+        "Replace a text in a file. original_content must match exactly once unless all_occurrences "
+        "is true: include enough surrounding lines to make it unique. Differences in leading and "
+        "trailing whitespace of lines are tolerated if the match is unambiguous."
     )
     parameters: ClassVar[Mapping[str, Any]] = PARAMETERS
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Editing file NAME`."""
-        return naming("Editing file", arguments)
+        """Return `Editing file NAME`."""
+        return action_summary("Editing file", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look for the passage, and at what would change.
+        """Find the passage and compute the change.
 
         Raises:
-            ToolFault: it is not there, or not clear which one is meant, or the file cannot be
-                changed.
+            ToolError: the passage is missing or ambiguous, or the file cannot be changed.
         """
-        wanted = Wanted.of(arguments)
-        looked_at = await in_thread(lambda: look(self.files, wanted))
+        request = EditRequest.of(arguments)
+        planned = await in_thread(lambda: plan_edit(self.files, request))
 
         async def run() -> ToolOutput:
-            return await in_thread(lambda: self._write(looked_at))
+            return await in_thread(lambda: self._write(planned))
 
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
-            places=(looked_at.place,),
-            details=looked_at.details,
-            changes=(looked_at.change,),
+            places=(planned.place,),
+            details=planned.details,
+            changes=(planned.change,),
         )
 
-    def _write(self, looked_at: LookedAt) -> ToolOutput:
-        place, edited = looked_at.place, looked_at.edited
-        after = replace_file(
-            place, looked_at.data, expected=looked_at.expected, checkpoint=checkpoint
-        )
-        self.files.ledger.saw(place.real_path, after)
-        details = looked_at.details
-        words = (
+    def _write(self, planned: PlannedEdit) -> ToolOutput:
+        place, edited = planned.place, planned.edited
+        after = replace_file(place, planned.data, expected=planned.expected, checkpoint=checkpoint)
+        self.files.ledger.record(place.real_path, after)
+        details = planned.details
+        text = (
             f"Edited {details.path}: {counted(details.lines_added, 'line')} added, "
             f"{details.lines_removed} removed."
         )
         if edited.count > 1:
-            words += f" {edited.count} places were changed."
+            text += f" {edited.count} occurrences were replaced."
         if not edited.exact:
-            words += " The text was found with other blanks than given."
-        return ToolOutput(parts=(TextPart(words),), details=details)
+            text += " The match differs from original_content in whitespace."
+        return ToolOutput(parts=(TextPart(text),), details=details)

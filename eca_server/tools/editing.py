@@ -1,9 +1,9 @@
-r"""One passage of a text replaced by another, as a model asks for it.
+r"""The replacement of a passage of a text, as a model requests it.
 
-The rule it keeps: a passage is changed only where it is meant for certain. It is looked for as it
-stands, then line by line without the blanks at the ends of lines, then without those at their
-beginnings, too; the first of these that finds it must find it once, unless all are meant.
-What the model did not change keeps its line ends and blanks.
+The rule of this module: a passage is replaced only if the match is unambiguous. It is searched for
+exactly, then by lines without trailing whitespace, then also without leading whitespace. The first
+search with a result must have one match, unless all occurrences are requested. Lines that the model
+did not change keep their line ends and whitespace.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from heapq import nlargest
 import attrs
 
 from eca_server.tools.diff import equal_runs, split_lines
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Text
 
-__all__ = ["Edited", "edit", "with_newline"]
+__all__ = ["EditResult", "edit", "with_newline"]
 
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _INDENT = re.compile(r"[ \t]*")
-_COMPARED = 10_000  # lines looked at for a similar one
-_LIKELY = 50  # of them compared thoroughly
-_LONGEST = 300  # characters of a line that is compared or shown
+_COMPARED = 10_000  # lines compared roughly in the search for a similar one
+_LIKELY = 50  # lines of them compared in full
+_LONGEST = 300  # characters of a line that are compared or shown
 _SHOWN = 12  # similar lines
 _SIMILAR = 0.6
 
 
 @attrs.frozen(kw_only=True)
-class Edited:
+class EditResult:
     """A text after an edit.
 
     Attributes:
-        text: the whole of it.
-        count: how many passages were replaced.
-        exact: they were found as given, every blank included.
+        text: the whole text.
+        count: the number of replaced passages.
+        exact: whether the match was exact, with all whitespace.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Edited:
 
 
 def with_newline(text: str, newline: str) -> str:
-    """A text whose line ends are all of one kind."""
+    """Return a text with one kind of line ends."""
     return _NEWLINE.sub(newline, text)
 
 
@@ -57,48 +57,48 @@ def edit(
     *,
     all_occurrences: bool,
     checkpoint: Callable[[], object] = lambda: None,
-) -> Edited:
-    """A file's text with a passage of it replaced; its line ends stay what they are.
+) -> EditResult:
+    """Replace a passage of a file's text; preserve its line ends.
 
     Raises:
-        ToolFault: the passage is not there, or more than once, or would not change.
+        ToolError: the passage is missing, ambiguous, or would not change.
     """
     passage = with_newline(original, content.newline)
     replacement = with_newline(new, content.newline)
     if not passage:
-        raise ToolFault("original_content: expected the text to replace, got an empty one.")
+        raise ToolError("original_content: expected the text to replace, got an empty string.")
     if passage == replacement:
-        raise ToolFault("original_content and new_content are the same: nothing would change.")
+        raise ToolError("original_content and new_content are equal: nothing would change.")
     text = content.text
     count = text.count(passage)
     if count:
         overlaps = count == 1 and text.find(passage, text.find(passage) + 1) >= 0
-        _must_be_meant(count + overlaps, all_occurrences)
-        return Edited(text=text.replace(passage, replacement), count=count, exact=True)
+        _check_unambiguous(count + overlaps, all_occurrences)
+        return EditResult(text=text.replace(passage, replacement), count=count, exact=True)
     lines = split_lines(text)
     block = _Block(passage, replacement, content.newline)
     for blanks in (str.rstrip, str.strip):
         checkpoint()
         starts = list(_starts(lines, block.passage, blanks)) if block.is_distinct else []
         overlaps = len(starts) == 1 and _overlaps(lines, starts[0], block.passage, blanks)
-        _must_be_meant(len(starts) + overlaps, all_occurrences)
+        _check_unambiguous(len(starts) + overlaps, all_occurrences)
         pieces = [block.replaced(lines[start : start + block.size]) for start in starts]
         if starts and None not in pieces:
-            return Edited(
+            return EditResult(
                 text="".join(_spliced(lines, starts, block.size, pieces)),
                 count=len(starts),
                 exact=False,
             )
-    raise ToolFault(
-        f"original_content was not found, not even with other blanks. "
+    raise ToolError(
+        f"original_content was not found, even with whitespace ignored. "
         f"{_nearest(lines, block.passage, checkpoint)}"
     )
 
 
-def _must_be_meant(count: int, all_occurrences: bool) -> None:
+def _check_unambiguous(count: int, all_occurrences: bool) -> None:
     if count > 1 and not all_occurrences:
-        raise ToolFault(
-            f"original_content is there {count} times: add lines around it that make it unique, "
+        raise ToolError(
+            f"original_content was found {count} times: add surrounding lines to make it unique, "
             "or set all_occurrences."
         )
 
@@ -106,23 +106,23 @@ def _must_be_meant(count: int, all_occurrences: bool) -> None:
 def _starts(
     lines: Sequence[str], passage: Sequence[str], blanks: Callable[[str], str]
 ) -> Iterator[int]:
-    """Where the lines are those of a passage, blanks aside; no two places overlap."""
+    """Yield the line numbers where a passage starts, whitespace ignored, without overlaps."""
     joined = "\n".join(["", *map(blanks, lines), ""])
-    wanted = "\n".join(["", *map(blanks, passage), ""])
+    target = "\n".join(["", *map(blanks, passage), ""])
     line = 0
     at = 0
-    found = joined.find(wanted)
-    while found >= 0:
-        line += joined.count("\n", at, found)
+    position = joined.find(target)
+    while position >= 0:
+        line += joined.count("\n", at, position)
         yield line
-        at = found
-        found = joined.find(wanted, found + len(wanted) - 1)
+        at = position
+        position = joined.find(target, position + len(target) - 1)
 
 
 def _overlaps(
     lines: Sequence[str], start: int, passage: Sequence[str], blanks: Callable[[str], str]
 ) -> bool:
-    """Whether a passage that is there once would be there again if places could overlap."""
+    """Return True if a passage also matches at an overlapping position."""
     return next(_starts(lines[start + 1 :], passage, blanks), None) is not None
 
 
@@ -138,7 +138,7 @@ def _spliced(
 
 
 class _Block:
-    """A passage of whole lines and what stands in its place."""
+    """A passage of whole lines and its replacement."""
 
     def __init__(self, passage: str, replacement: str, newline: str) -> None:
         self._newline = newline
@@ -151,12 +151,12 @@ class _Block:
         self.size = len(self.passage)
         self.is_distinct = any(line.strip() for line in self.passage)
 
-    def replaced(self, found: Sequence[str]) -> list[str] | None:
-        """The new lines in place of the found ones; None if those are indented in another way.
+    def replaced(self, matched: Sequence[str]) -> list[str] | None:
+        """Return the new lines for matched ones; None if their indentation is inconsistent.
 
-        A line that the model left alone stays what it is in the file.
+        A line that the model did not change stays as in the file.
         """
-        shift = _shift(found, self.passage)
+        shift = _shift(matched, self.passage)
         if shift is None:
             return None
         result: list[str] = []
@@ -168,12 +168,12 @@ class _Block:
                     return None
                 result.append(shifted + self._newline)
             if run:
-                result += found[run.old : run.old + run.size]
+                result += matched[run.old : run.old + run.size]
                 new = run.new + run.size
-        return self._ended(result, found[-1])
+        return self._ended(result, matched[-1])
 
     def _ended(self, lines: list[str], last: str) -> list[str]:
-        """Every line with an end, the last one with that of the line it stands for."""
+        """Return the lines with line ends; the last one gets the end of the last matched line."""
         bare = [line.rstrip("\r\n") for line in lines]
         ended = [
             line if line != text else text + self._newline
@@ -184,37 +184,40 @@ class _Block:
         return ended
 
 
-def _shift(found: Sequence[str], passage: Sequence[str]) -> Callable[[str], str | None] | None:
-    """How a line of the model's is indented in the file; None if its lines are not all alike."""
+def _shift(matched: Sequence[str], passage: Sequence[str]) -> Callable[[str], str | None] | None:
+    """Return a function that indents a line of the model as in the file, or None.
+
+    None means that the indentation of the lines differs in more than one way.
+    """
     pairs = {
-        (_indent(there), _indent(given))
-        for there, given in zip(found, passage, strict=True)
-        if given.strip()
+        (_indent(actual), _indent(written))
+        for actual, written in zip(matched, passage, strict=True)
+        if written.strip()
     }
-    there, given = min(pairs, key=lambda pair: len(pair[1]))
-    shorter = min(len(there), len(given))
-    same = next((i for i in range(shorter) if there[-1 - i] != given[-1 - i]), shorter)
-    more, less = there[: len(there) - same], given[: len(given) - same]
+    actual, written = min(pairs, key=lambda pair: len(pair[1]))
+    shorter = min(len(actual), len(written))
+    same = next((i for i in range(shorter) if actual[-1 - i] != written[-1 - i]), shorter)
+    more, less = actual[: len(actual) - same], written[: len(written) - same]
 
     def shift(line: str) -> str | None:
         if not line.strip():
             return line if not less else ""
         return more + line.removeprefix(less) if line.startswith(less) else None
 
-    alike = all(shift(f"{given}x") == f"{there}x" for there, given in pairs)
-    return shift if alike else None
+    is_consistent = all(shift(f"{written}x") == f"{actual}x" for actual, written in pairs)
+    return shift if is_consistent else None
 
 
 def _indent(line: str) -> str:
-    found = _INDENT.match(line)
-    return found[0] if found else ""
+    match = _INDENT.match(line)
+    return match[0] if match else ""
 
 
 def _nearest(lines: Sequence[str], passage: Sequence[str], checkpoint: Callable[[], object]) -> str:
-    """The lines of the file that are most like the passage, in words for the model."""
-    index, wanted = max(enumerate(passage), key=lambda each: len(each[1].strip()))
+    """Return the most similar lines of the file, as a sentence for the model."""
+    index, longest = max(enumerate(passage), key=lambda each: len(each[1].strip()))
     matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted.strip()[:_LONGEST])
+    matcher.set_seq2(longest.strip()[:_LONGEST])
     likely: list[tuple[float, int]] = []
     for number, line in enumerate(lines[:_COMPARED]):
         if not number % 100:
@@ -229,7 +232,7 @@ def _nearest(lines: Sequence[str], passage: Sequence[str], checkpoint: Callable[
         if matcher.ratio() > best:
             best, start = matcher.ratio(), max(-negative - index, 0)
     if start < 0:
-        return "No line of the file is like it."
+        return "No line of the file is similar: read the file again."
     shown = lines[start : start + min(len(passage), _SHOWN)]
     text = "\n".join(line.rstrip("\r\n")[:_LONGEST] for line in shown)
     return f"The most similar lines are {start + 1} to {start + len(shown)}:\n{text}"

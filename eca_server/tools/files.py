@@ -1,7 +1,7 @@
-"""What the native file tools stand on: the workspace, what the model knows of it, the caps.
+"""The common base of the native file tools: the workspace, the known contents, the caps.
 
-The rule it keeps: the disk is touched in worker threads only, in bounded pieces, so that a stop
-works at once; and whatever is wrong with a file is a sentence for the model.
+The rules of this module: the disk is accessed only in worker threads, in limited pieces, so that a
+stop works at once. An error of a file becomes a sentence for the model.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import trio
 from eca_server.printable import LONGEST_NAME, printable_line
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.output import Cap
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import (
     Directory,
-    FileFault,
+    FileError,
     FileSnapshot,
     Place,
     Workspace,
@@ -29,29 +29,37 @@ from eca_server.workspace import (
     read_file,
 )
 
-__all__ = ["LARGEST", "Files", "checkpoint", "in_thread", "naming", "printable", "short_name"]
+__all__ = [
+    "LARGEST",
+    "Files",
+    "action_summary",
+    "checkpoint",
+    "in_thread",
+    "printable",
+    "short_name",
+]
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes of a text file that is read or changed as a whole."""
+"""The maximum size of a text file that is read or changed, in bytes."""
 
 checkpoint = trio.from_thread.check_cancelled
-"""Called between pieces of work in a thread; it raises if the call was stopped."""
+"""A function called between pieces of work in a thread; it raises if the call was stopped."""
 
-_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that stand for nothing
+_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that encode no byte
 
 T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
 class Files:
-    """What the file tools of one chat work on.
+    """The settings and state of the file tools of one chat.
 
     Attributes:
-        workspace: where relative paths start.
-        ledger: what the model knows of the files.
-        cap: of one call's output, and of one diff.
-        max_lines: of one call of `read_file`.
-        gitignore: files that Git ignores are left out of trees and searches.
+        workspace: resolves paths.
+        ledger: the contents that the model knows.
+        cap: the limit of one call's output, and of one diff.
+        max_lines: the limit of one call of `read_file`.
+        gitignore: leave out files that Git ignores in trees and searches.
     """
 
     workspace: Workspace
@@ -61,81 +69,81 @@ class Files:
     gitignore: bool = True
 
     def leaves_out_ignored(self, folder: Directory) -> bool:
-        """Whether Git's rules are followed below a directory that was named. For a thread.
+        """Return True if Git's rules apply below a requested directory; call it in a thread.
 
-        They are not where they leave nothing of it: who names an ignored directory means it.
+        They do not apply if they exclude every file: then the model requested an ignored
+        directory.
         """
         return self.gitignore and any(list_files(folder, limit=1, checkpoint=checkpoint))
 
     def read(self, place: Place) -> FileSnapshot | None:
-        """A whole file that may be changed; None if there is none. For a thread.
+        """Read a file that may be changed; None if it does not exist. Call it in a thread.
 
         Raises:
-            ToolFault: the model knows another content of it, or it lies behind a link out of the
-                workspace.
-            FileFault: it cannot be used.
-            OSError: it cannot be read.
+            ToolError: the model knows a different content, or a link leads out of the workspace.
+            FileError: the file cannot be used.
+            OSError: the file cannot be read.
         """
-        if place.leads_out:
-            raise ToolFault(
+        if place.escapes:
+            raise ToolError(
                 f"{str(place.path)!r} leads out of the workspace by a symbolic link, to "
-                f"{str(place.real_path)!r}: to change that, name it by its own path."
+                f"{str(place.real_path)!r}: to change that file, use its own path."
             )
-        known = self.ledger.last_seen(place.real_path)
+        known = self.ledger.known_content(place.real_path)
         try:
             snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
         except FileNotFoundError:
             if known is None:
                 return None
             self.ledger.forget(place.real_path)
-            raise ToolFault(f"{str(place.path)!r} is gone since you read it.") from None
+            raise ToolError(f"{str(place.path)!r} was removed since you read it.") from None
         if known is not None and known != snapshot.fingerprint:
-            raise ToolFault(f"{str(place.path)!r} has changed since you read it: read it again.")
+            raise ToolError(f"{str(place.path)!r} has changed since you read it: read it again.")
         return snapshot
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Do work on the disk in a thread, which a stop ends at its next checkpoint.
+    """Run work on the disk in a thread; a stop ends it at its next checkpoint.
 
     Raises:
-        ToolFault: a file or a path cannot be used.
+        ToolError: a file or a path cannot be used.
     """
-    return await trio.to_thread.run_sync(_told, work)
+    return await trio.to_thread.run_sync(_with_tool_errors, work)
 
 
-def _told(work: Callable[[], T]) -> T:
-    with _for_the_model():
+def _with_tool_errors(work: Callable[[], T]) -> T:
+    with _translated_errors():
         return work()
 
 
 @contextmanager
-def _for_the_model() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     try:
         yield
-    except FileFault as fault:
-        raise ToolFault(f"{_sentence(str(fault))}.") from fault
-    except OSError as fault:
-        where = "" if fault.filename is None else f": {str(fault.filename)!r}"
-        raise ToolFault(f"{fault.strerror or fault}{where}.") from fault
+    except FileError as error:
+        raise ToolError(f"{_sentence(str(error))}.") from error
+    except OSError as error:
+        where = "" if error.filename is None else f": {str(error.filename)!r}"
+        raise ToolError(f"{error.strerror or error}{where}.") from error
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def naming(action: str, arguments: Mapping[str, Any]) -> str:
-    """What a call does to which file, in a few words; its arguments may be incomplete."""
+def action_summary(action: str, arguments: Mapping[str, Any]) -> str:
+    """Return `ACTION NAME` for a call on a file; its arguments may be incomplete."""
     path = arguments.get("path")
     return f"{action} {short_name(Path(path).name)}".rstrip() if isinstance(path, str) else action
 
 
 def short_name(name: str) -> str:
-    """Return a file's name or path as one line that is not too long for a title."""
+    """Return a file's name or path on one line, shortened for a title."""
     return printable_line(printable(name), longest=LONGEST_NAME)
 
 
 def printable(path: Path | str) -> str:
-    """A path as one line of text: what is no UTF-8, or no character one sees, is escaped."""
-    told = _NO_BYTE.sub("\ufffd", str(path))
-    text = told.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """Return a path on one line; invalid UTF-8 and invisible characters are escaped."""
+    text = _NO_BYTE.sub("\ufffd", str(path))
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return printable_line(text)

@@ -1,4 +1,4 @@
-"""`grep`: lines that match a regular expression, in the files that Git does not ignore."""
+"""`grep`: search for a regular expression in the files that Git does not ignore."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import attrs
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.tools.output import Cap, counted, cut_end
-from eca_server.tools.ripgrep import RipgrepUnusable, find_ripgrep, ripgrep
+from eca_server.tools.ripgrep import RipgrepUnavailable, find_ripgrep, ripgrep
 from eca_server.tools.search import (
     LARGEST_SEARCHED,
-    MOST_FOUND,
-    Found,
+    MOST_MATCHES,
     Include,
+    LineMatch,
     Pattern,
-    confirmed,
+    confirm,
     search,
 )
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.tools.tracked import IgnoredAndTracked
 from eca_server.workspace import Checkpoint, Directory, Place, list_files, open_place
 from eca_server.workspace.opening import open_directory
@@ -49,51 +49,50 @@ class Grep:
     effect: ClassVar[Effect] = "read"
     description: ClassVar = (
         "Search for a regular expression in a file, or in all text files below a directory that "
-        "Git does not ignore (those of more than "
-        f"{LARGEST_SEARCHED // 2**20} MiB are left out). A match lies within one line; `(?i)` "
-        "at the beginning ignores case. The answer has a line `path:line:text` for each "
-        "matching line."
+        f"Git does not ignore, up to {LARGEST_SEARCHED // 2**20} MiB each. A match cannot span "
+        "lines. Begin the pattern with `(?i)` to ignore case. The output has a line "
+        "`path:line:text` for each matching line."
     )
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {
             "path": {
                 "type": "string",
-                "description": "A directory or a file: absolute, or relative to the first "
+                "description": "The directory or file: absolute, or relative to the first "
                 "workspace root.",
             },
-            "pattern": {"type": "string", "description": "The regular expression."},
+            "pattern": {"type": "string", "description": "The regular expression to search for."},
             "include": {
                 "type": "string",
-                "description": "Which files, as a glob: `*.py`, `*.{ts,tsx}`, `src/**/*.c`; "
-                "behind `!` which not.",
+                "description": "Glob of the files to search: `*.py`, `*.{ts,tsx}`, `src/**/*.c`; "
+                "a leading `!` excludes the files instead.",
             },
             "max_results": {
                 "type": "integer",
                 "minimum": 1,
-                "description": f"How many lines at most. Default: {_MAX_RESULTS}.",
+                "description": f"Maximum number of lines in the output. Default: {_MAX_RESULTS}.",
             },
         },
         "required": ["path", "pattern"],
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Searching for 'pattern'`, the pattern cut to a few words."""
+        """Return `Searching for 'PATTERN'`, with the pattern shortened."""
         pattern = arguments.get("pattern")
-        words = printable(pattern) if isinstance(pattern, str) else ""
-        if len(words) > _SUMMARY_PATTERN:
-            words = f"{words[:_SUMMARY_PATTERN]}..."
-        return f"Searching for '{words}'" if words else "Searching"
+        text = printable(pattern) if isinstance(pattern, str) else ""
+        if len(text) > _SUMMARY_PATTERN:
+            text = f"{text[:_SUMMARY_PATTERN]}..."
+        return f"Searching for '{text}'" if text else "Searching"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Read the pattern, and find out where the path leads.
+        """Compile the pattern and resolve the path.
 
         Raises:
-            ToolFault: one of the arguments cannot be used.
+            ToolError: an argument is invalid.
         """
         path: str = arguments["path"]
         place = await in_thread(lambda: self.files.workspace.locate(path))
-        # The library's import takes a while; so may a large pattern.
+        # Both the library's import and a large pattern take time.
         pattern = await in_thread(lambda: Pattern(arguments["pattern"]))
         include = Include(arguments.get("include"))
         most: int = arguments.get("max_results", _MAX_RESULTS)
@@ -112,14 +111,16 @@ class Grep:
                 else:
                     result = self._in_folder(place, folder, pattern, include, cap)
         except (FileNotFoundError, NotADirectoryError):
-            raise ToolFault(f"There is nothing at {str(place.path)!r}.") from None
-        parts = [_told(result.lines, cap)]
+            raise ToolError(f"{str(place.path)!r} does not exist.") from None
+        parts = [_output(result.lines, cap)]
         if not result.lines and "\\n" in pattern.text:
-            parts.append("A match lies within one line: leave \\n out.")
+            parts.append("A match cannot span lines: remove \\n from the pattern.")
         if result.is_cut:
-            parts.append(f"The search was ended after {_SECONDS:g} s: there may be more.")
+            parts.append(
+                f"The search was stopped after {_SECONDS:g} s and is incomplete: narrow it."
+            )
         if result.has_changed:
-            parts.append("Some files changed while they were searched: search again.")
+            parts.append("Some files changed during the search: search again.")
         return ToolOutput(parts=(TextPart("\n".join(parts)),))
 
     def _in_folder(
@@ -131,7 +132,7 @@ class Grep:
             self._below(folder, pattern, include, program=program, checkpoint=deadline)
         )
         if program is not None:
-            result = _confirmed_as_far_as_shown(folder, result, cap)
+            result = _confirm_shown(folder, result, cap)
         lines = [each._replace(path=_below_text(place.text, each.path)) for each in result.lines]
         return attrs.evolve(result, lines=lines)
 
@@ -143,10 +144,10 @@ class Grep:
         *,
         program: str | None,
         checkpoint: Checkpoint,
-    ) -> Generator[Found, None, None]:
+    ) -> Generator[LineMatch, None, None]:
         gitignore = self.files.leaves_out_ignored(folder)
         if program is not None:
-            with contextlib.suppress(RipgrepUnusable):
+            with contextlib.suppress(RipgrepUnavailable):
                 yield from ripgrep(
                     program, folder, pattern, include, gitignore=gitignore, checkpoint=checkpoint
                 )
@@ -164,9 +165,15 @@ class Grep:
 
 @attrs.frozen(kw_only=True)
 class _Result:
-    """The lines of a search in order, and what they may lack."""
+    """The matching lines of a search in order.
 
-    lines: Sequence[Found]
+    Attributes:
+        lines: the matches.
+        is_cut: whether the search was stopped before its end.
+        has_changed: whether files changed during the search.
+    """
+
+    lines: Sequence[LineMatch]
     is_cut: bool
     has_changed: bool = False
 
@@ -179,58 +186,59 @@ def _in_file(place: Place, pattern: Pattern) -> _Result:
     return attrs.evolve(result, lines=[each._replace(path=place.text) for each in result.lines])
 
 
-def _collected(lines: Generator[Found, None, None]) -> _Result:
-    """The first lines in order, each once, and whether the time was over before the last."""
-    found: set[Found] = set()
+def _collected(lines: Generator[LineMatch, None, None]) -> _Result:
+    """Collect the first matches, each once, sorted; stop at the deadline."""
+    matches: set[LineMatch] = set()
     is_cut = True
-    with contextlib.closing(lines), contextlib.suppress(_TookTooLong):
-        found.update(islice(lines, MOST_FOUND + 1))
+    with contextlib.closing(lines), contextlib.suppress(_DeadlinePassed):
+        matches.update(islice(lines, MOST_MATCHES + 1))
         is_cut = False
-    return _Result(lines=sorted(found), is_cut=is_cut)
+    return _Result(lines=sorted(matches), is_cut=is_cut)
 
 
-def _confirmed_as_far_as_shown(folder: Directory, result: _Result, cap: Cap) -> _Result:
-    """Confirm the lines that the model will read; the others are only counted."""
+def _confirm_shown(folder: Directory, result: _Result, cap: Cap) -> _Result:
+    """Confirm the matches that are shown to the model; the others are only counted."""
     deadline = _Deadline(_CONFIRMING_SECONDS)
-    kept: list[Found] = []
-    looked_at = size = 0
+    matches: list[LineMatch] = []
+    checked = size = 0
     try:
-        while looked_at < len(result.lines) and len(kept) < cap.lines and size <= cap.size:
-            piece = result.lines[looked_at : looked_at + _CONFIRMED_AT_ONCE]
-            for each in confirmed(folder, piece, checkpoint=deadline):
-                kept.append(each)
+        while checked < len(result.lines) and len(matches) < cap.lines and size <= cap.size:
+            piece = result.lines[checked : checked + _CONFIRMED_AT_ONCE]
+            for each in confirm(folder, piece, checkpoint=deadline):
+                matches.append(each)
                 size += len(each.path) + len(each.text)
-            looked_at += len(piece)
-    except _TookTooLong:
-        return _Result(lines=kept, is_cut=True)
+            checked += len(piece)
+    except _DeadlinePassed:
+        return _Result(lines=matches, is_cut=True)
     return _Result(
-        lines=[*kept, *result.lines[looked_at:]],
+        lines=[*matches, *result.lines[checked:]],
         is_cut=result.is_cut,
-        has_changed=len(kept) < looked_at,
+        has_changed=len(matches) < checked,
     )
 
 
 def _below_text(directory: str, path: str) -> str:
-    """A path below a directory, written as the model wrote the directory."""
+    """Join a path to a directory as the model wrote it."""
     return path if directory in {".", "./"} else f"{directory.rstrip('/')}/{path}"
 
 
-def _told(found: Sequence[Found], cap: Cap) -> str:
-    if not found:
+def _output(matches: Sequence[LineMatch], cap: Cap) -> str:
+    if not matches:
         return "No line matches."
-    count = "more than " * (len(found) > MOST_FOUND) + counted(min(len(found), MOST_FOUND), "line")
-    files = counted(len({each.path for each in found}), "file")
+    number = counted(min(len(matches), MOST_MATCHES), "line")
+    count = "more than " * (len(matches) > MOST_MATCHES) + number
+    files = counted(len({each.path for each in matches}), "file")
     hint = f"{count} in {files} match; to see the others narrow the pattern, the path or include"
-    lines = (f"{printable(each.path)}:{each.line}:{each.text}" for each in found)
+    lines = (f"{printable(each.path)}:{each.line}:{each.text}" for each in matches)
     return cut_end("\n".join(lines), cap, hint=hint)
 
 
-class _TookTooLong(Exception):
-    """The time for a search is over."""
+class _DeadlinePassed(Exception):
+    """The deadline of a search has passed."""
 
 
 class _Deadline:
-    """A checkpoint that also ends what takes too long."""
+    """A checkpoint that also raises `_DeadlinePassed` after a deadline."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -238,4 +246,4 @@ class _Deadline:
     def __call__(self) -> None:
         checkpoint()
         if time.monotonic() > self._end:
-            raise _TookTooLong
+            raise _DeadlinePassed

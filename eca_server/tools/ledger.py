@@ -1,6 +1,7 @@
-"""What the model knows of the files: the content of each that it read or wrote in this chat.
+"""The contents of the files that the model has read or written in a chat.
 
-The rule it keeps: a change rests on a content the model has seen, or on none it ever saw.
+The rule of this module: a file is changed only if its content is the one that the model knows, or
+if the model never read it.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """The contents one chat knows, by real path. Threads may use it: each step is one call."""
+    """The known contents of one chat, by real path; safe for threads."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, Fingerprint] = {}
+        self._contents: dict[Path, Fingerprint] = {}
 
-    def saw(self, path: Path, content: Fingerprint) -> None:
-        """The model has read this content, or written it."""
-        self._seen[path] = content
+    def record(self, path: Path, content: Fingerprint) -> None:
+        """Record that the model has read or written a content."""
+        self._contents[path] = content
 
     def forget(self, path: Path) -> None:
-        """The model knows that the file is gone."""
-        self._seen.pop(path, None)
+        """Record that the model knows that a file was removed."""
+        self._contents.pop(path, None)
 
-    def last_seen(self, path: Path) -> Fingerprint | None:
-        """The content the model knows; None if it knows none."""
-        return self._seen.get(path)
+    def known_content(self, path: Path) -> Fingerprint | None:
+        """Return the content that the model knows, or None."""
+        return self._contents.get(path)
 
-    def moved(self, source: Path, destination: Path) -> None:
-        """A call of this chat moved a file, or a directory with all that lies in it."""
-        for path in [each for each in self._seen if each.is_relative_to(source)]:
-            self._seen[destination / path.relative_to(source)] = self._seen.pop(path)
+    def record_move(self, source: Path, destination: Path) -> None:
+        """Record that a file, or a directory with its content, was moved."""
+        for path in [each for each in self._contents if each.is_relative_to(source)]:
+            self._contents[destination / path.relative_to(source)] = self._contents.pop(path)

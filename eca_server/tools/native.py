@@ -1,4 +1,4 @@
-"""The native tools of a chat, made from the configuration and the workspace."""
+"""The native tools of a chat, created from the configuration and the workspace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from eca_server.child_process import of_chat
+from eca_server.child_process import chat_environment
 from eca_server.config import Config
 from eca_server.jobs import Jobs
 from eca_server.sandbox import Sandbox
@@ -47,17 +47,17 @@ _NATIVE_TOOLS: Final = (
 )
 
 NATIVE_NAMES: Final = frozenset(tool.name for tool in _NATIVE_TOOLS)
-"""The name of every native tool of this package, whether a client is offered it or not."""
+"""The name of every native tool of this package, offered or not."""
 
 
 @attrs.frozen(kw_only=True)
 class NativeTools:
-    """Every native tool there is, custom ones included.
+    """The native tools, custom ones included.
 
     Attributes:
-        tools: in the order the model sees them.
-        problems: what is wrong with configured ones, for the user.
-        described: what the user wants the model to be told of a tool, by its name.
+        tools: in the order of the model's list.
+        problems: sentences for the user about invalid custom tools.
+        described: configured descriptions by tool name.
     """
 
     tools: tuple[Tool, ...]
@@ -65,34 +65,34 @@ class NativeTools:
     described: Mapping[str, str] = attrs.field(factory=dict)
 
     def without(self, name: str) -> NativeTools:
-        """These but for one, which then does not exist."""
+        """Return these tools without one."""
         tools = tuple(tool for tool in self.tools if tool.name != name)
         return attrs.evolve(self, tools=tools)
 
     def adding(self, tools: Iterable[Tool]) -> NativeTools:
-        """Return these and more tools behind them."""
+        """Return these tools and more behind them."""
         return attrs.evolve(self, tools=(*self.tools, *tools))
 
     def toolbox(self, policy: Policy, served: Iterable[ServedTool] = ()) -> ToolBox:
-        """What is offered under a policy, and behind it what MCP servers offer."""
-        withheld = {tool.name: _why(tool, policy) for tool in self.tools}
+        """Return the tools of a turn under a policy, with those of MCP servers behind them."""
+        withheld = {tool.name: _why_withheld(tool, policy) for tool in self.tools}
         return ToolBox(
             [tool for tool in self.tools if withheld[tool.name] is None],
-            {name: why for name, why in withheld.items() if why is not None},
+            {name: reason for name, reason in withheld.items() if reason is not None},
             served,
             self.described,
         )
 
 
-def _why(tool: Tool, policy: Policy) -> str | None:
+def _why_withheld(tool: Tool, policy: Policy) -> str | None:
     return policy.withheld(server=NATIVE, tool=tool.name, effect=tool.effect)
 
 
-def _of_client(
+def _client_tools(
     config: Config, session: Session, workspace: Workspace, cap: Cap, chat_id: str
 ) -> list[Tool]:
-    """The tools that ask the editor or its user, as far as it can be asked."""
-    asked: dict[str, Any] = {
+    """Return the tools that call the client, as far as it has the capabilities."""
+    options: dict[str, Any] = {
         "session": session,
         "workspace": workspace,
         "timeout": config.lsp_timeout,
@@ -100,11 +100,11 @@ def _of_client(
     }
     tools: list[Tool] = []
     if editor_has_diagnostics(session):
-        tools.append(EditorDiagnostics(**asked))
+        tools.append(EditorDiagnostics(**options))
     if editor_navigates(session, "definition"):
-        tools.append(EditorDefinition(**asked))
+        tools.append(EditorDefinition(**options))
     if editor_navigates(session, "references"):
-        tools.append(EditorReferences(**asked))
+        tools.append(EditorReferences(**options))
     if client_asks_questions(session):
         tools.append(AskUser(session=session, chat_id=chat_id))
     return tools
@@ -124,22 +124,22 @@ def native_tools(
     reserved: Iterable[str] = (),
     sandbox: Sandbox | None = None,
 ) -> NativeTools:
-    """The native tools of a chat.
+    """Create the native tools of a chat.
 
     Args:
         config: custom tools and limits.
-        session: the editor that is asked for what it knows, and its user, where it can be.
-        workspace: what paths are looked up in.
-        environment: that of the commands they run.
-        ledger: which files the chat's model has seen.
+        session: the client, for tools that call it.
+        workspace: resolves paths.
+        environment: the environment of commands.
+        ledger: the file contents that the chat's model knows.
         chat_id: the chat.
-        reader: the chat whose model has them, if it works for that one.
-        jobs: where its commands may go on in the background; None: nowhere.
+        reader: the chat whose model has the tools, if it is a subagent of `chat_id`.
+        jobs: runs commands in the background; None: no background.
         more: tools of other packages.
         reserved: the names of all tools of other packages, offered or not.
-        sandbox: where commands run; None: as they are.
+        sandbox: the sandbox of commands; None: no sandbox.
     """
-    environment = of_chat(environment, reader or chat_id)
+    environment = chat_environment(environment, reader or chat_id)
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
     files = Files(
@@ -183,7 +183,7 @@ def native_tools(
         *more,
         *customs,
     ]
-    tools[4:4] = _of_client(config, session, workspace, cap, chat_id)
+    tools[4:4] = _client_tools(config, session, workspace, cap, chat_id)
     described = {
         tool.name: text
         for tool in tools

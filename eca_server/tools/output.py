@@ -1,8 +1,8 @@
-"""The caps on what a tool may say, and the mark where something was cut (ruling W-38).
+"""The caps of tool outputs, and the mark of a cut (ruling W-38).
 
-The rule it keeps: however much a tool says, what is kept of it is bounded from the first byte on,
-and what is missing is told in bytes. Sizes are bytes of UTF-8; a cut falls on the end of a line
-where one is near, and never inside a character.
+The rule of this module: the stored part of an output is limited from the first byte on, and the
+number of omitted bytes is reported. Sizes are bytes of UTF-8. A text is cut at a line end if one is
+near, and never inside a character.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["Cap", "OutputBuffer", "counted", "cut_end", "cut_mark", "cut_middle"
 
 @attrs.frozen(kw_only=True)
 class Cap:
-    """How much of an output is kept: `toolCall.outputTruncation`.
+    """The limit of an output: `toolCall.outputTruncation`.
 
     Attributes:
-        lines: at most so many lines.
-        size: at most so many bytes, the mark not counted.
+        lines: the maximum number of lines.
+        size: the maximum number of bytes, without the mark.
     """
 
     lines: int = 2000
@@ -31,22 +31,22 @@ def counted(count: int, noun: str) -> str:
 
 
 def cut_mark(left_out: int, hint: str = "") -> str:
-    """The words that stand where `left_out` bytes were cut; `hint` tells how to get them."""
+    """Return the mark of a cut of `left_out` bytes; `hint` says how to get them."""
     mark = f"... cut, {left_out} bytes left out ..."
     return f"{mark} ({hint})" if hint else mark
 
 
 def cut_end(text: str, cap: Cap, *, hint: str = "") -> str:
-    """The beginning of `text` that fits the cap, then the mark; all of `text` if it fits."""
+    """Return a text that fits the cap, or its beginning and the mark."""
     data = text.encode("utf-8", "surrogatepass")
     if _fits(data, cap):
         return text
-    kept = _head(data, cap)
-    return _joined(_decoded(kept, "surrogatepass"), cut_mark(len(data) - len(kept), hint))
+    head = _head(data, cap)
+    return _joined(_decoded(head, "surrogatepass"), cut_mark(len(data) - len(head), hint))
 
 
 def cut_middle(text: str, cap: Cap, *, hint: str = "") -> str:
-    """Beginning and end of `text` with the mark between them; all of `text` if it fits."""
+    """Return a text that fits the cap, or its beginning and end with the mark between them."""
     data = text.encode("utf-8", "surrogatepass")
     if _fits(data, cap):
         return text
@@ -57,7 +57,7 @@ def cut_middle(text: str, cap: Cap, *, hint: str = "") -> str:
 
 
 class OutputBuffer:
-    """Takes a stream of bytes of any length and keeps its beginning and its end."""
+    """A buffer of the beginning and the end of a byte stream of any length."""
 
     def __init__(self, cap: Cap) -> None:
         self._cap = cap
@@ -67,21 +67,21 @@ class OutputBuffer:
         self.lines = 0
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes, as the program wrote them."""
+        """Append bytes."""
         self.size += len(data)
         self.lines += data.count(b"\n")
-        room = self._cap.size - len(self._head)
-        self._head += data[:room]
-        rest = data[max(room, 0, len(data) - self._cap.size) :]
+        free = self._cap.size - len(self._head)
+        self._head += data[:free]
+        rest = data[max(free, 0, len(data) - self._cap.size) :]
         if len(self._tail) + len(rest) > 2 * self._cap.size:
             del self._tail[: max(len(self._tail) - self._cap.size, 0)]
         self._tail += rest
 
     def text(self, cap: Cap | None = None, *, hint: str = "") -> str:
-        """What was kept, within the buffer's own cap or a smaller one.
+        """Return the stored text within the buffer's own cap or a smaller one.
 
-        Bytes that are not UTF-8 are shown as U+FFFD each, so that the text may be longer than
-        the cap's size, by its threefold at most.
+        Each byte that is not UTF-8 becomes U+FFFD, so the text may be up to three times as long as
+        the cap's size.
         """
         cap = cap or self._cap
         whole = self.size == len(self._head)
@@ -111,7 +111,7 @@ def _second_half(cap: Cap) -> Cap:
 
 
 def _head(data: bytes, cap: Cap) -> bytes:
-    """The longest beginning within the cap, shortened to a line's end in its second half."""
+    """Return the longest beginning within the cap, cut at a line end in its second half."""
     end = 0
     for _ in range(cap.lines):
         end = data.find(b"\n", end, cap.size) + 1
@@ -128,7 +128,7 @@ def _head(data: bytes, cap: Cap) -> bytes:
 
 
 def _tail(data: bytes, cap: Cap) -> bytes:
-    """The longest end within the cap, shortened to a line's start in its first half."""
+    """Return the longest end within the cap, cut at a line start in its first half."""
     first = max(len(data) - cap.size, 0)
     start = len(data) - data.endswith(b"\n")
     for _ in range(cap.lines):
@@ -149,7 +149,7 @@ def _tail(data: bytes, cap: Cap) -> bytes:
 
 
 def _character_start(data: bytes, position: int) -> int:
-    """The start of the character that `position` lies in, or `position` where none is near."""
+    """Return the start of the character at a position, or the position if none is near."""
     for start in range(position, max(position - 4, -1), -1):
         if not _continues(data[start]):
             return start

@@ -1,4 +1,4 @@
-"""Who may run what: the behaviour's policy, and what the user approved for the session."""
+"""The approval of calls by the behaviour's policy and the approvals for the session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 from eca_protocol.messages import ShellCommandDetails, ToolCallDetails
 from eca_server.tools.approval import NATIVE, Call, Decision, Memo, Policy
-from eca_server.tools.shell_words import touched
+from eca_server.tools.shell_words import touched_paths
 from eca_server.tools.tool import PreparedCall, Tool
 from eca_server.workspace import Workspace
 
@@ -18,14 +18,14 @@ __all__ = ["Permissions"]
 
 
 class Permissions:
-    """Decides on the calls of a turn.
+    """The decisions about the calls of a turn.
 
     Args:
-        policy: of the turn's behaviour.
-        workspace: what lies outside of it always asks, and so does a change of its settings.
-        memos: what was approved for the session; shared by all chats of the connection.
-        variables: the environment that commands will see.
-        trusts: whether the user trusts the chat now.
+        policy: the policy of the turn's behaviour.
+        workspace: paths outside it, and its guarded paths, always need approval.
+        memos: the approvals for the session, shared by all chats of the connection.
+        variables: the environment of commands.
+        trusts: returns True if the user trusts the chat now.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Permissions:
         *,
         server: str = NATIVE,
     ) -> Decision:
-        """What becomes of a call that was looked at; `server` is that of the tool.
+        """Decide on a prepared call; `server` is the server of the tool.
 
-        One that consists in a call of another tool is judged as that one, too.
+        A call that wraps a call of a second tool is judged as a call of both.
         """
         decide, inner = trio.to_thread.run_sync, prepared.inner
         outer = await decide(self._decide, tool, prepared, arguments, server)
@@ -64,7 +64,7 @@ class Permissions:
         return outer if asks else decision
 
     def details(self, prepared: PreparedCall, decision: Decision) -> ToolCallDetails | None:
-        """Return what the client shows of a call, with what an approval would remember."""
+        """Return the details of a call, with the approvals that would be stored."""
         details = prepared.details
         if not isinstance(details, ShellCommandDetails):
             return details
@@ -81,7 +81,7 @@ class Permissions:
     def _decide(
         self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any], server: str
     ) -> Decision:
-        found = touched(
+        touched = touched_paths(
             self._workspace,
             prepared.places,
             command=prepared.command,
@@ -95,9 +95,9 @@ class Permissions:
             effect=tool.effect,
             command=prepared.command,
             parts=prepared.parts,
-            outside=found.outside,
-            guarded=() if tool.effect == "read" else found.guarded,
-            programs=found.programs,
+            outside=touched.outside,
+            guarded=() if tool.effect == "read" else touched.guarded,
+            programs=touched.programs,
             warning=prepared.warning,
             is_sandboxed=prepared.is_sandboxed,
         )

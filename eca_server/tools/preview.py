@@ -1,4 +1,4 @@
-"""`preview_file_change`: what an edit would do, shown and not done; for planning."""
+"""`preview_file_change`: show an edit without applying it, for planning."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import attrs
 from eca_protocol.messages import FileChangeDetails
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
-from eca_server.tools.edit_file import PARAMETERS, Wanted, look
+from eca_server.tools.edit_file import PARAMETERS, EditRequest, plan_edit
 from eca_server.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.tools.output import counted
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace import Place
 
 __all__ = ["PreviewFileChange"]
@@ -28,48 +28,49 @@ class PreviewFileChange:
     name: ClassVar = "preview_file_change"
     effect: ClassVar[Effect] = "read"
     description: ClassVar = (
-        "Show the user what a change of a file would be, without doing it. Arguments are those "
-        "of edit_file; for a file that does not exist yet original_content is empty."
+        "Show the user a change of a file without applying it. The parameters are those of "
+        "edit_file. For a new file, leave original_content empty."
     )
     parameters: ClassVar[Mapping[str, Any]] = PARAMETERS
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Previewing change`, whatever the arguments."""
+        """Return `Previewing change`."""
         return "Previewing change"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look at what would change.
+        """Compute the change.
 
         Raises:
-            ToolFault: the edit could not be done.
+            ToolError: the edit cannot be applied.
         """
-        wanted = Wanted.of(arguments)
-        place, details = await in_thread(lambda: self._look(wanted))
+        request = EditRequest.of(arguments)
+        place, details = await in_thread(lambda: self._plan(request))
 
         async def run() -> ToolOutput:
             return ToolOutput(
-                parts=(TextPart(f"{_words(details)}\n{details.diff}"),), details=details
+                parts=(TextPart(f"{_headline(details)}\n{details.diff}"),), details=details
             )
 
         return PreparedCall(
             run=run, summary=self.summary(arguments), places=(place,), details=details
         )
 
-    def _look(self, wanted: Wanted) -> tuple[Place, FileChangeDetails]:
-        place = self.files.workspace.locate(wanted.path)
+    def _plan(self, request: EditRequest) -> tuple[Place, FileChangeDetails]:
+        place = self.files.workspace.locate(request.path)
         if self.files.read(place) is not None:
-            looked_at = look(self.files, wanted)
-            return looked_at.place, looked_at.details
-        if wanted.original:
-            raise ToolFault(
-                f"There is no file {str(place.path)!r}: for a new one original_content is empty."
+            planned = plan_edit(self.files, request)
+            return planned.place, planned.details
+        if request.original:
+            raise ToolError(
+                f"The file {str(place.path)!r} does not exist. To preview a new file, leave "
+                "original_content empty."
             )
         return place, file_change(
-            printable(place.path), "", wanted.new, cap=self.files.cap, checkpoint=checkpoint
+            printable(place.path), "", request.new, cap=self.files.cap, checkpoint=checkpoint
         )
 
 
-def _words(details: FileChangeDetails) -> str:
+def _headline(details: FileChangeDetails) -> str:
     return (
         f"Nothing was written. In {details.path} {counted(details.lines_added, 'line')} would be "
         f"added, {details.lines_removed} removed:"

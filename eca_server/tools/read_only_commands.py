@@ -1,9 +1,9 @@
-"""Which commands are known to only read: what the plan behaviour may run.
+"""The check that a command only reads, for the plan behaviour.
 
-The rule it keeps: everything is refused but what is listed here. A command passes when it is made
-of listed programs with harmless options, joined by `;`, `&&`, `||`, `|` and line breaks, and
-writes to nothing but `/dev/null`. A repository whose own configuration makes git run programs is
-found by `workspace.repository`, from the directory of the command.
+The rule of this module: everything that is not listed here is refused. A command passes if it
+consists of listed programs with harmless options, joined by `;`, `&&`, `||`, `|` and line breaks,
+and writes only to `/dev/null`. A repository whose configuration makes git run programs is detected
+by `workspace.repository`, from the directory of the command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, cut
+from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, tokenize
 
 __all__ = ["only_reads", "reading_programs", "why_not_read_only"]
 
@@ -46,20 +46,20 @@ _NO_OPTION_WRITES = frozenset(
 
 
 def why_not_read_only(command: str) -> str | None:
-    """Why a command is not known to only read, in words for the model; None: it only reads."""
+    """Return the reason why a command may do more than read, for the model; None: it only reads."""
     try:
-        tokens = cut(command)
+        tokens = tokenize(command)
         commands = _commands(tokens)
         for words in commands:
             _check(words)
         _check_together(commands)
-    except (Unreadable, _Refused) as fault:
-        return str(fault)
+    except (Unreadable, _Refused) as error:
+        return str(error)
     return None
 
 
 def only_reads(words: Sequence[Word]) -> bool:
-    """Return whether one command, without its redirections, is known to only read."""
+    """Return True if one command, without its redirections, only reads."""
     try:
         _check(words)
     except _Refused:
@@ -68,7 +68,7 @@ def only_reads(words: Sequence[Word]) -> bool:
 
 
 def reading_programs() -> frozenset[str]:
-    """Return the names of the programs that only read with some arguments."""
+    """Return the names of the programs that only read, at least with some arguments."""
     return _NO_OPTION_WRITES | _CHECKS.keys()
 
 
@@ -86,10 +86,10 @@ def _commands(tokens: Sequence[Token]) -> list[list[Word]]:
             commands.append([])
         else:
             _check_redirection(token, next(rest, None))
-    found = [words for words in commands if words]
-    if not found:
-        raise _Refused("it is no command")
-    return found
+    commands = [words for words in commands if words]
+    if not commands:
+        raise _Refused("it is not a command")
+    return commands
 
 
 def _check_redirection(operator: Operator, target: Token | None) -> None:
@@ -115,7 +115,7 @@ def _check(words: Sequence[Word]) -> None:
     if check is None:
         return
     for word in words[1:]:
-        # A file may be named like an option.
+        # The name of a file may look like an option.
         if word.active & set("*?[") and word.text[0] in "*?[-":
             raise _Refused(f"a glob may give {program} options")
     if not check(options):
@@ -124,7 +124,7 @@ def _check(words: Sequence[Word]) -> None:
 
 def _check_together(commands: Sequence[Sequence[Word]]) -> None:
     programs = {words[0].text for words in commands}
-    # Where it goes, a repository of somebody else's making may lie.
+    # The directory may be a hostile repository.
     if {"cd", "git"} <= programs:
         raise _Refused("it uses git behind a cd")
 
@@ -138,7 +138,7 @@ def _is_short(text: str) -> bool:
 
 
 def _has_none_of(options: Sequence[str], *bad: str) -> bool:
-    """No option is one of these; long options may be abbreviated."""
+    """Return True if no option is one of `bad`; long options may be abbreviated."""
     names = [text.partition("=")[0] for text in options if text.startswith("--") and text != "--"]
     return not any(name.startswith(each) or each.startswith(name) for name in names for each in bad)
 
@@ -165,7 +165,7 @@ def _reads_uniq(options: Sequence[str]) -> bool:
 
 
 def _reads_sed(options: Sequence[str]) -> bool:
-    """Only `sed -n 10,20p FILE..`."""
+    """Return True for `sed -n 10,20p FILE..`."""
     if len(options) < 2 or options[0] != "-n" or any(map(_is_option, options[1:])):
         return False
     return re.fullmatch(r"\d+(,(\d+|\$))?p", options[1], re.ASCII) is not None
@@ -199,7 +199,7 @@ def _reads_git(options: Sequence[str]) -> bool:
     listed = _GIT_LISTS.get(command)
     if listed is None:
         return False
-    # Without `--list` a name is one to make.
+    # Without `--list` a name is created.
     names = [text for text in arguments if not _is_option(text)]
     harmless = all(text in listed for text in arguments if _is_option(text))
     return harmless and (not names or "--list" in arguments)

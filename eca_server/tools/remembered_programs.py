@@ -1,9 +1,9 @@
-"""The programs whose commands an approval for the session may cover beyond the approved text.
+"""The programs whose approval for the session covers more than the approved text.
 
-The rule of this module: everything is left out but what is listed. A form is listed if none of its
-options and words makes the program run a command that is not the program's own, or delete what no
-version control restores. What a project's own files run (`npm test`, `pytest`, `cargo build`) is
-the program's own.
+The rule of this module: only the listed programs and forms are covered. A form is listed if none of
+its options and words makes the program run a command that is not the program's own, or delete files
+that version control does not restore. Commands from a project's own files (`npm test`, `pytest`,
+`cargo build`) are the program's own.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Form:
     """The arguments of one subcommand, or of a program without subcommands.
 
     Attributes:
-        options: those that may be given, as they are spelled; with a value too.
-        words: what each word that is no option must match; None: any word.
-        needs_name: whether the word behind the subcommand is part of the key (`npm run build`).
+        options: the permitted options, with or without a value.
+        words: the pattern of words that are not options; None: any word.
+        needs_name: whether the word after the subcommand is part of the key (`npm run build`).
     """
 
     options: frozenset[str] = frozenset()
@@ -58,16 +58,16 @@ ANY_ARGUMENTS = frozenset(
     | {"hexdump", "id", "join", "jq", "md5sum", "mkdir", "nproc", "od", "paste", "rev", "seq"}
     | {"sha1sum", "sha256sum", "sha512sum", "sleep", "tac", "touch", "uname", "which", "whoami"}
 )
-"""Programs that run no other command, whatever their arguments are."""
+"""Programs that never run a command, whatever their arguments."""
 
 BUILTINS = frozenset({"cd", "echo", "false", "pwd", "true"})
-"""Those that bash runs itself: no file decides what they do."""
+"""Builtins of bash: no file can change their effect."""
 
 BARE_OPTIONS = frozenset({"--no-pager", "--no-optional-locks"})
-"""Options of Git before its subcommand that leave open which command it runs: none of them."""
+"""Options of Git before its subcommand that run no program."""
 
 RUNS_PROJECT = frozenset({"pytest", "python", "python3"})
-"""Programs that may lie in the workspace: they run its files anyway, in the forms listed here."""
+"""Programs that may be in the workspace, since the listed forms run its files anyway."""
 
 _NONE = r"(?!)"
 _REMOTE = r"\w[\w./-]*"
@@ -131,8 +131,10 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     ),
     "yarn": _SCRIPTS,
 }
-"""The forms by program and subcommand; the subcommand is empty where a program has none. What is
-not listed of these programs always asks: Git takes any other word for an alias."""
+"""The forms by program and subcommand; the subcommand is empty for a program without one.
+
+Other forms of these programs always need approval: Git reads any other word as an alias.
+"""
 
 SHELL_WORDS = _names(
     ". : [ [[ ]] alias bg bind break builtin caller case command compgen complete compopt continue"
@@ -141,7 +143,7 @@ SHELL_WORDS = _names(
     " read readarray readonly return select set shift shopt source suspend test then time times"
     " trap type typeset ulimit umask unalias unset until wait while { } !"
 )
-"""Words that bash itself acts on: they may change what the words behind them mean."""
+"""Words that bash interprets itself: they may change the meaning of the words behind them."""
 
 CODE_READERS = _names(
     "ash awk bash bc bun busybox bunx clisp csh dash dc deno dotnet elixir emacs erl expect fish"
@@ -165,5 +167,7 @@ _RUN_OTHERS = _names(
     " watch watchexec wget xdg-open xelatex xvfb-run xterm xz zip"
 )
 NEVER = SHELL_WORDS | CODE_READERS | _RUN_OTHERS
-"""Programs whose arguments are commands, code, or options that run either; no text of them is
-covered. The list is a second fence: of a program in no list only the very text is remembered."""
+"""Programs whose arguments may be commands or code; an approval never covers them.
+
+The list is a second safeguard: for a program in no list, only the exact text is covered.
+"""

@@ -1,9 +1,9 @@
-"""A call's arguments against the JSON Schema of its tool, before the tool sees them.
+"""The validation of a call's arguments against the JSON Schema of its tool.
 
-The rule it keeps: everything that is wrong is told at once, in words the model can mend its call
-by, and nothing is converted (5.0 is no integer, "5" no number). Of JSON Schema the keywords
-`type`, `properties`, `required`, `enum`, `items`, `minimum`, `maximum` and an
-`additionalProperties` that is false are read; others are passed over.
+The rules of this module: all errors are reported together, so that the model can fix its call.
+Nothing is converted (5.0 is not an integer, "5" is not a number). The keywords `type`,
+`properties`, `required`, `enum`, `items`, `minimum`, `maximum` and `additionalProperties: false`
+are supported; others are ignored.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eca_protocol import json
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 
-__all__ = ["fitting", "misfits"]
+__all__ = ["check_arguments", "errors_in"]
 
 _SHOWN = 60  # characters of a value in a sentence
-_MOST = 20  # so many sentences are told at once
+_MOST = 20  # errors reported at once
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (Mapping,),
@@ -31,39 +31,39 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def fitting(
+def check_arguments(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], *, is_closed: bool = False
 ) -> dict[str, Any]:
-    """The arguments as a tool may rely on them: they fit, and no optional one is null.
+    """Return valid arguments, without optional ones that are null.
 
-    Models write null for what they leave out; where the schema knows no null it is dropped.
+    Models write null for an omitted argument; it is dropped unless the schema permits null.
 
     Args:
-        arguments: written by the model.
-        schema: of the tool.
-        is_closed: whether the arguments in the schema's `properties` are all that the tool knows.
+        arguments: as the model wrote them.
+        schema: the schema of the tool.
+        is_closed: whether arguments that are not in `properties` are errors.
 
     Raises:
-        ToolFault: they do not fit; the text lists everything that is wrong.
+        ToolError: the arguments are invalid; the message lists all errors.
     """
     properties = _mapping(schema.get("properties"))
     required = _names(schema.get("required"))
-    given = {
+    present = {
         name: value
         for name, value in arguments.items()
-        if value is not None or name in required or not any(misfits(None, properties.get(name)))
+        if value is not None or name in required or not any(errors_in(None, properties.get(name)))
     }
     if is_closed:
         schema = {**schema, "additionalProperties": False}
-    wrong = list(itertools.islice(misfits(given, schema), _MOST + 1))
-    if wrong:
-        wrong[_MOST:] = ["and more"] * (len(wrong) > _MOST)
-        raise ToolFault(f"The arguments do not fit the tool: {'; '.join(wrong)}.")
-    return given
+    errors = list(itertools.islice(errors_in(present, schema), _MOST + 1))
+    if errors:
+        errors[_MOST:] = ["and more"] * (len(errors) > _MOST)
+        raise ToolError(f"Invalid arguments: {'; '.join(errors)}.")
+    return present
 
 
-def misfits(value: object, schema: object, path: str = "") -> Iterator[str]:
-    """What is wrong with a value, a sentence each; nothing if it fits, or there is no schema."""
+def errors_in(value: object, schema: object, path: str = "") -> Iterator[str]:
+    """Yield a sentence for each error of a value; none without a schema."""
     if not isinstance(schema, Mapping):
         return
     types = _names(schema.get("type"))
@@ -74,15 +74,15 @@ def misfits(value: object, schema: object, path: str = "") -> Iterator[str]:
     if isinstance(allowed, list | tuple) and not any(_same(value, each) for each in allowed):
         yield _expected(path, "one of " + ", ".join(_shown(each) for each in allowed), value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        yield from _range_misfits(value, schema, path)
+        yield from _range_errors(value, schema, path)
     elif isinstance(value, Mapping):
-        yield from _member_misfits(value, schema, path)
+        yield from _member_errors(value, schema, path)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from misfits(item, schema.get("items"), f"{path}[{index}]")
+            yield from errors_in(item, schema.get("items"), f"{path}[{index}]")
 
 
-def _range_misfits(value: float, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+def _range_errors(value: float, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     least, most = schema.get("minimum"), schema.get("maximum")
     if isinstance(least, int | float) and value < least:
         yield _expected(path, f"{least} or more", value)
@@ -90,16 +90,14 @@ def _range_misfits(value: float, schema: Mapping[str, Any], path: str) -> Iterat
         yield _expected(path, f"{most} or less", value)
 
 
-def _member_misfits(
-    value: Mapping[str, Any], schema: Mapping[str, Any], path: str
-) -> Iterator[str]:
+def _member_errors(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:
     properties = _mapping(schema.get("properties"))
     for name in _names(schema.get("required")):
         if name not in value:
             yield f"{_below(path, name)} is missing"
     for name, member in value.items():
         if name in properties:
-            yield from misfits(member, properties[name], _below(path, name))
+            yield from errors_in(member, properties[name], _below(path, name))
     if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
         unknown = [json.dumps(name[:_SHOWN]).decode() for name in value if name not in properties]
         if unknown:
@@ -116,12 +114,12 @@ def _is(value: object, name: str) -> bool:
 
 
 def _same(one: object, other: object) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Return True if two values are equal as JSON: true is not 1."""
     return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
-def _expected(path: str, what: str, value: object) -> str:
-    return f"{path}: expected {what}, got {_shown(value)}"
+def _expected(path: str, expected: str, value: object) -> str:
+    return f"{path}: expected {expected}, got {_shown(value)}"
 
 
 def _shown(value: object) -> str:

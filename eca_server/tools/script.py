@@ -1,7 +1,7 @@
-"""Runs one shell script to its end, its deadline or a stop, for the tools that are commands.
+"""A shell script run to its end, its deadline or a stop, for the tools that run commands.
 
-The rule it keeps: nothing of it is left when `run_script` returns or is cancelled; see
-`RunningShell` for how it ends.
+The rule of this module: no process of the script is left when `run_script` returns or is cancelled;
+see `RunningShell`.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from eca_protocol.errors import StartFailed
 from eca_server.child_process import find_program
 from eca_server.jobs import RunningShell, Stream, start_shell
 from eca_server.llm.history import TextPart
-from eca_server.sandbox import Sandbox, TooLarge, Visit, is_setup_failure, sandbox_hint
+from eca_server.sandbox import Sandbox, SandboxedCommand, TooLarge, is_setup_failure, sandbox_hint
 from eca_server.tools.files import in_thread
 from eca_server.tools.output import Cap, OutputBuffer
-from eca_server.tools.tool import ToolFault, ToolOutput
+from eca_server.tools.tool import ToolError, ToolOutput
 from eca_server.workspace.opening import open_directory
 
 __all__ = ["Script", "enter_sandbox", "open_working_directory", "run_script", "shell_in"]
 
-_HINT = "ask for less, or write it to a file and read that in parts"
+_HINT = "request less output, or write it to a file and read that in parts"
 
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """What to run, and within which bounds.
+    """A script and its limits.
 
     Attributes:
-        shell: the program that reads the text, as `shell_in` finds it.
+        shell: the program that reads the text, from `shell_in`.
         text: the script.
-        directory: where it runs, a real path.
-        environment: all of it.
+        directory: the working directory, a real path.
+        environment: the whole environment.
         timeout: in seconds.
-        cap: how much of its output is kept.
-        sandbox: where it runs; None: as it is.
-        may_leave: whether the model may ask to run it outside of the sandbox.
-        prefix: the command that starts the shell, if it does not start by itself.
+        cap: the limit of its output.
+        sandbox: the sandbox; None: no sandbox.
+        may_leave: whether the model may request a run outside the sandbox.
+        prefix: the command that starts the shell; empty: it is started directly.
     """
 
     shell: str
@@ -55,58 +55,58 @@ class Script:
     may_leave: bool = False
     prefix: tuple[str, ...] = ()
 
-    def within(self, visit: Visit) -> Script:
-        """Return the script as it runs in a sandbox that is ready."""
+    def within(self, visit: SandboxedCommand) -> Script:
+        """Return the script for a prepared sandbox."""
         environment = visit.environment(self.environment)
         return attrs.evolve(self, prefix=visit.prefix, environment=environment)
 
 
 def shell_in(environment: Mapping[str, str]) -> str:
-    """Return the bash on the environment's PATH, or the sh without one; look at the disk."""
+    """Return bash on the environment's PATH, else sh; read the disk."""
     path = environment.get("PATH")
     return find_program("bash", path) or find_program("sh", path) or "/bin/sh"
 
 
 @asynccontextmanager
 async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
-    """Open the directory of a script as it was judged, and hold it while the script is started.
+    """Open the checked directory of a script while the script is started.
 
     Yields:
-        What to start it in: a descriptor, or the path where the platform has none.
+        A descriptor, or the path on a platform without descriptors.
 
     Raises:
-        ToolFault: the path leads elsewhere now, or cannot be opened.
+        ToolError: the path leads to a different directory now, or cannot be opened.
     """
     with ExitStack() as stack:
         opened = await in_thread(lambda: stack.enter_context(open_directory(directory)))
         yield opened.path if opened.fd is None else opened.fd
 
 
-async def enter_sandbox(script: Script) -> Visit | None:
-    """Make the sandbox of a script ready; None if it has none. The caller leaves it.
+async def enter_sandbox(script: Script) -> SandboxedCommand | None:
+    """Prepare the sandbox of a script; None if it has none. The caller leaves it.
 
     Raises:
-        ToolFault: the sandbox cannot be made ready.
+        ToolError: the sandbox cannot be prepared.
     """
     if script.sandbox is None:
         return None
     try:
         return await script.sandbox.enter(script.directory)
-    except (TooLarge, OSError) as fault:
-        raise ToolFault(f"The command cannot run in the sandbox: {fault}.") from fault
+    except (TooLarge, OSError) as error:
+        raise ToolError(f"The command cannot run in the sandbox: {error}.") from error
 
 
 async def run_script(script: Script) -> ToolOutput:
-    """Return what the script wrote, stdout and stderr apart, and how it ended if not well.
+    """Run a script and return its stdout and stderr, and its failure if it failed.
 
     Raises:
-        ToolFault: it cannot be started.
+        ToolError: it cannot be started.
     """
     if script.sandbox is None:
         return await _run(script)
     output = await _run_in_sandbox(script)
     texts = [part.text for part in output.parts if isinstance(part, TextPart)]
-    # A socket or file that was to be hidden has gone: what is hidden has to be found again.
+    # A socket or file to be hidden was removed: the sandbox has to be prepared again.
     return await _run_in_sandbox(script) if is_setup_failure(texts) else output
 
 
@@ -123,7 +123,7 @@ async def _run_in_sandbox(script: Script) -> ToolOutput:
 
 
 async def _run(script: Script) -> ToolOutput:
-    """Run a script to its end; the part of `run_script` that knows no sandbox but its hint."""
+    """Run a script to its end, in a sandbox that is already prepared."""
     try:
         async with open_working_directory(script.directory) as directory:
             child = start_shell(
@@ -133,46 +133,47 @@ async def _run(script: Script) -> ToolOutput:
                 environment=script.environment,
                 prefix=script.prefix,
             )
-    except StartFailed as fault:
-        raise ToolFault(str(fault)) from fault
-    said: dict[Stream, OutputBuffer] = {
+    except StartFailed as error:
+        raise ToolError(str(error)) from error
+    outputs: dict[Stream, OutputBuffer] = {
         "stdout": OutputBuffer(script.cap),
         "stderr": OutputBuffer(script.cap),
     }
 
     async def take(stream: Stream, data: bytes) -> None:
-        said[stream].write(data)
+        outputs[stream].write(data)
 
     shell = RunningShell(child, take)
     try:
         with trio.move_on_after(script.timeout) as deadline:
-            await shell.to_its_end()
+            await shell.read_to_end()
     finally:
         await shell.end()
     failure = _failure(child.returncode)
     if deadline.cancelled_caught:
         failure = f"Timed out after {script.timeout:g} s and was stopped."
-    return _output(script, said["stdout"], said["stderr"], failure)
+    return _output(script, outputs["stdout"], outputs["stderr"], failure)
 
 
 def _output(
     script: Script, stdout: OutputBuffer, stderr: OutputBuffer, failure: str | None
 ) -> ToolOutput:
-    """Return what it wrote, with `failure` in front if it went wrong, and a hint at the end."""
+    """Return the output, after `failure` if there is one, with a hint at the end."""
     cap = script.cap
     to_stdout, to_stderr = _shares(cap, stdout, stderr)
-    said = stdout.text(to_stdout, hint=_HINT)
-    complained = stderr.text(to_stderr, hint=_HINT)
+    out = stdout.text(to_stdout, hint=_HINT)
+    err = stderr.text(to_stderr, hint=_HINT)
     if failure is None:
-        texts = [said, complained and f"Stderr:\n{complained}"]
+        texts = [out, err and f"Stderr:\n{err}"]
     else:
-        texts = [failure, complained and f"Stderr:\n{complained}", said and f"Stdout:\n{said}"]
+        texts = [failure, err and f"Stderr:\n{err}", out and f"Stdout:\n{out}"]
     if script.sandbox is not None:
-        can_network, may_leave = script.sandbox.network, script.may_leave
-        texts.append(sandbox_hint(complained, said, network=can_network, may_leave=may_leave))
+        network, may_leave = script.sandbox.network, script.may_leave
+        texts.append(sandbox_hint(err, out, network=network, may_leave=may_leave))
     parts = tuple(TextPart(text) for text in texts if text)
     return ToolOutput(
-        parts=parts or (TextPart("Done; it wrote nothing."),), is_error=failure is not None
+        parts=parts or (TextPart("The command succeeded without output."),),
+        is_error=failure is not None,
     )
 
 
@@ -180,7 +181,7 @@ def _failure(returncode: int | None) -> str | None:
     if returncode == 0:
         return None
     if returncode is None:
-        return "It could not be ended."
+        return "The command could not be ended."
     if returncode > 0:
         return f"Exit code {returncode}"
     try:
@@ -190,7 +191,7 @@ def _failure(returncode: int | None) -> str | None:
 
 
 def _shares(cap: Cap, stdout: OutputBuffer, stderr: OutputBuffer) -> tuple[Cap, Cap]:
-    """Both outputs' parts of the cap: stderr may have half of it, and what stdout leaves."""
+    """Divide the cap: stderr gets half of it, or more if stdout needs less."""
     size = min(stderr.size, max(cap.size // 2, cap.size - stdout.size))
     lines = min(stderr.lines + 1, max(cap.lines // 2, cap.lines - stdout.lines - 1))
     return (

@@ -1,9 +1,9 @@
-"""Lines that match a regular expression, in files: what is searched, and the search itself.
+"""The search for lines that match a regular expression.
 
-The rule it keeps: no pattern and no file takes the process with it. Files are read in pieces, a
-pattern has a time limit for each line, and what is binary counts as having no lines.
+The rule of this module: no pattern and no file can exhaust the process. Files are read in pieces, a
+pattern has a time limit for each line, and a binary file has no lines.
 
-Everything here that touches the disk belongs into a worker thread.
+Everything that accesses the disk belongs into a worker thread.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from eca_server.config.matchers import BadMatcher, compile_matcher
 from eca_server.tools.output import cut_mark
-from eca_server.tools.tool import ToolFault
-from eca_server.workspace import Checkpoint, Directory, FileFault
+from eca_server.tools.tool import ToolError
+from eca_server.workspace import Checkpoint, Directory, FileError
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.reading import open_regular
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST_SEARCHED",
-    "MOST_FOUND",
-    "Found",
+    "MOST_MATCHES",
     "Include",
+    "LineMatch",
     "Pattern",
-    "confirmed",
+    "confirm",
     "search",
-    "shown",
+    "shorten_line",
 ]
 
 LARGEST_SEARCHED = 10 * 1024 * 1024
-"""Bytes of a file that is searched if it was not named itself."""
+"""The maximum size of a searched file in bytes, unless the file itself was requested."""
 
-MOST_FOUND = 20_000
-"""Lines that are looked for; a file with more of them is left after one more."""
+MOST_MATCHES = 20_000
+"""The maximum number of matches; the search of a file stops after one more."""
 
 _PIECE = 1 << 20
 _LONGEST_LINE = 16 * 1024 * 1024
@@ -56,13 +56,13 @@ _PLAIN_NAME = re.compile(r"[\w.*?+@~ -]+")
 _LINE_BOUND = re.compile(r"\\[AZzGK]|\(\?[^:i]|[*+?}]\+")
 
 
-class Found(NamedTuple):
-    """A line that matches.
+class LineMatch(NamedTuple):
+    """A matching line.
 
     Attributes:
-        path: the file, relative to what was searched.
+        path: the file, relative to the searched directory.
         line: its number, from 1.
-        text: as much of it as is shown.
+        text: the line, shortened for display.
     """
 
     path: str
@@ -77,24 +77,24 @@ class Pattern:
         text: as the model wrote it.
 
     Raises:
-        ToolFault: it is none, or too large.
+        ToolError: it is invalid or too large.
     """
 
     def __init__(self, text: str) -> None:
         if not text or "\0" in text:
-            raise ToolFault(f"pattern: expected a regular expression, got {text!r}.")
+            raise ToolError(f"pattern: expected a regular expression, got {text!r}.")
         self.text = text
         try:
             text.encode()
             self._line = compile_matcher(text)
             self._lines = compile_matcher(f"(?m){text}")
-        except (BadMatcher, UnicodeEncodeError) as fault:
-            raise ToolFault(f"pattern: {fault}.") from fault
-        # If a line matches alone, it matches among others too, but for what is said about them.
+        except (BadMatcher, UnicodeEncodeError) as error:
+            raise ToolError(f"pattern: {error}.") from error
+        # A line that matches alone also matches among other lines, except for these constructs.
         self._skips = _LINE_BOUND.search(text) is None
 
     def may_match(self, text: str) -> bool:
-        """Whether any of the lines of a text can match; this is quick if none does."""
+        """Return False if no line of a text can match; this is fast."""
         if self._skips:
             try:
                 return self._lines.search(text, timeout=_SECONDS) is not None
@@ -103,24 +103,24 @@ class Pattern:
         return True
 
     def find(self, line: str) -> int | None:
-        """Where the first match in a line starts.
+        """Return the start of the first match in a line, or None.
 
         Raises:
             TimeoutError: it takes too long.
         """
-        found: regex.Match[str] | None = self._line.search(line, timeout=_SECONDS)
-        return None if found is None else found.start()
+        match: regex.Match[str] | None = self._line.search(line, timeout=_SECONDS)
+        return None if match is None else match.start()
 
 
 class Include:
-    """Which files are searched, by a glob; None: all.
+    """A glob for the searched files; None: all files.
 
-    A glob is Git's: without `/` it is for a file's name wherever the file is, else for its path
-    below what is searched; `**` is any number of directories, `{a,b}` is a or b; behind `!` it
-    says what is not searched.
+    The glob is as in Git: without `/` it matches a file's name in any directory, else its path
+    below the searched directory; `**` is any number of directories, `{a,b}` is a or b; a leading
+    `!` excludes the matching files.
 
     Raises:
-        ToolFault: it has too many alternatives.
+        ToolError: it has too many alternatives.
     """
 
     def __init__(self, glob: str | None) -> None:
@@ -131,10 +131,10 @@ class Include:
         names = [each.rpartition("/")[2] for each in globs]
         plain = all(_PLAIN_NAME.fullmatch(name) and "**" not in name for name in names)
         self.names: tuple[str, ...] = tuple(names) if plain and not self._excludes else ()
-        """Globs for the names alone that every searched file fits; empty: nothing is said."""
+        """Globs for names, one of which every searched file matches; empty: unknown."""
 
     def wants(self, path: str) -> bool:
-        """Whether a file is searched; the path is relative to what is searched."""
+        """Return True if a file is searched; the path is relative to the searched directory."""
         if self._rules is None:
             return True
         return (self._rules.verdict(os.fsencode(path)) is True) is not self._excludes
@@ -151,7 +151,7 @@ def _alternatives(glob: str) -> list[str]:
             ends = each[: braces.start()], each[braces.end() :]
             pending += [part.join(ends) for part in braces[1].split(",")]
         if len(pending) + len(complete) > _ALTERNATIVES:
-            raise ToolFault(f"include: expected at most {_ALTERNATIVES} alternatives.")
+            raise ToolError(f"include: expected at most {_ALTERNATIVES} alternatives, got more.")
     return complete
 
 
@@ -162,77 +162,81 @@ def search(
     *,
     largest: int | None = LARGEST_SEARCHED,
     checkpoint: Checkpoint = lambda: None,
-) -> Generator[Found, None, None]:
-    """The lines that match, file by file; files that cannot be read have none.
+) -> Generator[LineMatch, None, None]:
+    """Yield the matching lines, file by file; skip files that cannot be read.
 
     Args:
         start: an open directory.
-        names: the files, relative to it; those behind a link have no lines.
-        pattern: what to look for.
-        largest: files of more bytes are left out.
-        checkpoint: called between pieces of the work; what it raises ends it.
+        names: the files, relative to it; those behind a link are skipped.
+        pattern: the pattern.
+        largest: the maximum size of a file in bytes; None: any size.
+        checkpoint: called between pieces of the work; an exception of it ends the search.
 
     Raises:
-        ToolFault: the pattern takes too long.
+        ToolError: the pattern takes too long.
     """
     with Descent(start) as descent:
         for name in names:
             checkpoint()
-            with contextlib.suppress(OSError, FileFault), _opened(descent, name) as file:
+            with contextlib.suppress(OSError, FileError), _opened(descent, name) as file:
                 if largest is None or os.fstat(file.fileno()).st_size <= largest:
-                    yield from _found(file, name, pattern, checkpoint)
+                    yield from _matches_in(file, name, pattern, checkpoint)
 
 
-def confirmed(
-    start: Directory, found: Sequence[Found], *, checkpoint: Checkpoint = lambda: None
-) -> Iterator[Found]:
-    """Those lines another program found that stand in the files below a directory.
+def confirm(
+    start: Directory, matches: Sequence[LineMatch], *, checkpoint: Checkpoint = lambda: None
+) -> Iterator[LineMatch]:
+    """Yield the matches of a different program that are in the files below a directory.
 
-    That program goes by paths, and may have followed a link that was swapped in while it did.
+    That program uses paths, and may have followed a link that was swapped in meanwhile.
 
     Args:
-        start: the open directory the program searched.
-        found: what it found, ordered by path.
-        checkpoint: called between pieces of the work; what it raises ends it.
+        start: the open directory that the program searched.
+        matches: its matches, sorted by path.
+        checkpoint: called between pieces of the work; an exception of it ends the check.
     """
     with Descent(start) as descent:
-        for name, group in groupby(found, key=attrgetter("path")):
+        for name, group in groupby(matches, key=attrgetter("path")):
             checkpoint()
             with (
-                contextlib.suppress(OSError, FileFault, _NoText),
+                contextlib.suppress(OSError, FileError, _NotText),
                 _opened(descent, name) as file,
             ):
-                yield from _standing(file, list(group), checkpoint)
+                yield from _existing(file, list(group), checkpoint)
 
 
-def _standing(file: BinaryIO, wanted: Sequence[Found], checkpoint: Checkpoint) -> Iterator[Found]:
-    """The lines that stand in a file where they were found."""
+def _existing(
+    file: BinaryIO, matches: Sequence[LineMatch], checkpoint: Checkpoint
+) -> Iterator[LineMatch]:
+    """Yield the matches that are in a file at their lines."""
     before = 0
-    left = list(wanted)
+    remaining = list(matches)
     for text in _texts(file, checkpoint):
         lines = text.split("\n")
-        there = [each for each in left if each.line <= before + len(lines)]
-        for each in there:
+        in_piece = [each for each in remaining if each.line <= before + len(lines)]
+        for each in in_piece:
             line = lines[each.line - before - 1]
-            if _is_shown(each.text, line):
+            if _is_shortened(each.text, line):
                 yield each
-        left = left[len(there) :]
-        if not left:
+        remaining = remaining[len(in_piece) :]
+        if not remaining:
             return
         before += len(lines)
 
 
 @contextlib.contextmanager
 def _opened(descent: Descent, name: str) -> Iterator[BinaryIO]:
-    """A regular file below the start of a descent, unbuffered."""
+    """Open a regular file below the start of a descent, unbuffered."""
     directory, _, base = name.rpartition("/")
     opened = descent.open(directory)
     with os.fdopen(open_regular(opened, base, name), "rb", buffering=0) as file:
         yield file
 
 
-def _found(file: BinaryIO, name: str, pattern: Pattern, checkpoint: Checkpoint) -> list[Found]:
-    found: list[Found] = []
+def _matches_in(
+    file: BinaryIO, name: str, pattern: Pattern, checkpoint: Checkpoint
+) -> list[LineMatch]:
+    matches: list[LineMatch] = []
     before = 0
     try:
         for text in _texts(file, checkpoint):
@@ -240,23 +244,25 @@ def _found(file: BinaryIO, name: str, pattern: Pattern, checkpoint: Checkpoint) 
                 for number, line in enumerate(text.split("\n"), before + 1):
                     start = pattern.find(line)
                     if start is not None:
-                        found.append(Found(name, number, shown(line, start)))
-                        if len(found) > MOST_FOUND:
-                            return found
+                        matches.append(LineMatch(name, number, shorten_line(line, start)))
+                        if len(matches) > MOST_MATCHES:
+                            return matches
             before += text.count("\n") + 1
     except TimeoutError:
-        raise ToolFault(f"pattern: it takes too long on line {number} of {name!r}.") from None
-    except (_NoText, OSError):
+        raise ToolError(
+            f"pattern: it takes too long on line {number} of {name!r}. Simplify it."
+        ) from None
+    except (_NotText, OSError):
         return []
-    return found
+    return matches
 
 
-class _NoText(Exception):
-    """A file without lines."""
+class _NotText(Exception):
+    """The file is not text."""
 
 
 def _texts(file: BinaryIO, checkpoint: Checkpoint) -> Iterator[str]:
-    """The lines of a file, many at a time, the last one of them without its end."""
+    """Yield the text of a file in pieces of whole lines, without the last line end."""
     rest = ""
     decoder = None
     while data := file.read(_PIECE):
@@ -264,7 +270,7 @@ def _texts(file: BinaryIO, checkpoint: Checkpoint) -> Iterator[str]:
         decoder = decoder or _decoder(data)
         text = decoder.decode(data)
         if "\0" in text or len(rest) > _LONGEST_LINE:
-            raise _NoText
+            raise _NotText
         complete, newline, last = text.rpartition("\n")
         if newline:
             yield (rest + complete).replace("\r\n", "\n").removesuffix("\r")
@@ -281,8 +287,8 @@ def _decoder(beginning: bytes) -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder(name)(errors)
 
 
-def _is_shown(text: str, line: str) -> bool:
-    """Whether a text is what `shown` gives for a line, wherever the match in it starts."""
+def _is_shortened(text: str, line: str) -> bool:
+    """Return True if a text is a result of `shorten_line` for a line, for any match."""
     whole = _printed(line)
     return text == whole if len(whole) <= _SHOWN else text[:_SHOWN] in whole
 
@@ -291,8 +297,8 @@ def _printed(line: str) -> str:
     return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def shown(line: str, start: int) -> str:
-    """What is shown of a line: all of it or, if it is long, what is around a match."""
+def shorten_line(line: str, start: int) -> str:
+    """Return a line, or the part around a match if the line is long."""
     text = _printed(line)
     if len(text) <= _SHOWN:
         return text

@@ -1,9 +1,9 @@
-"""`search_tools` and `call_tool`: MCP tools whose schemas are out of the model's context.
+"""`search_tools` and `call_tool`: MCP tools whose schemas are not in the model's context.
 
-The tools of a turn do not change while it runs (design decision 20), for providers cache prompts
-and sign reasoning by what is before it. So a tool that was found never joins them: its schema is
-in the result of the search, which is a part of the history, and `call_tool` calls it by its name.
-The call is judged as one of that tool, by all of its rules.
+The tools of a turn are constant while it runs (design decision 20), since providers cache prompts
+and sign reasoning with the text before it. So a matching tool is not added to them: its schema is
+in the result of the search, which is part of the history, and `call_tool` calls it by its name. The
+call is judged as a call of that tool, by all of its rules.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from eca_protocol import json
 from eca_server.llm.history import TextPart
 from eca_server.printable import printable_line
 from eca_server.tools.output import Cap, cut_end
-from eca_server.tools.schema_check import fitting
-from eca_server.tools.tool import Effect, InnerCall, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.schema_check import check_arguments
+from eca_server.tools.tool import Effect, InnerCall, PreparedCall, ToolError, ToolOutput
 from eca_server.tools.toolbox import ServedTool
 
 __all__ = ["CallTool", "SearchTools", "searchable"]
 
-_MOST_FOUND: Final = 10
-_LONGEST_DESCRIPTION: Final = 600  # characters, of a tool that was found
+_MOST_MATCHES: Final = 10
+_LONGEST_DESCRIPTION: Final = 600  # characters
 _LONGEST_LIST: Final = 2_000  # characters of names in the description of the search
 _SHOWN: Final = 60
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -36,8 +36,8 @@ class SearchTools:
     """The tool `search_tools`.
 
     Attributes:
-        served: the tools there are.
-        cap: of an output.
+        served: the tools to search.
+        cap: the limit of an output.
     """
 
     served: Sequence[ServedTool] = ()
@@ -50,7 +50,7 @@ class SearchTools:
         "properties": {
             "query": {
                 "type": "string",
-                "description": "Words to look for in names and descriptions, or names of tools.",
+                "description": "Words to search for in names and descriptions, or names of tools.",
             },
         },
         "required": ["query"],
@@ -58,37 +58,37 @@ class SearchTools:
 
     @property
     def description(self) -> str:
-        """Return how to search, and the names there are."""
+        """Return the description, with the names of the tools."""
         names = ", ".join(each.name for each in _offered(self.served))
         if len(names) > _LONGEST_LIST:
             names = f"{names[:_LONGEST_LIST].rpartition(',')[0]} and more"
         listed = f" Tools: {names}." if names else ""
         return (
-            "Find tools of MCP servers and load their descriptions and parameters. Call a tool "
-            f"that was found with call_tool.{listed}"
+            "Find tools of MCP servers and load their descriptions and parameters. Call a matching "
+            f"tool with call_tool.{listed}"
         )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Searching tools: QUERY`."""
+        """Return `Searching tools: QUERY`."""
         query = arguments.get("query")
         shown = printable_line(query[:_SHOWN]) if isinstance(query, str) else ""
         return f"Searching tools: {shown}" if shown else "Searching tools"
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Nothing has to be looked at."""
+        """Prepare the search."""
         query: str = arguments["query"]
 
         async def run() -> ToolOutput:
-            found = list(self._found(query))
-            if not found:
-                raise ToolFault("No tool fits. Try other words, or a name from the list.")
-            texts = [_described(each) for each in found]
+            matches = list(self._matches(query))
+            if not matches:
+                raise ToolError("No tool matches. Try different words, or a name from the list.")
+            texts = [_described(each) for each in matches]
             return ToolOutput(parts=(TextPart(cut_end("\n\n".join(texts), self.cap)),))
 
         return PreparedCall(run=run, summary=self.summary(arguments))
 
-    def _found(self, query: str) -> Iterator[ServedTool]:
-        """Yield the tools that fit best: named exactly, then by how many words fit, and where."""
+    def _matches(self, query: str) -> Iterator[ServedTool]:
+        """Yield the best matches: exact names, then by number and place of the matching words."""
         words = {each.lower() for each in _WORD.findall(query)}
         exact = {each.strip(" ,;`\"'") for each in query.split()}
         ranked = []
@@ -98,12 +98,13 @@ class SearchTools:
             rank += 1000 * (each.name in exact or each.tool.name in exact)
             if rank:
                 ranked.append((-rank, order, each))
-        yield from (each for *_, each in sorted(ranked, key=lambda found: found[:2])[:_MOST_FOUND])
+        best = sorted(ranked, key=lambda match: match[:2])[:_MOST_MATCHES]
+        yield from (each for *_, each in best)
 
 
 @attrs.frozen(kw_only=True)
 class CallTool:
-    """The tool `call_tool`; what it may do is decided on the tool that it calls."""
+    """The tool `call_tool`; approval is decided for the tool that it calls."""
 
     served: Sequence[ServedTool] = ()
 
@@ -115,40 +116,43 @@ class CallTool:
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
         "properties": {
-            "name": {"type": "string", "description": "The tool, as search_tools names it."},
-            "arguments": {"type": "object", "description": "Its arguments. Default: none."},
+            "name": {"type": "string", "description": "The name of the tool, from search_tools."},
+            "arguments": {
+                "type": "object",
+                "description": "The arguments of the tool. Default: none.",
+            },
         },
         "required": ["name"],
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """Return the summary of the tool that is called, as far as it is known."""
-        name, given = arguments.get("name"), arguments.get("arguments")
-        found = next((each for each in _offered(self.served) if each.name == name), None)
-        if found is None:
+        """Return the summary of the called tool, if it is known."""
+        name, inner = arguments.get("name"), arguments.get("arguments")
+        called = next((each for each in _offered(self.served) if each.name == name), None)
+        if called is None:
             return "Calling a tool"
-        return found.tool.summary(given if isinstance(given, Mapping) else {})
+        return called.tool.summary(inner if isinstance(inner, Mapping) else {})
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look at the call of the other tool.
+        """Prepare the call of the inner tool.
 
         Raises:
-            ToolFault: there is no such tool, or its arguments do not fit.
+            ToolError: there is no such tool, or its arguments are invalid.
         """
         name: str = arguments["name"]
         called = next((each for each in self.served if each.name == name), None)
         if called is None:
-            raise ToolFault(f"There is no tool {name[:_SHOWN]!r}. search_tools finds tools.")
+            raise ToolError(f"There is no tool {name[:_SHOWN]!r}. Find tools with search_tools.")
         if called.withheld is not None:
-            raise ToolFault(f"Not available: {called.withheld}.")
-        given = fitting(arguments.get("arguments", {}), called.tool.parameters)
-        prepared = await called.tool.prepare(given)
-        inner = InnerCall(server=called.server, tool=called.tool, arguments=given)
+            raise ToolError(f"Not available: {called.withheld}.")
+        inner_arguments = check_arguments(arguments.get("arguments", {}), called.tool.parameters)
+        prepared = await called.tool.prepare(inner_arguments)
+        inner = InnerCall(server=called.server, tool=called.tool, arguments=inner_arguments)
         return attrs.evolve(prepared, inner=inner)
 
 
 def searchable(served: Sequence[ServedTool]) -> tuple[ServedTool, ...]:
-    """Return tools that the model has to look for."""
+    """Return the tools as deferred ones, which the model has to search."""
     return tuple(attrs.evolve(each, is_deferred=True) for each in served)
 
 

@@ -1,4 +1,4 @@
-"""Texts that a command reads as code once more: `bash -c '...'`, `eval`, `trap`.
+"""Code that a command evaluates: `bash -c '...'`, `eval`, `trap`.
 
 The rule of this module: code that is not in the text of the command (a shell that reads its input)
 is reported as unknown.
@@ -29,12 +29,12 @@ _CODE_LIKE = re.compile(r"[^\w./:@%+,=-]")
 
 @attrs.frozen(kw_only=True)
 class Evaluated:
-    """A text that is run as code.
+    """A text that is evaluated as code.
 
     Attributes:
-        program: what runs it.
+        program: the program that evaluates it.
         code: the text; None: it is not in the command.
-        is_same_shell: whether it may change the folder of the shell.
+        is_same_shell: whether it may change the working directory of the shell.
     """
 
     program: str
@@ -43,7 +43,7 @@ class Evaluated:
 
 
 def evaluated_code(command: SimpleCommand) -> Iterator[Evaluated]:
-    """Return the texts of a command that are run as code."""
+    """Yield the texts of a command that are evaluated as code."""
     words = [word for at, word in enumerate(command.words) if at not in command.targets]
     for index, word in enumerate(words):
         if assigned_name(word) in RUNS_CODE:

@@ -1,4 +1,4 @@
-"""`shell_command`: runs what the model wrote in a shell, in the workspace."""
+"""`shell_command`: run a command in a shell, in the workspace."""
 
 from __future__ import annotations
 
@@ -11,62 +11,61 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 from eca_server.sandbox import Sandbox
 from eca_server.tools.background import Background
 from eca_server.tools.command_keys import CommandPart, command_parts
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import FileFault, Place, Workspace
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.workspace import FileError, Place, Workspace
 
-__all__ = ["ShellCommand", "default_directory", "must_work"]
+__all__ = ["ShellCommand", "default_directory", "ensure_sandbox_works"]
 
 _TIMEOUT = 60_000
 _LONGEST = 600_000
 _SHOWN_DIRECTORY = 100
 _DESCRIPTION = (
-    "Run a command with `bash -c`. There is no terminal and no input: commands that ask for "
-    "something fail or see the end of input. When the command ends, whatever it left in the "
-    "background is ended too. Standard output and standard error come back apart; long ones "
-    "lose their middle."
+    "Run a command with `bash -c`. There is no terminal and no input: do not run interactive "
+    "commands. Background processes of the command are killed when it ends. Standard output and "
+    "standard error are returned separately; the middle of a long output is cut."
 )
 _OF_BACKGROUND = (
-    "What does not end by itself (a server, a watcher) or takes long runs as a job: give it a "
-    "name in `background`, and read or kill it with `eca_bg_job`."
+    "Run a long command, or one that does not end by itself (a server, a watcher), as a job: name "
+    "it in `background`, and read or kill it with `eca_bg_job`."
 )
 _PROPERTIES: Mapping[str, Any] = {
-    "command": {"type": "string", "description": "The command, or a whole script."},
+    "command": {"type": "string", "description": "The command or script to run."},
     "working_directory": {
         "type": "string",
-        "description": "Where it runs. Default: the first workspace root.",
+        "description": "The working directory. Default: the first workspace root.",
     },
     "timeout": {
         "type": "integer",
         "minimum": 1,
         "maximum": _LONGEST,
-        "description": f"In milliseconds. Default: {_TIMEOUT}.",
+        "description": f"Timeout in milliseconds. Default: {_TIMEOUT}.",
     },
 }
 _BACKGROUND: Mapping[str, Any] = {
     "type": "string",
-    "description": "Run it as a job that goes on behind this call, without a time limit: what "
-    "the job is called, in a few words (`dev server`).",
+    "description": "Run the command as a background job without a time limit. The value is a short "
+    "name of the job (`dev server`).",
 }
 
 
 _IN_SANDBOX = (
-    "Commands run in a sandbox where the machine can make one: they can write in the workspace and "
-    "in a /tmp of their own, but not to `.git` and other guarded paths; they cannot read keys{}."
+    "Commands run in a sandbox if the machine supports one: they can write to the workspace and to "
+    "a private /tmp, but not to `.git` and other guarded paths; they cannot read keys{}."
 )
-_NO_NETWORK = ", and have no network"
+_NO_NETWORK = ", and have no network access"
 _LEAVING = (
-    " Set `outside_sandbox` only for a command that needs more, best after it has failed: the user "
-    "is asked."
+    " Set `outside_sandbox` only for a command that needs more access, preferably after it has "
+    "failed in the sandbox: it requires the user's approval."
 )
 _OUTSIDE: Mapping[str, Any] = {
     "type": "boolean",
-    "description": "Run outside of the sandbox, after the user's approval.",
+    "description": "Run outside the sandbox, with the user's approval.",
 }
 
 
@@ -75,13 +74,13 @@ class ShellCommand:
     """The tool `shell_command`.
 
     Attributes:
-        workspace: its first root is where commands run if the call names no directory.
-        environment: of the commands, all of it; without our keys.
+        workspace: its first root is the default working directory.
+        environment: the whole environment of commands, without the server's keys.
         summary_max_length: characters of a command in a summary.
-        cap: how much of a command's output is kept.
-        background: where commands run that outlive their call; None: none may.
-        sandbox: where commands run; None: as they are.
-        warn: tells the user why there is no sandbox, though one is configured.
+        cap: the limit of a command's output.
+        background: runs commands as jobs; None: no jobs.
+        sandbox: the sandbox of commands; None: no sandbox.
+        warn: notifies the user that the configured sandbox cannot be used.
     """
 
     workspace: Workspace
@@ -97,13 +96,13 @@ class ShellCommand:
 
     @property
     def description(self) -> str:
-        """For the model."""
+        """The description for the model."""
         texts = [_DESCRIPTION]
         if self.background is not None:
             texts.append(_OF_BACKGROUND)
         if self.sandbox is not None:
-            told = _IN_SANDBOX.format("" if self.sandbox.network else _NO_NETWORK)
-            texts.append(told + _LEAVING * self._may_leave)
+            text = _IN_SANDBOX.format("" if self.sandbox.network else _NO_NETWORK)
+            texts.append(text + _LEAVING * self._may_leave)
         return " ".join(texts)
 
     @property
@@ -122,20 +121,20 @@ class ShellCommand:
         }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """Return `Running 'cmd'` and, if it is not the first root, the directory."""
+        """Return `Running 'COMMAND'` and, unless it is the first root, the directory."""
         where = arguments.get("working_directory")
         return self._summary(arguments, where if isinstance(where, str) else None)
 
     def _summary(self, arguments: Mapping[str, Any], where: str | None) -> str:
         command = arguments.get("command")
-        words = " ".join(command.split()) if isinstance(command, str) else ""
-        if len(words) > self.summary_max_length:
-            words = f"{words[: self.summary_max_length]}..."
-        summary = f"Running '{words}'" if words else "Running a command"
+        text = " ".join(command.split()) if isinstance(command, str) else ""
+        if len(text) > self.summary_max_length:
+            text = f"{text[: self.summary_max_length]}..."
+        summary = f"Running '{text}'" if text else "Running a command"
         return summary if where is None else f"{summary} in {_printable(where)}"
 
     def _shown(self, directory: Path) -> str | None:
-        """Return a directory as people see it; None: the first root, where commands run anyway."""
+        """Return a directory for people; None: the first root, which is the default."""
         roots = self.workspace.roots
         if roots and directory in {roots[0].path, roots[0].real_path}:
             return None
@@ -146,19 +145,19 @@ class ShellCommand:
         return str(directory)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look whether it can be started, and where.
+        """Resolve the directory and the sandbox, and parse the command.
 
         Raises:
-            ToolFault: the command is blank, the directory is none, or the sandbox is required and
-                cannot be used.
+            ToolError: the command is blank, the directory is invalid, or the sandbox is required
+                and cannot be used.
         """
         command: str = arguments["command"]
         if not command.strip():
-            raise ToolFault("command: expected a command, got a blank text.")
+            raise ToolError("command: expected a command, got a blank text.")
         where: str | None = arguments.get("working_directory")
         place: Place | None = None
         if where is not None:
-            place = await trio.to_thread.run_sync(named_directory, self.workspace, where)
+            place = await trio.to_thread.run_sync(requested_directory, self.workspace, where)
             directory = place.real_path
         else:
             directory = await trio.to_thread.run_sync(default_directory, self.workspace)
@@ -194,24 +193,24 @@ class ShellCommand:
         )
 
     def _look(self, command: str, folder: str) -> tuple[str, tuple[CommandPart, ...]]:
-        """Return the shell and the parts of a command; look at the disk."""
+        """Return the shell and the parts of a command; read the disk."""
         path = self.environment.get("PATH")
         parts = command_parts(command, folder=folder, workspace=self.workspace, path=path)
         return shell_in(self.environment), parts
 
     async def _sandbox_of(self, arguments: Mapping[str, Any]) -> Sandbox | None:
-        """Return where a call runs; without a sandbox that works it asks as any other command."""
+        """Return the sandbox of a call, or None; without one the call needs approval as usual."""
         sandbox = self.sandbox
         if sandbox is None or (self._may_leave and arguments.get("outside_sandbox")):
             return None
         if sandbox.mode == "require":
-            await must_work(sandbox)
+            await ensure_sandbox_works(sandbox)
             return sandbox
-        why_not = await sandbox.why_not()
-        if why_not:
+        problem = await sandbox.why_not()
+        if problem:
             self.warn(
-                f"`toolCall.sandbox` is `auto`, but commands cannot run in a sandbox: {why_not}. "
-                "They run as they are, and ask as without the setting."
+                f"`toolCall.sandbox` is `auto`, but commands cannot run in a sandbox: {problem}. "
+                "They run without a sandbox, and need approval as without the setting."
             )
             return None
         return sandbox
@@ -222,25 +221,25 @@ class ShellCommand:
         return " outside of the sandbox" if sandbox is None else " in the sandbox"
 
 
-async def must_work(sandbox: Sandbox) -> None:
-    """Refuse a call whose sandbox is required and cannot be used.
+async def ensure_sandbox_works(sandbox: Sandbox) -> None:
+    """Check that a required sandbox can be used.
 
     Raises:
-        ToolFault: the sandbox cannot be used.
+        ToolError: the sandbox cannot be used.
     """
-    why_not = await sandbox.why_not()
-    if why_not:
-        raise ToolFault(f"`toolCall.sandbox` is `require`, but no sandbox can be used: {why_not}.")
+    problem = await sandbox.why_not()
+    if problem:
+        raise ToolError(f"`toolCall.sandbox` is `require`, but no sandbox can be used: {problem}.")
 
 
 def _printable(text: str) -> str:
-    """Return a directory without what a terminal would obey; a long one loses its beginning."""
+    """Return a directory without control characters; cut the beginning of a long one."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
     return shown if len(shown) <= _SHOWN_DIRECTORY else f"...{shown[-_SHOWN_DIRECTORY:]}"
 
 
 def _details(parts: Sequence[CommandPart], *, is_background: bool) -> ShellCommandDetails:
-    """Return the parts of a command, without what an approval would remember of them."""
+    """Return the details of a command, without the approvals that would be stored."""
     return ShellCommandDetails(
         commands=tuple(
             ShellCommandBreakdown(command=part.words[0], args=part.words[1:]) for part in parts
@@ -250,29 +249,26 @@ def _details(parts: Sequence[CommandPart], *, is_background: bool) -> ShellComma
 
 
 def default_directory(workspace: Workspace) -> Path:
-    """Return the real path of the first root, or of home: where a command runs by default.
-
-    Looks at the disk.
-    """
+    """Return the default directory: the real path of the first root, or of home; read the disk."""
     if workspace.roots:
         return workspace.roots[0].real_path
-    return home_folder(os.environ).resolve()
+    return home_directory(os.environ).resolve()
 
 
-def named_directory(workspace: Workspace, text: str) -> Place:
-    """Return where a call's directory leads. Looks at the disk.
+def requested_directory(workspace: Workspace, text: str) -> Place:
+    """Resolve a call's directory; read the disk.
 
     Raises:
-        ToolFault: it is no directory.
+        ToolError: it is not a directory.
     """
     try:
         place = workspace.locate(text)
-    except FileFault as fault:
-        raise ToolFault(f"working_directory: {fault}") from fault
+    except FileError as error:
+        raise ToolError(f"working_directory: {error}") from error
     try:
         is_directory = place.real_path.is_dir()
-    except OSError as fault:
-        raise ToolFault(f"working_directory: {text!r}: {fault.strerror}.") from fault
+    except OSError as error:
+        raise ToolError(f"working_directory: {text!r}: {error.strerror}.") from error
     if not is_directory:
-        raise ToolFault(f"working_directory: expected a directory, got {text!r}.")
+        raise ToolError(f"working_directory: expected a directory, got {text!r}.")
     return place

@@ -1,4 +1,4 @@
-"""The simple commands of a shell's text: words, what of them is a redirection, the program."""
+"""The simple commands of a shell's text: words, redirections, the program."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ RUNS_CODE = frozenset({"BASH_ENV", "PROMPT_COMMAND", "PS4"})
 
 def assigned_name(word: Word) -> str | None:
     """Return the name of the variable that a word of the form `name=value` sets, or None."""
-    found = _ASSIGNMENT.match(word.text)
-    return found[1] if found else None
+    match = _ASSIGNMENT.match(word.text)
+    return match[1] if match else None
 
 
 @attrs.define(kw_only=True)
@@ -38,9 +38,9 @@ class SimpleCommand:
 
     Attributes:
         words: with braces expanded.
-        targets: the places of the words that are targets of redirections.
+        targets: the indexes of the words that are targets of redirections.
         redirects: the operators of the redirections.
-        operator: behind the command; empty at the end of the text.
+        operator: the operator after the command; empty at the end of the text.
     """
 
     words: list[Word] = attrs.field(factory=list)
@@ -50,7 +50,7 @@ class SimpleCommand:
 
     @cached_property
     def program(self) -> int:
-        """The place of the word that names the program; that behind the last word without one."""
+        """The index of the program's word; the number of words if there is none."""
         for index, word in enumerate(self.words):
             is_prefix = assigned_name(word) or (word.text in _RESERVED and not word.is_quoted)
             if index not in self.targets and not is_prefix:
@@ -59,11 +59,11 @@ class SimpleCommand:
 
     @property
     def name(self) -> str:
-        """The text of the program's word, or an empty text."""
+        """The text of the program's word, or an empty string."""
         return self.words[self.program].text if self.program < len(self.words) else ""
 
     def only_prints(self, index: int) -> bool:
-        """Return whether an unknown value in this word opens no file: `echo $x`, `x=$(y)`."""
+        """Return True if an unknown value in a word cannot open a file: `echo $x`, `x=$(y)`."""
         if index in self.targets:
             return False
         name = assigned_name(self.words[index])
@@ -86,7 +86,7 @@ class SimpleCommand:
 
 
 def simple_commands(tokens: Sequence[Token]) -> Iterator[SimpleCommand]:
-    """Return the commands in order; redirections stay with their command.
+    """Yield the commands in order, with their redirections.
 
     Raises:
         Unsure: braces in a word cannot be expanded.

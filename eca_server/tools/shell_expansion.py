@@ -1,7 +1,7 @@
-"""Braces and globs of a shell's words: every text that a word may become.
+"""The expansion of braces and globs in a shell's words.
 
-The rule of this module: what is returned has everything in it that bash would make of the word.
-Where that is not sure, `Unsure` is raised.
+The rule of this module: the result contains every expansion that bash would produce. Otherwise
+`Unsure` is raised.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 class Unsure(Exception):
-    """A word of which only the shell knows what it becomes; the text says why."""
+    """A word whose expansion only the shell knows; the message says why."""
 
 
 def with_braces(word: Word) -> list[Word]:
-    """Return the words that the braces of a word make; the word itself without braces.
+    """Return the expansions of the braces of a word; the word itself without braces.
 
     Raises:
-        Unsure: there are too many, or quotes in it decide which.
+        Unsure: there are too many, or they depend on quotes.
     """
     text = word.text
     if "{" not in word.active or "}" not in text or not ("," in text or ".." in text):
@@ -61,7 +61,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def _braced(text: str, most: int) -> list[str]:
-    """Expand the first pair of braces that means something, and then the rest."""
+    """Expand the first valid pair of braces, and then the rest."""
     start = text.find("{")
     while start >= 0:
         parts, end = _parts(text, start)
@@ -76,7 +76,7 @@ def _braced(text: str, most: int) -> list[str]:
 
 
 def _parts(text: str, start: int) -> tuple[list[str], int]:
-    """The alternatives of the braces that open here, and where they end; none: a plain text."""
+    """Return the alternatives of the braces at `start`, and their end; none: plain text."""
     depth, begin = 0, start + 1
     parts: list[str] = []
     for at in range(start, len(text)):
@@ -98,12 +98,12 @@ def _parts(text: str, start: int) -> tuple[list[str], int]:
 
 
 def _sequence(text: str) -> list[str]:
-    found = _SEQUENCE.fullmatch(text)
-    if found is None:
+    match = _SEQUENCE.fullmatch(text)
+    if match is None:
         if ".." in text:
             raise Unsure("braces with `..` that may be a sequence")
         return []
-    first, last = found[1], found[2]
+    first, last = match[1], match[2]
     if first.isalpha() != last.isalpha():
         return []
     if first.isalpha():
@@ -118,7 +118,7 @@ def _sequence(text: str) -> list[str]:
 
 
 def matches_parent(part: str) -> bool:
-    """Return whether a glob may match `..`, as `.*` and `.?` do in many shells."""
+    """Return True if a glob may match `..`, as `.*` and `.?` do in many shells."""
     if not part.startswith(".") or part == ".." or not _MAGIC.search(part):
         return False
     if len(part) > _LONGEST_NAME or _ODD_BRACKET.search(part):
@@ -127,31 +127,31 @@ def matches_parent(part: str) -> bool:
 
 
 def glob_matches(path: str) -> list[str]:
-    """Return the files that an absolute glob may match now; look at the disk.
+    """Return the files that an absolute glob may match now; read the disk.
 
     Raises:
-        Unsure: there are too many to look at.
+        Unsure: there are too many files.
     """
     parts = path.split("/")
     first = next((at for at, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
-    found = ["/".join(parts[:first]) or "/"]
-    seen = 0
+    paths = ["/".join(parts[:first]) or "/"]
+    entry_count = 0
     for part in parts[first:]:
         if not _MAGIC.search(part):
-            found = [f"{each}/{part}" for each in found]
+            paths = [f"{each}/{part}" for each in paths]
             continue
-        below: list[str] = []
-        for folder in found:
+        matches: list[str] = []
+        for folder in paths:
             for name in _names(folder):
-                seen += 1
-                if seen > _MOST_ENTRIES:
+                entry_count += 1
+                if entry_count > _MOST_ENTRIES:
                     raise Unsure("a glob over too many files")
                 if _may_match(name, part):
-                    below.append(f"{folder}/{name}")
-        found = below
-    if len(found) > _MOST_MATCHES:
+                    matches.append(f"{folder}/{name}")
+        paths = matches
+    if len(paths) > _MOST_MATCHES:
         raise Unsure("a glob that matches too many files")
-    return [each for each in found if os.path.lexists(each)]
+    return [each for each in paths if os.path.lexists(each)]
 
 
 def _names(folder: str) -> Iterator[str]:

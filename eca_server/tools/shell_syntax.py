@@ -1,8 +1,8 @@
-"""A command's text, cut into words and operators as the shell would cut it.
+"""The tokenizer of shell commands: words and operators, as in the shell.
 
-Nothing is run and little is expanded: a value that only the shell can know is `UNKNOWN` in its
-word. The rule of this module: no part of the text is lost, and the code inside a word (`$(...)`,
-backticks) is cut as well. A text that cannot be cut is `Unreadable`, never guessed at.
+Nothing is run and little is expanded: a value that only the shell knows is `UNKNOWN` in its word.
+The rule of this module: no part of the text is lost, and the code inside a word (`$(...)`,
+backticks) is tokenized as well. A text that cannot be tokenized is `Unreadable`, never guessed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 import attrs
 
-__all__ = ["UNKNOWN", "Operator", "Token", "Unreadable", "Variables", "Word", "cut"]
+__all__ = ["UNKNOWN", "Operator", "Token", "Unreadable", "Variables", "Word", "tokenize"]
 
-UNKNOWN = "\0"  # no command's text can hold a NUL
+UNKNOWN = "\0"  # a command cannot contain a NUL
 
-_LONGEST = 128 * 1024  # what Linux takes as one argument, and so as a command
+_LONGEST = 128 * 1024  # the limit of Linux for one argument, and so for a command
 _ACTIVE = frozenset("*?[{}~")
 _OPERATOR = re.compile(r"&>>|<<<|<<-|;;&|&&|\|\||\|&|&>|>>|>&|>\||<<|<&|<>|;;|;&|[|&;()<>\n]")
 _PLAIN = re.compile(r"[^ \t\n|&;()<>\\'\"$`#*?\[{}~]+")
@@ -32,12 +32,12 @@ _ARITHMETIC = re.compile(
 )
 _PLAIN_JOINT = re.compile(r"[\w./-]", re.ASCII)
 _DEEPEST = 20
-_BASH_OWN = re.compile(r"BASH|BASH[_A-Z]\w*", re.ASCII)  # bash sets these itself
+_BASH_OWN = re.compile(r"BASH|BASH[_A-Z]\w*", re.ASCII)  # set by bash itself
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
 
 
 class Unreadable(Exception):
-    """A text that is no command, or one we cannot follow; the message says why."""
+    """A text that is not a command, or cannot be parsed; the message says why."""
 
 
 @attrs.frozen
@@ -45,12 +45,11 @@ class Word:
     """A word with its quotes removed.
 
     Attributes:
-        text: what it stands for; `UNKNOWN` where only the shell can know.
-        active: the characters of it that mean something to the shell, as none did quote them:
-            of `$` and the backtick, of globs, braces and the tilde.
+        text: its value; `UNKNOWN` for parts that only the shell knows.
+        active: its unquoted special characters: `$`, the backtick, globs, braces, the tilde.
         is_quoted: whether a part of it is quoted.
-        at: where it begins in the command.
-        nested: the code of each `$(...)` and backtick pair in it, cut.
+        at: its position in the command.
+        nested: the tokens of each `$(...)` and backtick pair in it.
     """
 
     text: str
@@ -62,13 +61,13 @@ class Word:
 
 @attrs.frozen(kw_only=True)
 class Variables:
-    """The values of variables, as far as they are known before a command runs.
+    """The known values of variables before a command runs.
 
     Attributes:
-        values: by name; a variable without a value is empty.
-        changing: the names whose value the command may change.
-        is_known: False: anything may have any value.
-        loops: by name, the value in a part of the text, and where that part begins and ends.
+        values: by name; a missing variable is empty.
+        changing: the names of variables that the command may change.
+        is_known: False if every variable may have any value.
+        loops: by name, the value in a part of the text, with the start and end of that part.
     """
 
     values: Mapping[str, str]
@@ -77,7 +76,7 @@ class Variables:
     loops: Mapping[str, tuple[str, int, int]] = attrs.field(factory=dict)
 
     def value(self, name: str, at: int) -> str:
-        """Return the value of a variable that is used at a place of the text, or `UNKNOWN`."""
+        """Return the value of a variable at a position of the text, or `UNKNOWN`."""
         if name in self.loops:
             value, start, end = self.loops[name]
             return value if start <= at < end else UNKNOWN
@@ -96,32 +95,32 @@ class Operator:
 Token: TypeAlias = Word | Operator
 
 
-def cut(command: str, variables: Variables | None = None) -> list[Token]:
+def tokenize(command: str, variables: Variables | None = None) -> list[Token]:
     """Return the words and operators of a command, in order.
 
     Args:
-        command: for `sh` or `bash`.
-        variables: their values, as far as known; None: no value is.
+        command: the text for `sh` or `bash`.
+        variables: the known values; None: no value is known.
 
     Raises:
-        Unreadable: a quote is not closed, the text is too long, or it holds a NUL.
+        Unreadable: a quote is not closed, the text is too long, or it has a NUL.
     """
     if len(command) > _LONGEST:
         raise Unreadable(f"it is longer than {_LONGEST} characters")
     if UNKNOWN in command:
-        raise Unreadable("it holds a NUL")
-    return _whole(command, variables or Variables(values={}, is_known=False), 0)
+        raise Unreadable("it has a NUL")
+    return _tokenize(command, variables or Variables(values={}, is_known=False), 0)
 
 
-def _whole(text: str, variables: Variables, depth: int) -> list[Token]:
-    cutter = _Cutter(text, variables, depth=depth)
-    while cutter.at < len(text):
-        cutter.step()
-    cutter.end_word()
-    return cutter.tokens
+def _tokenize(text: str, variables: Variables, depth: int) -> list[Token]:
+    tokenizer = _Tokenizer(text, variables, depth=depth)
+    while tokenizer.at < len(text):
+        tokenizer.step()
+    tokenizer.end_word()
+    return tokenizer.tokens
 
 
-class _Cutter:
+class _Tokenizer:
     def __init__(self, text: str, variables: Variables, *, at: int = 0, depth: int = 0) -> None:
         if depth > _DEEPEST:
             raise Unreadable("its code is nested too deeply")
@@ -134,16 +133,16 @@ class _Cutter:
         self.active: set[str] = set()
         self.nested: list[tuple[Token, ...]] = []
         self.start = at
-        self.is_open = False  # a word has begun; it may be empty, as `''` is
-        self.is_empty = True  # so far nothing but unquoted expansions to nothing: no word
+        self.is_open = False  # a word has started; it may be empty, as `''` is
+        self.is_empty = True  # so far only unquoted expansions to nothing, which make no word
         self.is_quoted = False
-        self.is_number = True  # so far nothing but unquoted digits
+        self.is_number = True  # so far only unquoted digits
         self.open_brackets = 0
-        self.has_arithmetic = False  # then `<<` may be a shift, and no here document
-        self.documents: list[bool] = []  # the here documents that the next lines hold: with tabs?
+        self.has_arithmetic = False  # then `<<` may be a shift, not a here document
+        self.documents: list[bool] = []  # the here documents on the next lines: `<<-` or not
 
     def step(self) -> None:
-        """Take what is at this place."""
+        """Read the next token or part of a word."""
         char = self.text[self.at]
         if char in " \t":
             self.end_word()
@@ -176,7 +175,7 @@ class _Cutter:
             self.at = plain.end()
 
     def end_word(self) -> None:
-        """The word that is open, if one is, ends here."""
+        """End the current word, if there is one."""
         if self.is_open and not self.is_empty:
             self.tokens.append(
                 Word(
@@ -210,7 +209,7 @@ class _Cutter:
 
     def _take_operator(self, operator: str) -> None:
         if self.is_open and self.is_number and operator[0] in "<>":
-            self.is_open = False  # the number of a file descriptor, no word
+            self.is_open = False  # the number of a file descriptor, not a word
         self.end_word()
         if operator in {"<<", "<<-"}:
             if self.has_arithmetic:
@@ -229,7 +228,7 @@ class _Cutter:
             self._expand(UNKNOWN)  # `<(...)x`: the word continues behind the bracket
 
     def _take_documents(self) -> None:
-        """Take the lines of the here documents that were announced on the line before."""
+        """Read the here documents that start on the line before."""
         delimiters = [
             self.tokens[index + 1]
             for index, token in enumerate(self.tokens[:-1])
@@ -242,7 +241,9 @@ class _Cutter:
             if delimiter.is_quoted:
                 self.tokens.append(Word(body, frozenset(), is_quoted=True))
             else:
-                inner = _Cutter(body, attrs.evolve(self.variables, loops={}), depth=self.depth + 1)
+                inner = _Tokenizer(
+                    body, attrs.evolve(self.variables, loops={}), depth=self.depth + 1
+                )
                 inner.take_document()
                 self.tokens += inner.tokens
             self.tokens.append(Operator("\n"))
@@ -261,7 +262,7 @@ class _Cutter:
         return self.text[start:]
 
     def take_document(self) -> None:
-        """Take the whole text as the lines of a here document whose expansions count."""
+        """Read the whole text as a here document with expansions."""
         if "\\\n" in self.text:
             raise Unreadable("a here document joins lines")
         self._add("", quoted=True)
@@ -284,11 +285,11 @@ class _Cutter:
         self.at += 2
 
     def _check_joint(self) -> None:
-        """Look at the lines that a backslash joins: a variable or an operator may continue."""
+        """Refuse a backslash that may join two lines inside a variable or an operator."""
         before = self.text[self.at - 1 : self.at] if self.at else " "
         is_blank = before in " \t\n"
         if not is_blank and ("$" in self.active or not _PLAIN_JOINT.fullmatch(before)):
-            raise Unreadable("it breaks a line inside of a word")
+            raise Unreadable("it breaks a line inside a word")
 
     def _take_quotes(self) -> None:
         self._add("", quoted=True)
@@ -297,15 +298,15 @@ class _Cutter:
         self.at += 1
 
     def _take_quoted(self, end: str) -> None:
-        """Take everything up to the quote that ends it; to the end of the text without one."""
+        """Read a quoted text up to `end`; to the end of the text if `end` is empty."""
         while (char := self.text[self.at : self.at + 1]) != end:
             if char == "\\":
                 following = self.text[self.at + 1 : self.at + 2]
                 if following == "\n":
                     self._check_joint()
                 else:
-                    keep = following if following in _ESCAPED_IN_QUOTES else char + following
-                    self._add(keep, quoted=True)
+                    text = following if following in _ESCAPED_IN_QUOTES else char + following
+                    self._add(text, quoted=True)
                 self.at += 2
             elif char == "$":
                 self._take_dollar(quoted=True)
@@ -354,16 +355,16 @@ class _Cutter:
             self.at += 1
 
     def _name(self, text: str) -> None:
-        """Keep the names in an arithmetic expression: it may set the variables."""
+        """Store the names in an arithmetic expression, which may set these variables."""
         names = tuple(Word(name) for name in re.findall(r"\w+", text))
         self.nested.append((Operator("#"), *names))
 
     def _take_substitution(self) -> None:
-        """Take `$(...)`: its code is cut, its output is unknown."""
+        """Read `$(...)`: tokenize its code; its output is unknown."""
         self._expand(UNKNOWN)
         if self.text.startswith("$((", self.at) or self.documents:
             raise Unreadable("an expression in it is too involved to follow")
-        inner = _Cutter(self.text, self.variables, at=self.at + 2, depth=self.depth + 1)
+        inner = _Tokenizer(self.text, self.variables, at=self.at + 2, depth=self.depth + 1)
         while inner.at < len(self.text):
             if self.text[inner.at] == ")" and inner.open_brackets == 0:
                 break
@@ -378,7 +379,7 @@ class _Cutter:
         self.at = inner.at + 1
 
     def _take_backticks(self) -> None:
-        """Take a pair of backticks, as `$(...)`."""
+        """Read a pair of backticks, the same as `$(...)`."""
         self.active.add("`")
         self._add(UNKNOWN, quoted=True)
         code = re.compile(r"`((?:[^`\\]|\\.)*+)`", re.DOTALL).match(self.text, self.at)
@@ -387,11 +388,11 @@ class _Cutter:
         if "\\" in code[1]:
             raise Unreadable("escapes between backticks are too involved to follow")
         variables = attrs.evolve(self.variables, loops={})
-        self.nested.append(tuple(_whole(code[1], variables, self.depth + 1)))
+        self.nested.append(tuple(_tokenize(code[1], variables, self.depth + 1)))
         self.at = code.end()
 
     def _take_dollar_quote(self) -> None:
-        """Take `$'..'`, with escapes of its own, or `$".."`, an ordinary string."""
+        """Read `$'..'`, which has its own escapes, or `$".."`, an ordinary string."""
         string = _ANSI_STRING.match(self.text, self.at)
         if string is None:
             self.active.add("$")

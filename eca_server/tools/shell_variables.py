@@ -1,7 +1,7 @@
-"""What a command's variables hold when it uses them, as far as its text tells.
+"""The values of a command's variables, as far as its text determines them.
 
-The rule of this module: a variable has the value of the environment only if nothing in the text
-can change the variable. The variable of a `for` over plain words has each of the words in turn.
+The rule of this module: a variable has the value of the environment only if nothing in the text can
+change it. The variable of a `for` over plain words has each of the words in turn.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import attrs
 
 from eca_server.tools.shell_commands import SimpleCommand, simple_commands
 from eca_server.tools.shell_expansion import Unsure
-from eca_server.tools.shell_syntax import UNKNOWN, Token, Variables, Word, cut
+from eca_server.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
 
 __all__ = ["FUNCTION", "all_variables"]
 
 FUNCTION = "()"
-"""Stands among the changing names if the text defines a function."""
+"""A marker among the changing names: the text defines a function."""
 
 _MOST_ROUNDS = 32
 _MOST_TOKENS = 5_000
@@ -45,17 +45,17 @@ _SETS_OPTIONS = ("BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "BASH_ENV")
 def all_variables(
     command: str, values: Mapping[str, str], *, outer: Variables | None = None
 ) -> Iterator[Variables]:
-    """Return the variables of a command: once, or once for each turn of its loops.
+    """Yield the variables of a command: once, or once for each iteration of its loops.
 
     Args:
         command: the text.
         values: the environment.
-        outer: the variables of the command around this one.
+        outer: the variables of the surrounding command.
 
     Raises:
-        Unreadable, Unsure: the command cannot be followed.
+        Unreadable, Unsure: the command cannot be parsed.
     """
-    tokens = cut(command)
+    tokens = tokenize(command)
     if len(tokens) > _MOST_TOKENS:
         raise Unsure(f"it has more than {_MOST_TOKENS} words")
     commands = list(simple_commands(tokens))
@@ -104,7 +104,7 @@ def _defines_function(tokens: Sequence[Token]) -> bool:
 def _loops(
     commands: Sequence[SimpleCommand], names: Counter[str]
 ) -> dict[str, list[tuple[str, int, int]]]:
-    """The variables of loops over plain words, with each value and the part it is used in."""
+    """Return the variables of loops over plain words, each with its values and their scope."""
     loops: dict[str, list[tuple[str, int, int]]] = {}
     for index, command in enumerate(commands):
         words = command.words[command.program :]

@@ -1,7 +1,7 @@
-"""A walk over the commands of a text: the folders a shell may be in, and the paths it names.
+"""A walk over the commands of a text, for the shell's possible directories and the named paths.
 
-The rule of this module: a word whose expansion is not known, and code that cannot be followed, is
-noted as unknown. A `cd` counts as done only where nothing after it runs without it.
+The rule of this module: a word with an unknown expansion, and code that cannot be parsed, is
+recorded as unknown. A `cd` counts as executed only if no later command runs without it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from eca_server.tools.shell_code import Evaluated, evaluated_code
 from eca_server.tools.shell_commands import SimpleCommand, simple_commands
 from eca_server.tools.shell_expansion import matches_parent
-from eca_server.tools.shell_syntax import UNKNOWN, Token, Variables, Word, cut
+from eca_server.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
 from eca_server.tools.shell_variables import FUNCTION, all_variables
 
 __all__ = ["MOST_PATHS", "Walk"]
@@ -25,7 +25,7 @@ _DEEPEST = 4
 _SHOWN = 60
 _URL = re.compile(r"\b(?!file:)[a-zA-Z][a-zA-Z0-9+.-]{0,15}://\S*")
 _FILE_URL = re.compile(r"\bfile://(?:localhost)?")
-# What follows one of these may be a path: `--file=/x`, `a:/x`, `{/x,/y}`, a program in quotes.
+# The text after one of these may be a path: `--file=/x`, `a:/x`, `{/x,/y}`, a quoted program.
 _EDGES = re.compile(r"[\s'\"`=:,;|&()\[\]{}<>@#!]+")
 _OTHER_TILDE = re.compile(r"(?:^|[:=])~[+\-\d]")
 _CODE_IN_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$[({]|`)")
@@ -39,29 +39,29 @@ _FOLDER_OPTIONS = frozenset({"-C", "--chdir", "--directory", "--cwd"})
 
 
 class Walk:
-    """The folders a shell may be in, command after command, and what it names on the way."""
+    """The possible directories of a shell, command by command, and the paths that it names."""
 
     def __init__(self, folders: Sequence[str], depth: int = 0) -> None:
         self.paths: dict[str, None] = {}
-        self.untold: list[str] = []
+        self.unknown: list[str] = []
         self.globs: set[str] = set()
         self.here = list(folders)
         self.reached = set(folders)
-        self.repeats = False  # a part of the text may run again, in another folder
-        self.if_it_failed: list[str] = []  # where it is if a `cd` before this `&&` failed
+        self.repeats = False  # a part of the text may run again, in a different directory
+        self.if_it_failed: list[str] = []  # its directories if a `cd` before this `&&` failed
         self.before = ""  # the operator before this command
-        self.is_itself = True  # `cd` is the shell's own
+        self.is_itself = True  # `cd` is the shell's builtin
         self.depth = depth
         self.variables = Variables(values={}, is_known=False)
 
     def restart(self, folders: Sequence[str]) -> None:
-        """Begin once more in these folders, and keep what was named."""
+        """Restart in these directories; retain the named paths."""
         self.here, self.if_it_failed, self.before = list(folders), [], ""
 
     def folders_above(self, folders: Sequence[str]) -> list[str]:
-        """Return the folders that the shell may be in when a part of the text runs again.
+        """Return the possible directories when a part of the text runs again.
 
-        A folder below one of `folders` is left out: every path from there leads less far up.
+        A directory below one of `folders` is left out: relative paths from it lead less far up.
         """
         if not self.repeats:
             return []
@@ -70,10 +70,10 @@ class Walk:
         return [each for each in reached if not f"{each}/".startswith(tuple(known))]
 
     def follow(self, tokens: Sequence[Token], variables: Variables) -> None:
-        """Take the commands of a text.
+        """Process the commands of a text.
 
         Raises:
-            Unreadable, Unsure: a part of it cannot be followed.
+            Unreadable, Unsure: a part of it cannot be parsed.
         """
         self.variables = variables
         if variables.changing & _CHANGES_COMMANDS:
@@ -83,9 +83,9 @@ class Walk:
         for command in simple_commands(tokens):
             if len(self.paths) > MOST_PATHS:
                 return
-            self._pass_by(command)
+            self._process(command)
 
-    def _pass_by(self, command: SimpleCommand) -> None:
+    def _process(self, command: SimpleCommand) -> None:
         words = command.words
         here = self.here
         self.here = _unique(here, self._folders_of_options(words))
@@ -108,24 +108,24 @@ class Walk:
         self.before = command.operator
 
     def _judge(self, command: SimpleCommand, index: int) -> None:
-        """Note a word whose meaning is not known."""
+        """Record a word with an unknown meaning."""
         word = command.words[index]
         shown = word.text.replace(UNKNOWN, "$")[:_SHOWN]
         if UNKNOWN in word.text and not command.only_prints(index):
-            self.untold.append(f"what the shell makes of {shown!r}")
+            self.unknown.append(f"the unknown expansion of {shown!r}")
         if "~" in word.active and (
             _OTHER_TILDE.search(word.text) or self.variables.value("HOME", word.at) == UNKNOWN
         ):
-            self.untold.append(f"what the shell makes of {shown!r}")
+            self.unknown.append(f"the unknown expansion of {shown!r}")
         if index == command.program and word.active & _MAGIC and word.text not in {"[", "[["}:
-            self.untold.append(f"a program that a glob names: {shown!r}")
+            self.unknown.append(f"a program named by a glob: {shown!r}")
         if _CODE_IN_SUBSCRIPT.search(word.text):
-            self.untold.append(f"code in a subscript: {shown!r}")
+            self.unknown.append(f"code in a subscript: {shown!r}")
         if _SHELL_OPTION.search(word.text) or word.text == "shopt":
-            self.untold.append(f"a change of how the shell expands: {shown!r}")
+            self.unknown.append(f"a change of the shell's expansion: {shown!r}")
 
     def _folders_of_options(self, words: Sequence[Word]) -> list[str]:
-        """The folders that an option (`-C`) makes a program start in."""
+        """Return the directories that an option (`-C`) makes a program start in."""
         targets = [
             after.text
             for option, after in itertools.pairwise(words)
@@ -134,23 +134,23 @@ class Walk:
         return [_joined(folder, target) for target in targets for folder in self.here]
 
     def _enter(self, tokens: Sequence[Token]) -> None:
-        """Follow the code of a substitution; it has a shell of its own."""
+        """Process the code of a substitution, which has its own shell."""
         inner = Walk(self.here, self.depth)
-        inner.paths, inner.untold, inner.globs = self.paths, self.untold, self.globs
+        inner.paths, inner.unknown, inner.globs = self.paths, self.unknown, self.globs
         inner.reached, inner.is_itself = self.reached, self.is_itself
         inner.follow(tokens, self.variables)
 
     def _evaluate(self, evaluated: Evaluated) -> None:
-        """Follow a text that the command reads as code."""
+        """Process a text that the command evaluates as code."""
         if evaluated.code is None or UNKNOWN in evaluated.code or self.depth >= _DEEPEST:
-            self.untold.append(f"code that {evaluated.program} runs")
+            self.unknown.append(f"code that {evaluated.program} runs")
             return
         inner = Walk(self.here, self.depth + 1)
-        inner.paths, inner.untold, inner.globs = self.paths, self.untold, self.globs
+        inner.paths, inner.unknown, inner.globs = self.paths, self.unknown, self.globs
         inner.reached = self.reached
         known = all_variables(evaluated.code, self.variables.values, outer=self.variables)
         for variables in known:
-            inner.follow(cut(evaluated.code, variables), variables)
+            inner.follow(tokenize(evaluated.code, variables), variables)
         self.repeats |= inner.repeats
         if evaluated.is_same_shell:
             self.here = _unique(self.here, inner.here)
@@ -180,19 +180,19 @@ class Walk:
         )
         is_lost = UNKNOWN in target or target == "-" or searches
         if is_lost or len(self.here) > _MOST_FOLDERS:
-            self.untold.append("cd to an unknown folder")
+            self.unknown.append("cd to an unknown folder")
             return
-        moved = _unique(
+        targets = _unique(
             spelling for folder in self.here for spelling in _spellings(_joined(folder, target))
         )
-        self.reached.update(moved)
-        for folder in moved:
+        self.reached.update(targets)
+        for folder in targets:
             self._add(folder, not _MAGIC.isdisjoint(folder))
         if is_certain:
             self.if_it_failed = _unique(self.if_it_failed, self.here)
-            self.here = moved
+            self.here = targets
         else:
-            self.here = _unique(self.here, moved)
+            self.here = _unique(self.here, targets)
 
 
 def _joined(folder: str, target: str) -> str:
@@ -200,7 +200,7 @@ def _joined(folder: str, target: str) -> str:
 
 
 def _spellings(path: str) -> Iterator[str]:
-    """A folder by its links, and as `cd` takes `..`: by the text alone."""
+    """Yield a directory as written, and with `..` removed textually, as `cd` does."""
     yield path
     parts: list[str] = []
     for part in path.split("/"):
@@ -213,10 +213,10 @@ def _spellings(path: str) -> Iterator[str]:
 
 
 def _candidates(word: str) -> Iterator[str]:
-    """What of a word may be a path; where only the shell knows the rest, the part before it."""
+    """Yield the parts of a word that may be paths; of a partly unknown one, its known start."""
     text = _FILE_URL.sub(" ", _URL.sub(" ", word))
     for piece in (text, *_EDGES.split(text)):
-        # `-C/x` and `--x`: what is behind an option's name may be a path as well.
+        # `-C/x` and `--x`: the text after an option's name may be a path as well.
         for part in (piece, piece[2:], piece.lstrip("-+")) if _is_option(piece) else (piece,):
             # A variable at the front may be empty.
             path = part.lstrip(UNKNOWN) if part.lstrip(UNKNOWN).startswith("/") else part
@@ -227,7 +227,7 @@ def _candidates(word: str) -> Iterator[str]:
 
 
 def _leading_up(path: str) -> Iterator[str]:
-    """The path with `..` for each glob that also matches `..`, as `.*` and `.?` do."""
+    """Yield the path with `..` for each glob that also matches `..`, as `.*` and `.?` do."""
     parts = path.split("/")
     up = [".." if matches_parent(part) else part for part in parts]
     if up != parts:

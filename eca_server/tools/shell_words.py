@@ -1,8 +1,8 @@
-"""Which paths a command's text names, as far as a text can tell.
+"""The paths that a command's text names.
 
-A command may reach any file by what its programs do, so this is no fence: it is what makes a
-command ask that says `/etc` or `..`, whatever spelling bash offers for that. The rule of this
-module: a word whose expansion is not known beforehand, and code that cannot be followed, asks.
+This is not a security boundary, since the programs of a command may access any file. It detects
+commands that name `/etc` or `..` in any spelling of bash, so that they need approval. The rule of
+this module: a word with an unknown expansion, and code that cannot be parsed, needs approval.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import attrs
 
 from eca_server.tools.read_only_commands import why_not_read_only
 from eca_server.tools.shell_expansion import Unsure, glob_matches
-from eca_server.tools.shell_syntax import Unreadable, cut
+from eca_server.tools.shell_syntax import Unreadable, tokenize
 from eca_server.tools.shell_variables import all_variables
 from eca_server.tools.shell_walk import MOST_PATHS, Walk
-from eca_server.workspace import FileFault, Place, Workspace
+from eca_server.workspace import FileError, Place, Workspace
 from eca_server.workspace.guarded import may_match_guarded
-from eca_server.workspace.repository import makes_bare_repository, program_of_repository
+from eca_server.workspace.repository import makes_bare_repository, unsafe_git_reason
 
-__all__ = ["Named", "Touched", "paths_in", "touched"]
+__all__ = ["NamedPaths", "TouchedPaths", "paths_in", "touched_paths"]
 
 _MOST_FOLDERS = 16
 _MOST_REPOSITORIES = 100
@@ -31,44 +31,44 @@ _PRIVATE = frozenset({".eca", ".git"})
 
 
 @attrs.frozen
-class Named:
-    """What a command names.
+class NamedPaths:
+    """The paths that a command names.
 
     Attributes:
-        paths: absolute, or from `~`; not resolved, each once.
-        untold: parts that name a path which only the shell can know.
-        globs: those of the paths that are globs.
+        paths: absolute or from `~`, unresolved, each once.
+        unknown: descriptions of parts whose paths only the shell knows.
+        globs: the paths that are globs.
     """
 
     paths: tuple[str, ...]
-    untold: tuple[str, ...]
+    unknown: tuple[str, ...]
     globs: frozenset[str] = frozenset()
 
 
-def paths_in(command: str, *, folder: str, variables: Mapping[str, str]) -> Named:
-    """Return everything in a command that may be a path; pure.
+def paths_in(command: str, *, folder: str, variables: Mapping[str, str]) -> NamedPaths:
+    """Return every part of a command that may be a path; pure.
 
     Args:
-        command: for `sh` or `bash`.
-        folder: where it starts; relative words are joined to it, and to where `cd` may lead.
-        variables: the environment it will see.
+        command: the text for `sh` or `bash`.
+        folder: the working directory; relative words are joined to it and to the targets of `cd`.
+        variables: the environment.
     """
     walk = Walk([folder])
     try:
         _follow(walk, command, folder, variables)
-    except (Unreadable, Unsure) as fault:
-        return Named((), (f"the command, which cannot be read: {fault}",))
+    except (Unreadable, Unsure) as error:
+        return NamedPaths((), (f"the command, which cannot be parsed: {error}",))
     if len(walk.paths) > MOST_PATHS:
-        return Named((), (f"a command with more than {MOST_PATHS} words",))
+        return NamedPaths((), (f"a command with more than {MOST_PATHS} words",))
     paths = (path for path in walk.paths if not _HARMLESS.fullmatch(path))
-    return Named(tuple(paths), tuple(dict.fromkeys(walk.untold)), frozenset(walk.globs))
+    return NamedPaths(tuple(paths), tuple(dict.fromkeys(walk.unknown)), frozenset(walk.globs))
 
 
 def _follow(walk: Walk, command: str, folder: str, variables: Mapping[str, str]) -> None:
-    """Follow a command from its folder, and from each folder that a part may run in again.
+    """Walk a command from its directory, and from each directory that a part may run in again.
 
     Raises:
-        Unreadable, Unsure: a part of it cannot be followed.
+        Unreadable, Unsure: a part of it cannot be parsed.
     """
     rounds = list(all_variables(command, {**variables, "PWD": folder}))
     folders = above = [folder]
@@ -77,19 +77,19 @@ def _follow(walk: Walk, command: str, folder: str, variables: Mapping[str, str])
             raise Unsure("it may change to too many folders")
         for known in rounds:
             walk.restart(folders)
-            walk.follow(cut(command, known), known)
+            walk.follow(tokenize(command, known), known)
         above = walk.folders_above(folders)
         folders = [*folders, *above]
 
 
 @attrs.frozen(kw_only=True)
-class Touched:
-    """The paths of a call that ask, whatever is allowed.
+class TouchedPaths:
+    """The paths of a call that always need approval.
 
     Attributes:
-        outside: those outside the workspace, or that may be.
-        guarded: those inside it that decide what runs there, unless the call only reads them.
-        programs: why Git would run a program that a repository names.
+        outside: the paths that are, or may be, outside the workspace.
+        guarded: the guarded paths, unless the call only reads them.
+        programs: the reasons why Git would run a program of a repository.
     """
 
     outside: tuple[str, ...]
@@ -97,24 +97,24 @@ class Touched:
     programs: tuple[str, ...] = ()
 
 
-def touched(
+def touched_paths(
     workspace: Workspace,
     places: Iterable[Place],
     *,
     command: str | None = None,
     folder: str,
     variables: Mapping[str, str],
-) -> Touched:
-    """Return what a call touches, or may touch, that asks; look at the disk.
+) -> TouchedPaths:
+    """Return the paths of a call that need approval; read the disk.
 
     Args:
-        workspace: what is inside.
-        places: where what the call names itself leads; the call opens nothing else.
-        command: the text of a command whose words are looked at as well.
-        folder: where the command starts.
-        variables: the environment the command will see.
+        workspace: the workspace.
+        places: the resolved paths of the call; it opens no others.
+        command: the text of a command whose words are checked as well.
+        folder: the working directory of the command.
+        variables: the environment of the command.
     """
-    named = Named((), ())
+    named = NamedPaths((), ())
     if command is not None:
         named = paths_in(command, folder=folder, variables=variables)
     only_reads = command is not None and why_not_read_only(command) is None
@@ -123,18 +123,18 @@ def touched(
     judged: list[tuple[str, Place | None]] = [(place.text, place) for place in places]
     judged += [(path, _place(workspace, path)) for path in named.paths]
     for path, place in judged:
-        if place is None or not place.inside:
+        if place is None or not place.is_inside:
             outside.append(path)
         elif _is_guarded(place, only_reads=only_reads):
             guarded.append(path)
-    untold = list(named.untold)
+    unknown = list(named.unknown)
     for path in named.paths:
         if path in named.globs and path not in outside:
-            asks, guards = _of_glob(workspace, path, only_reads=only_reads)
-            untold += asks
+            asking, guards = _of_glob(workspace, path, only_reads=only_reads)
+            unknown += asking
             guarded += guards
-    return Touched(
-        outside=tuple(dict.fromkeys((*outside, *untold))),
+    return TouchedPaths(
+        outside=tuple(dict.fromkeys((*outside, *unknown))),
         guarded=tuple(dict.fromkeys(guarded)),
         programs=_programs(workspace, named, folder) if command is not None else (),
     )
@@ -143,14 +143,14 @@ def touched(
 def _place(workspace: Workspace, path: str) -> Place | None:
     try:
         return workspace.locate(path)
-    except FileFault:
+    except FileError:
         return None
 
 
 def _is_guarded(place: Place, *, only_reads: bool) -> bool:
-    """Return whether a path inside of the workspace asks.
+    """Return True if a path inside the workspace needs approval.
 
-    A command that only reads asks for `.eca` and `.git` alone: there may be keys in these files.
+    A command that only reads needs approval for `.eca` and `.git` only, which may contain keys.
     """
     if place.guard is not None:
         return not only_reads or place.guard.path in _PRIVATE
@@ -159,7 +159,7 @@ def _is_guarded(place: Place, *, only_reads: bool) -> bool:
 
 
 def _of_glob(workspace: Workspace, path: str, *, only_reads: bool) -> tuple[list[str], list[str]]:
-    """Return what a glob matches outside of the workspace, and which guarded names it may match."""
+    """Return the matches of a glob outside the workspace, and the guarded names it may match."""
     guarded = [
         path
         for part in path.split("/")
@@ -167,25 +167,25 @@ def _of_glob(workspace: Workspace, path: str, *, only_reads: bool) -> tuple[list
     ][:1]
     try:
         matches = glob_matches(path)
-    except Unsure as fault:
-        return [f"{path}: {fault}"], guarded
+    except Unsure as error:
+        return [f"{path}: {error}"], guarded
     outside: list[str] = []
     for match in matches:
         place = _place(workspace, match)
-        if place is None or not place.inside:
+        if place is None or not place.is_inside:
             outside.append(match)
         elif _is_guarded(place, only_reads=only_reads):
             guarded.append(match)
     return outside, guarded
 
 
-def _programs(workspace: Workspace, named: Named, folder: str) -> tuple[str, ...]:
-    """Return why Git would run programs where the command may run Git."""
+def _programs(workspace: Workspace, named: NamedPaths, folder: str) -> tuple[str, ...]:
+    """Return the reasons why Git would run programs in the directories of a command."""
     if not any(map(_RUNS_GIT.fullmatch, named.paths)):
         return ()
     places = (_place(workspace, path) for path in (folder, *named.paths))
     folders = dict.fromkeys(
         place.real_path for place in places if place is not None and place.real_path.is_dir()
     )
-    reasons = (program_of_repository(each) for each in [*folders][:_MOST_REPOSITORIES])
+    reasons = (unsafe_git_reason(each) for each in [*folders][:_MOST_REPOSITORIES])
     return tuple(dict.fromkeys(reason for reason in reasons if reason is not None))

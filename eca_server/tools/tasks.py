@@ -1,8 +1,8 @@
-"""`task`: the list of tasks by which a model keeps its way through long work (ruling W-35).
+"""`task`: the list of tasks of a model for long work (ruling W-35).
 
-The rules it keeps: the list is nothing but what the chat's calls have made of it, one after the
-other, so it needs no place of its own: a chat that is opened again, forked or rolled back has the
-list of the calls it holds. What a call cannot do it does not do in part.
+The rules of this module: the list is computed from the chat's calls, one after the other, and not
+stored. So a chat that is reopened, forked or rolled back has the list of its own calls. A call that
+fails changes nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from eca_protocol.messages import TaskDetails, TaskItem, TaskStatus, TaskSummary
+from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
-from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.files import printable
-from eca_server.tools.schema_check import fitting
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.schema_check import check_arguments
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 
 __all__ = ["TASK_TOOL", "TaskTool", "Tasks", "lists_in", "reserved_for"]
 
@@ -27,17 +27,20 @@ TASK_TOOL: Final = "task"
 
 MOST_TASKS: Final = 100
 LONGEST: Final = 2000
-"""Characters of a subject or a description."""
+"""The maximum length of a subject or a description."""
 
-_SHOWN = 60  # characters of what is being done in the summary
+_SHOWN = 60  # characters of a summary
 _IDS = {"type": "array", "items": {"type": "integer"}}
 _TASK = {
     "type": "object",
     "properties": {
-        "subject": {"type": "string", "description": "What is to be done, in a few words."},
-        "description": {"type": "string", "description": "What it takes, and when it is done."},
+        "subject": {"type": "string", "description": "The task in a few words."},
+        "description": {
+            "type": "string",
+            "description": "The details of the task, and when it is done.",
+        },
         "priority": {"type": "string", "enum": ["high", "medium", "low"]},
-        "blocked_by": {**_IDS, "description": "The tasks that must be done before."},
+        "blocked_by": {**_IDS, "description": "Ids of the tasks that must be done first."},
     },
 }
 _PARAMETERS: Final[Mapping[str, Any]] = {
@@ -47,11 +50,17 @@ _PARAMETERS: Final[Mapping[str, Any]] = {
             "type": "string",
             "enum": ["read", "plan", "add", "update", "start", "complete", "delete", "clear"],
         },
-        "id": {"type": "integer", "description": "The task of update, start, complete, delete."},
-        "ids": {**_IDS, "description": "Several tasks of start, complete, delete."},
-        "active_summary": {"type": "string", "description": "start: what you do now, for a user."},
-        "task": {**_TASK, "description": "The task of add; what changes, of update."},
-        "tasks": {"type": "array", "items": _TASK, "description": "The tasks of plan or add."},
+        "id": {
+            "type": "integer",
+            "description": "The id of the task, for update, start, complete, delete.",
+        },
+        "ids": {**_IDS, "description": "The ids of several tasks, for start, complete, delete."},
+        "active_summary": {
+            "type": "string",
+            "description": "For start: your current activity, shown to the user.",
+        },
+        "task": {**_TASK, "description": "For add: the task. For update: the changed fields."},
+        "tasks": {"type": "array", "items": _TASK, "description": "The tasks, for plan or add."},
     },
     "required": ["op"],
 }
@@ -59,12 +68,12 @@ _PARAMETERS: Final[Mapping[str, Any]] = {
 
 @attrs.frozen(kw_only=True)
 class Tasks:
-    """A list of tasks; a value.
+    """An immutable list of tasks.
 
     Attributes:
         items: in the order they were added.
-        last_id: no task gets an id twice, until the list is planned anew or cleared.
-        active_summary: what is being done, in the model's words.
+        last_id: the last used id; ids are reused only after `plan` or `clear`.
+        active_summary: the model's description of its current activity.
     """
 
     items: tuple[TaskItem, ...] = ()
@@ -72,22 +81,22 @@ class Tasks:
     active_summary: str | None = None
 
     def after(self, arguments: Mapping[str, Any]) -> Tasks:
-        """The list once a call has been done; `arguments` fit the tool's parameters.
+        """Return the list after a call; `arguments` match the tool's parameters.
 
         Raises:
-            ToolFault: it cannot be done.
+            ToolError: the call is invalid.
         """
-        does: Mapping[str, Callable[[], Tasks]] = {
+        operations: Mapping[str, Callable[[], Tasks]] = {
             "read": lambda: self,
-            "plan": lambda: Tasks()._with(_given(arguments)),
-            "add": lambda: self._with(_given(arguments)),
+            "plan": lambda: Tasks()._with(_new_tasks(arguments)),
+            "add": lambda: self._with(_new_tasks(arguments)),
             "update": lambda: self._updated(arguments),
             "start": lambda: self._started(arguments),
             "complete": lambda: self._moved(self._chosen(arguments), "done"),
             "delete": lambda: self._without(self._chosen(arguments)),
             "clear": Tasks,
         }
-        return does[arguments["op"]]()
+        return operations[arguments["op"]]()
 
     @property
     def details(self) -> TaskDetails:
@@ -107,20 +116,20 @@ class Tasks:
 
     @property
     def text(self) -> str:
-        """The list as the model is told of it."""
+        """The list for the model."""
         return "\n".join(_lines(self.items)) or "There are no tasks."
 
-    def _with(self, given: Sequence[Mapping[str, Any]]) -> Tasks:
+    def _with(self, new_tasks: Sequence[Mapping[str, Any]]) -> Tasks:
         added = []
-        for number, task in enumerate(given, self.last_id + 1):
+        for number, task in enumerate(new_tasks, self.last_id + 1):
             if not task.get("subject", "").strip():
-                raise ToolFault("A task needs a subject.")
+                raise ToolError("subject: expected a subject for each task, got none.")
             added.append(_changed(TaskItem(id=number, **_NEW), task))
         return self._checked(last_id=self.last_id + len(added), items=(*self.items, *added))
 
     def _updated(self, arguments: Mapping[str, Any]) -> Tasks:
         if "task" not in arguments:
-            raise ToolFault("`update` needs `task`: what changes.")
+            raise ToolError("`update` requires `task` with the changed fields.")
         chosen = self._chosen(arguments)
         return self._checked(
             items=tuple(
@@ -134,7 +143,7 @@ class Tasks:
         for each in self.items:
             if each.id in chosen and each.is_blocked:
                 waits = ", ".join(map(str, each.blocked_by or ()))
-                raise ToolFault(f"Task {each.id} is blocked: it waits for {waits}.")
+                raise ToolError(f"Task {each.id} is blocked: complete {waits} first.")
         started = self._moved(chosen, "in-progress")
         return attrs.evolve(started, active_summary=(summary or "")[:LONGEST] or None)
 
@@ -147,7 +156,7 @@ class Tasks:
         )
 
     def _without(self, chosen: frozenset[int]) -> Tasks:
-        left = (each for each in self.items if each.id not in chosen)
+        remaining = (each for each in self.items if each.id not in chosen)
         return self._checked(
             items=tuple(
                 attrs.evolve(
@@ -157,7 +166,7 @@ class Tasks:
                     )
                     or None,
                 )
-                for each in left
+                for each in remaining
             )
         )
 
@@ -169,23 +178,23 @@ class Tasks:
         if unknown or not chosen:
             known = ", ".join(str(each.id) for each in self.items) or "none"
             named = ", ".join(map(str, sorted(unknown)[:MOST_TASKS])) or "none"
-            raise ToolFault(f"Expected `id` or `ids` of tasks, got {named}. Tasks: {known}.")
+            raise ToolError(f"Expected `id` or `ids` of tasks, got {named}. Tasks: {known}.")
         return chosen
 
     def _checked(self, *, items: tuple[TaskItem, ...], last_id: int | None = None) -> Tasks:
-        """These tasks, each with whether it is blocked; refused if they can never all be done."""
+        """Return a list with these tasks and whether each is blocked; refuse circular waits."""
         if len(items) > MOST_TASKS:
-            raise ToolFault(f"Expected at most {MOST_TASKS} tasks, got {len(items)}.")
+            raise ToolError(f"Expected at most {MOST_TASKS} tasks, got {len(items)}.")
         waits = {each.id: frozenset(each.blocked_by or ()) for each in items}
         for number, others in waits.items():
             if unknown := others - waits.keys():
-                raise ToolFault(f"Task {number} waits for {min(unknown)}, which there is not.")
-        left = dict(waits)
-        while free := [number for number, others in left.items() if not others & left.keys()]:
+                raise ToolError(f"Task {number} waits for {min(unknown)}, which does not exist.")
+        blocked = dict(waits)
+        while free := [number for number, others in blocked.items() if not others & blocked.keys()]:
             for number in free:
-                del left[number]
-        if left:
-            raise ToolFault(f"Tasks wait for each other: {', '.join(map(str, left))}.")
+                del blocked[number]
+        if blocked:
+            raise ToolError(f"Tasks wait for each other: {', '.join(map(str, blocked))}.")
         done = {each.id for each in items if each.status == "done"}
         return attrs.evolve(
             self,
@@ -209,19 +218,19 @@ class TaskTool:
     name: ClassVar = TASK_TOOL
     effect: ClassVar[Effect] = "read"
     description: ClassVar = (
-        "Keep a list of tasks, which the user sees: for work of several steps, not for what is "
-        "done at once. `plan` makes the list anew, `start` a task before you work on it, "
+        "Keep a list of tasks that is shown to the user. Use it for work of several steps, not for "
+        "a single step. `plan` replaces the list. `start` a task before you work on it, and "
         "`complete` it as soon as it is done."
     )
     parameters: ClassVar[Mapping[str, Any]] = _PARAMETERS
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """What the call does, or what is being done now."""
+        """Return the current activity, or the operation."""
         shown = arguments.get("active_summary") or f"Tasks: {arguments.get('op', '')}"
         return printable(str(shown)[:_SHOWN])
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Nothing is done before the calls that stand before this one."""
+        """Prepare the call, which runs after the earlier calls of the answer."""
 
         async def run() -> ToolOutput:
             self.tasks = self.tasks.after(arguments)
@@ -235,22 +244,22 @@ class TaskTool:
 
 
 def lists_in(messages: Iterable[Message]) -> Iterator[tuple[str, Tasks]]:
-    """The list after each call of a history that has a result, with the call's id."""
+    """Yield the list after each finished call of a history, with the call's id."""
     tasks = Tasks()
-    made: dict[str, Mapping[str, Any]] = {}
+    calls: dict[str, Mapping[str, Any]] = {}
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCallPart) and _is_the_tool(part.server, part.tool):
-                made[part.id] = part.arguments or {}
-            elif isinstance(part, ToolResultPart) and part.call_id in made:
-                with contextlib.suppress(ToolFault):
+                calls[part.id] = part.arguments or {}
+            elif isinstance(part, ToolResultPart) and part.call_id in calls:
+                with contextlib.suppress(ToolError):
                     if not part.is_error:
-                        tasks = tasks.after(fitting(made[part.call_id], _PARAMETERS))
+                        tasks = tasks.after(check_arguments(calls[part.call_id], _PARAMETERS))
                 yield part.call_id, tasks
 
 
 def reserved_for(server: str, tool: str) -> TaskDetails | None:
-    """An empty list for a call of that name which is none: editors draw nothing else under it."""
+    """Return an empty list for a failed call of the tool: editors show only lists for its name."""
     return TaskDetails() if _is_the_tool(server, tool) else None
 
 
@@ -261,19 +270,21 @@ def _is_the_tool(server: str, tool: str) -> bool:
 _NEW: Final[Mapping[str, Any]] = {"subject": "", "status": "pending", "priority": "medium"}
 
 
-def _given(arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    given = [*([arguments["task"]] if "task" in arguments else ()), *arguments.get("tasks", ())]
-    if not given:
-        raise ToolFault(f"`{arguments['op']}` needs `tasks`, or a `task`.")
-    return given
+def _new_tasks(arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    tasks = [*([arguments["task"]] if "task" in arguments else ()), *arguments.get("tasks", ())]
+    if not tasks:
+        raise ToolError(f"`{arguments['op']}` requires `tasks` or `task`.")
+    return tasks
 
 
 def _changed(item: TaskItem, task: Mapping[str, Any]) -> TaskItem:
-    """A task with what is said of it."""
+    """Return a task with changed fields."""
     changes = {key: task[key] for key in ("subject", "description", "priority") if task.get(key)}
     for key in changes.keys() - {"priority"}:
         if len(changes[key]) > LONGEST:
-            raise ToolFault(f"{key}: expected at most {LONGEST} characters.")
+            raise ToolError(
+                f"{key}: expected at most {LONGEST} characters, got {len(changes[key])}."
+            )
     if task.get("blocked_by") is not None:
         changes["blocked_by"] = tuple(dict.fromkeys(task["blocked_by"])) or None
     return attrs.evolve(item, **changes)

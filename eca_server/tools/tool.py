@@ -1,9 +1,9 @@
-"""What a tool is: a description for the model, and calls that are looked at before they run.
+"""The interface of a tool: a description for the model, and calls in two steps.
 
-A call has two halves. `prepare` reads the arguments and looks at the world: it says in one line
-what the call does, which paths it touches, what it would change. Whether it may run is decided on
-that (`approval`). `run` does it, and refuses if the world is not the one that was looked at: both
-halves share each `Place`, so that the path that was judged is the path that is opened.
+`prepare` validates the arguments and reads the disk. It returns a summary, the paths and the
+changes of the call, which decide on its approval (`approval`). `run` executes the call, and fails
+if a file has changed since: both steps share each `Place`, so that the path that was judged is the
+path that is opened.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ __all__ = [
     "InnerCall",
     "PreparedCall",
     "Tool",
-    "ToolFault",
+    "ToolError",
     "ToolOutput",
     "running_call",
 ]
 
 running_call: ContextVar[str] = ContextVar("running_call")
-"""The id of the call that is looked at, or runs, for a tool that tells the client of it."""
+"""The id of the current call, for a tool that sends it to the client."""
 
 Effect: TypeAlias = Literal["read", "write", "run"]
-"""What a tool may do: look, change files, or anything (a command)."""
+"""The effect of a tool: it reads, changes files, or may do anything (a command)."""
 
 
-class ToolFault(ECAError):
-    """A call that cannot be done; the text is for the model, which then corrects itself."""
+class ToolError(ECAError):
+    """An invalid or failed call; the message tells the model how to correct it."""
 
 
 @attrs.frozen(kw_only=True)
 class ToolOutput:
-    """What came of a call, for the model and, as text, for the client.
+    """The output of a call, for the model and, as text, for the client.
 
     Attributes:
         parts: texts, pictures and documents, in order; never empty.
-        is_error: the call was done and failed.
-        details: what the client may show in place of the text (a diff).
+        is_error: whether the call ran and failed.
+        details: details that the client may show in place of the text (a diff).
     """
 
     parts: tuple[TextPart | ImagePart | FilePart, ...]
@@ -60,13 +60,13 @@ class ToolOutput:
 
 @attrs.frozen(kw_only=True)
 class FileChange:
-    """What a call would do to one file; enough to undo it.
+    """The change of one file by a call, sufficient to undo it.
 
     Attributes:
-        path: the real path of the file, or of the directory that is moved there.
-        before: the file as it is; None: there is none.
-        after: its content afterwards; None where it is only moved.
-        moved_from: the real path it comes from, if it is moved.
+        path: the real path of the file, or of the destination of a moved file or directory.
+        before: the previous content; None: the file does not exist.
+        after: the new content; None for a move.
+        moved_from: the real path of the source of a move.
     """
 
     path: Path
@@ -77,11 +77,11 @@ class FileChange:
 
 @attrs.frozen(kw_only=True)
 class InnerCall:
-    """A call of another tool that a call consists in: it is judged, too.
+    """The call that a call wraps; its approval is decided, too.
 
     Attributes:
-        server: of the other tool.
-        tool: the other tool.
+        server: the server of the inner tool.
+        tool: the inner tool.
         arguments: its arguments.
     """
 
@@ -92,22 +92,21 @@ class InnerCall:
 
 @attrs.frozen(kw_only=True)
 class PreparedCall:
-    """A call that has been looked at and has not run.
+    """A prepared call.
 
     Attributes:
-        run: does it; raises ToolFault. Cancelled, it ends at once and leaves nothing half done.
-        summary: one line for the client: what it does to what.
-        places: where every path it touches leads: what is judged, and what `run` opens.
-        details: what it would change, shown before it is approved.
-        changes: the same for whoever undoes it; what a command changes nobody knows.
+        run: executes the call; raises ToolError. If cancelled, it ends at once and completely.
+        summary: one line for the client.
+        places: the resolved paths of the call, which are judged and which `run` opens.
+        details: the change, shown before the approval.
+        changes: the changes to undo; unknown for a command.
         command: the text of a command, if it runs one.
-        parts: its parts, where an approval for the session covers more than this very text.
-        folder: where the command runs.
-        is_ordered: later calls of the same answer find what it has done to the chat.
-        warning: what the tool's own server warns of, in words; then it asks unless a rule is
-            about it.
-        is_sandboxed: whether it runs in the sandbox, which holds what would else ask.
-        inner: the call of another tool that it consists in, if it does.
+        parts: its parts, if an approval for the session can cover more than this exact text.
+        folder: the working directory of the command.
+        is_ordered: whether later calls of the same answer depend on its effect.
+        warning: a warning of the tool's own server; the call needs approval unless a rule matches.
+        is_sandboxed: whether it runs in the sandbox, which protects guarded and outside paths.
+        inner: the wrapped call, if it wraps one.
     """
 
     run: Callable[[], Awaitable[ToolOutput]]
@@ -130,35 +129,36 @@ class PreparedCall:
 
 
 class Tool(Protocol):
-    """A tool the model can be offered.
-
-    Attributes:
-        name: without the server's prefix: `read_file`.
-        description: for the model.
-        parameters: the JSON Schema of its arguments, an object.
-        effect: what it may do at most.
-    """
+    """A tool for the model."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str:
+        """The name without the server's prefix: `read_file`."""
+        ...
 
     @property
-    def description(self) -> str: ...  # noqa: D102
+    def description(self) -> str:
+        """The description for the model."""
+        ...
 
     @property
-    def parameters(self) -> Mapping[str, Any]: ...  # noqa: D102
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON Schema of the arguments, an object."""
+        ...
 
     @property
-    def effect(self) -> Effect: ...  # noqa: D102
+    def effect(self) -> Effect:
+        """The strongest effect of a call."""
+        ...
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """One line about a call whose arguments may still be incomplete."""
+        """Return one line about a call, whose arguments may still be incomplete."""
         ...
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look at a call; `arguments` fit `parameters`.
+        """Prepare a call; `arguments` match `parameters`.
 
         Raises:
-            ToolFault: it cannot be done.
+            ToolError: the call is invalid.
         """
         ...

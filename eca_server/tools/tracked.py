@@ -1,7 +1,7 @@
-"""The files that Git tracks in spite of its own rules: a search by rules alone would miss them.
+"""The ignored files that Git tracks, which a search by rules alone would miss.
 
-The rule it keeps: Git is asked again when its index or the rules at the top have changed, and
-after a minute, for it takes as long as the search itself.
+The rule of this module: the answer of Git is cached until its index or the rules at the top change,
+and for a minute at most, since Git takes as long as the search itself.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _WATCHED = (".git/index", ".git/info/exclude", ".gitignore")
 
 @attrs.frozen(kw_only=True)
 class _Answer:
-    """What Git said; `state` is how the watched files were before."""
+    """A cached answer of Git; `state` is that of the watched files before."""
 
     state: tuple[tuple[int, int] | None, ...]
-    asked_at: float
+    requested_at: float
     names: tuple[str, ...]
 
 
 class IgnoredAndTracked:
-    """Asks Git, and remembers what it said. Threads may use it."""
+    """The ignored and tracked files, cached; safe for threads."""
 
     def __init__(self) -> None:
         self._answers: dict[Path, _Answer] = {}
 
     def below(self, start: Directory, *, checkpoint: Checkpoint) -> tuple[str, ...]:
-        """The files below an open directory, relative to it; none where Git cannot say."""
+        """Return the files below an open directory, relative to it; none if Git fails."""
         folder = start.path
         top = top_of_work_tree(folder)
         if top is None:
@@ -47,31 +47,31 @@ class IgnoredAndTracked:
         state = tuple(_state(top / name) for name in _WATCHED)
         now = time.monotonic()
         answer = self._answers.get(folder)
-        if answer is None or answer.state != state or now - answer.asked_at > _SECONDS:
+        if answer is None or answer.state != state or now - answer.requested_at > _SECONDS:
             if len(self._answers) >= _MOST_FOLDERS:
                 self._answers.clear()
-            names = _asked(git.names(start, "-ci", top=top, checkpoint=checkpoint))
-            answer = _Answer(state=state, asked_at=now, names=names)
+            names = _listed(git.list_paths(start, "-ci", top=top, checkpoint=checkpoint))
+            answer = _Answer(state=state, requested_at=now, names=names)
             self._answers[folder] = answer
         return answer.names
 
 
 def top_of_work_tree(folder: Path) -> Path | None:
-    """The top of the Git work tree that a folder lies in; None if it lies in none."""
+    """Return the top of the Git work tree that contains a directory, or None."""
     return next(
         (each for each in (folder, *folder.parents) if os.path.lexists(each / ".git")), None
     )
 
 
-def _asked(names: Iterable[str]) -> tuple[str, ...]:
-    with contextlib.suppress(git.GitUnusable, OSError):
+def _listed(names: Iterable[str]) -> tuple[str, ...]:
+    with contextlib.suppress(git.GitUnavailable, OSError):
         return tuple(names)
     return ()
 
 
 def _state(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

@@ -1,4 +1,4 @@
-"""`view_image`: a picture, for models with image input."""
+"""`view_image`: view a picture, for models with image input."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.llm.attachments import LARGEST_PICTURE, PICTURES, SIGNATURE, media_type_of
-from eca_server.tools.files import Files, checkpoint, in_thread, naming
-from eca_server.tools.read_file import shown_as_it_is
-from eca_server.tools.tool import Effect, PreparedCall, ToolFault, ToolOutput
-from eca_server.workspace import NotAFile, Place, TooLarge, read_file
+from eca_server.llm.attachments import IMAGE_TYPES, MAX_IMAGE_BYTES, SIGNATURE_BYTES, media_type_of
+from eca_server.tools.files import Files, action_summary, checkpoint, in_thread
+from eca_server.tools.read_file import attachment_output
+from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.workspace import NotRegularFile, Place, TooLarge, read_file
 
 __all__ = ["ViewImage"]
 
 
 @attrs.frozen(kw_only=True)
 class ViewImage:
-    """The tool `view_image`; it opens the same places as `read_file`."""
+    """The tool `view_image`; it opens the same paths as `read_file`."""
 
     files: Files
 
@@ -37,14 +37,14 @@ class ViewImage:
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Viewing image NAME`."""
-        return naming("Viewing image", arguments)
+        """Return `Viewing image NAME`."""
+        return action_summary("Viewing image", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Find out where the path leads.
+        """Resolve the path.
 
         Raises:
-            ToolFault: it is no path.
+            ToolError: it is not a valid path.
         """
         path: str = arguments["path"]
         place = await in_thread(lambda: self.files.workspace.locate(path))
@@ -57,16 +57,16 @@ class ViewImage:
 
 def _picture(place: Place) -> ToolOutput:
     try:
-        data = read_file(place, limit=LARGEST_PICTURE, checkpoint=checkpoint).data
-    except TooLarge as fault:
-        raise ToolFault(f"{fault}. Have a smaller copy made of the picture.") from fault
-    except NotAFile as fault:
-        raise ToolFault(f"{fault}. directory_tree lists a directory.") from fault
-    media_type = media_type_of(data[:SIGNATURE])
-    if media_type not in PICTURES:
-        kind = media_type or "none of these"
-        raise ToolFault(
+        data = read_file(place, limit=MAX_IMAGE_BYTES, checkpoint=checkpoint).data
+    except TooLarge as error:
+        raise ToolError(f"{error}. Create a smaller copy of the picture and view that.") from error
+    except NotRegularFile as error:
+        raise ToolError(f"{error}. To list a directory, use directory_tree.") from error
+    media_type = media_type_of(data[:SIGNATURE_BYTES])
+    if media_type not in IMAGE_TYPES:
+        kind = media_type or "a different type"
+        raise ToolError(
             f"Expected a PNG, JPEG, GIF or WebP picture, got {kind}: {str(place.path)!r}. "
-            "read_file reads other files."
+            "Read other files with read_file."
         )
-    return shown_as_it_is(place, media_type, data)
+    return attachment_output(place, media_type, data)

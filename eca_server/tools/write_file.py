@@ -1,4 +1,4 @@
-"""`write_file`: a file with a whole new content."""
+"""`write_file`: create a file or replace its whole content."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from eca_protocol.messages import FileChangeDetails
 from eca_server.llm.history import TextPart
 from eca_server.tools.diff import file_change
 from eca_server.tools.editing import with_newline
-from eca_server.tools.files import Files, checkpoint, in_thread, naming, printable
+from eca_server.tools.files import Files, action_summary, checkpoint, in_thread, printable
 from eca_server.tools.output import counted
-from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolFault, ToolOutput
+from eca_server.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace import (
     Fingerprint,
     NotText,
@@ -27,15 +27,15 @@ __all__ = ["WriteFile"]
 
 
 @attrs.frozen(kw_only=True)
-class _Writing:
-    """A new content that has been looked at.
+class _PlannedWrite:
+    """A write that can be applied.
 
     Attributes:
-        place: where it goes.
-        expected: the content there now; None for a new file.
-        data: the new content.
-        details: what changes, for people.
-        change: what changes, for whoever undoes it.
+        place: the file.
+        expected: its current content; None for a new file.
+        data: its new content.
+        details: the change as shown to people.
+        change: the change as needed to undo it.
     """
 
     place: Place
@@ -47,15 +47,15 @@ class _Writing:
 
 @attrs.frozen(kw_only=True)
 class WriteFile:
-    """The tool `write_file`; a file that is there keeps its encoding and its line ends."""
+    """The tool `write_file`; an existing file keeps its encoding and line ends."""
 
     files: Files
 
     name: ClassVar = "write_file"
     effect: ClassVar[Effect] = "write"
     description: ClassVar = (
-        "Create a file, with the directories it needs, or give a file a whole new content. To "
-        "change a part of a file use edit_file."
+        "Create a file with missing parent directories, or replace the whole content of a file. "
+        "To change a part of a file, use edit_file."
     )
     parameters: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -64,36 +64,36 @@ class WriteFile:
                 "type": "string",
                 "description": "The file: absolute, or relative to the first workspace root.",
             },
-            "content": {"type": "string", "description": "The whole content of the file."},
+            "content": {"type": "string", "description": "The complete content of the file."},
         },
         "required": ["path", "content"],
     }
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """`Creating file NAME`."""
-        return naming("Creating file", arguments)
+        """Return `Creating file NAME`."""
+        return action_summary("Creating file", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
-        """Look at what is there, and at what would change.
+        """Read the current content and compute the change.
 
         Raises:
-            ToolFault: it cannot be written, or has changed since the model read it.
+            ToolError: the file cannot be written, or has changed since the model read it.
         """
         path: str = arguments["path"]
-        writing = await in_thread(lambda: self._look(path, arguments["content"]))
+        planned = await in_thread(lambda: self._plan(path, arguments["content"]))
 
         async def run() -> ToolOutput:
-            return await in_thread(lambda: self._write(writing))
+            return await in_thread(lambda: self._write(planned))
 
         return PreparedCall(
             run=run,
             summary=self.summary(arguments),
-            places=(writing.place,),
-            details=writing.details,
-            changes=(writing.change,),
+            places=(planned.place,),
+            details=planned.details,
+            changes=(planned.change,),
         )
 
-    def _look(self, path: str, content: str) -> _Writing:
+    def _plan(self, path: str, content: str) -> _PlannedWrite:
         place = self.files.workspace.locate(path)
         snapshot = self.files.read(place)
         before = ""
@@ -102,18 +102,18 @@ class WriteFile:
         else:
             try:
                 old = decode(snapshot.data)
-            except NotText as fault:
-                raise ToolFault(
-                    f"Expected a text file, {fault}: {str(place.path)!r}. To replace it, "
+            except NotText as error:
+                raise ToolError(
+                    f"Expected a text file, {error}: {str(place.path)!r}. To replace it, "
                     "move it away first."
-                ) from fault
+                ) from error
             before = old.text
             content, data = _like(old, content)
         details = file_change(
             printable(place.path), before, content, cap=self.files.cap, checkpoint=checkpoint
         )
         change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
-        return _Writing(
+        return _PlannedWrite(
             place=place,
             expected=None if snapshot is None else snapshot.fingerprint,
             data=data,
@@ -121,22 +121,22 @@ class WriteFile:
             change=change,
         )
 
-    def _write(self, writing: _Writing) -> ToolOutput:
-        place = writing.place
-        after = replace_file(place, writing.data, expected=writing.expected, checkpoint=checkpoint)
-        self.files.ledger.saw(place.real_path, after)
-        details = writing.details
-        words = (
+    def _write(self, planned: _PlannedWrite) -> ToolOutput:
+        place = planned.place
+        after = replace_file(place, planned.data, expected=planned.expected, checkpoint=checkpoint)
+        self.files.ledger.record(place.real_path, after)
+        details = planned.details
+        text = (
             f"Created {details.path}: {counted(details.lines_added, 'line')}."
-            if writing.expected is None
+            if planned.expected is None
             else f"Wrote {details.path}: {counted(details.lines_added, 'line')} added, "
             f"{details.lines_removed} removed."
         )
-        return ToolOutput(parts=(TextPart(words),), details=details)
+        return ToolOutput(parts=(TextPart(text),), details=details)
 
 
 def _like(old: Text, content: str) -> tuple[str, bytes]:
-    """A content with the line ends and the encoding of the one before; UTF-8 where it must."""
+    """Return a content with the line ends and the encoding of the old one, else UTF-8."""
     if "\r" not in content:
         content = with_newline(content, old.newline)
     try:
@@ -149,4 +149,4 @@ def _encoded(content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError:
-        raise ToolFault("content: expected text, got half a surrogate pair.") from None
+        raise ToolError("content: expected text, got half a surrogate pair.") from None

@@ -1,22 +1,22 @@
-"""The user's project: its roots, what lies in them, and files read and written as checked."""
+"""The user's project: its roots, its files, and checked reads and writes of them."""
 
 from __future__ import annotations
 
 from eca_server.workspace.boundary import Place, Workspace
-from eca_server.workspace.faults import (
-    AlreadyThere,
-    BadPath,
-    Changed,
-    FileFault,
-    LeadsOut,
-    Moved,
-    NotAFile,
+from eca_server.workspace.errors import (
+    AlreadyExists,
+    ContentChanged,
+    FileError,
+    InvalidPath,
+    NotRegularFile,
     NotText,
+    OutsideWorkspace,
+    PathChanged,
     TooLarge,
 )
 from eca_server.workspace.guarded import GUARDED, GuardedPath
 from eca_server.workspace.ignore import list_files
-from eca_server.workspace.index import FileIndex, Found
+from eca_server.workspace.index import FileIndex, FileMatch
 from eca_server.workspace.opening import Directory, open_checked, open_place
 from eca_server.workspace.reading import (
     Checkpoint,
@@ -32,21 +32,21 @@ from eca_server.workspace.writing import move_file, remove_file, remove_temporar
 
 __all__ = [
     "GUARDED",
-    "AlreadyThere",
-    "BadPath",
-    "Changed",
+    "AlreadyExists",
     "Checkpoint",
+    "ContentChanged",
     "Directory",
-    "FileFault",
+    "FileError",
     "FileIndex",
+    "FileMatch",
     "FileSnapshot",
     "Fingerprint",
-    "Found",
     "GuardedPath",
-    "LeadsOut",
-    "Moved",
-    "NotAFile",
+    "InvalidPath",
+    "NotRegularFile",
     "NotText",
+    "OutsideWorkspace",
+    "PathChanged",
     "Place",
     "Root",
     "Text",

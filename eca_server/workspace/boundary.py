@@ -1,10 +1,10 @@
-"""The boundary of the workspace: which paths lie inside its roots.
+"""The boundary of the workspace: the check that a path is inside one of its roots.
 
-The rule it keeps: a path is judged by where it really leads, symbolic links and `..` resolved,
-compared by component with the real paths of the roots; and what is opened afterwards is what was
-judged (`opening`).
+The rule of this module: a path is judged by its real path, with symbolic links and `..` resolved,
+compared by component with the real paths of the roots. The path that was judged is the path that
+is opened afterwards (`opening`).
 
-Everything here touches the disk: call it in a worker thread.
+Everything here accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from eca_server.workspace.faults import BadPath, Moved
+from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.guarded import GuardedPath, guard_of
 from eca_server.workspace.roots import Root
 
 if TYPE_CHECKING:
-    from eca_server.workspace.temporaries import Temporaries
+    from eca_server.workspace.temporary_files import TemporaryFiles
 
-__all__ = ["Place", "Workspace", "moved_text", "real_path_of"]
+__all__ = ["Place", "Workspace", "path_changed_message", "real_path_of"]
 
-_LONGEST = 4096  # bytes of a path; Linux opens no longer one
+_LONGEST = 4096  # bytes of a path, the limit of Linux
 _SHOWN = 200  # characters of a path in an error
 
 
 @attrs.frozen(kw_only=True)
 class Place:
-    """Where a path leads.
+    """A resolved path.
 
     Attributes:
         text: the path as it was written.
-        path: absolute, without `..`, its links as they were written; for people.
-        real_path: the same with every link resolved; what is opened.
-        root: the root that contains the real path, the innermost if several do.
-        leads_out: as written it lies in a root, and a link on it leads out of all of them.
-        temporaries: where temporary files of writing it are noted.
+        path: the absolute path without `..`, its links unresolved; for people.
+        real_path: the path with every link resolved; this one is opened.
+        root: the innermost root that contains the real path; None: outside the workspace.
+        escapes: whether a symbolic link takes the path from inside a root to outside all roots.
+        temporary_files: the records of temporary files made to write it.
     """
 
     text: str
     path: Path
     real_path: Path
     root: Root | None
-    leads_out: bool
-    temporaries: Temporaries | None = attrs.field(default=None, eq=False, repr=False)
+    escapes: bool
+    temporary_files: TemporaryFiles | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
-    def inside(self) -> bool:
-        """Whether it lies in the workspace."""
+    def is_inside(self) -> bool:
+        """True if the real path is in the workspace."""
         return self.root is not None
 
     @property
     def guard(self) -> GuardedPath | None:
-        """The row of the table of guarded paths that covers this path; None outside of roots.
+        """The row of the table of guarded paths that covers this path; None outside the roots.
 
-        Both spellings count: a link named `.vscode`, and a link that leads into `.vscode`.
+        Both spellings count: a link named `.vscode`, and a link to `.vscode`.
         """
         if self.root is None:
             return None
@@ -73,41 +73,41 @@ class Place:
         return None
 
     @property
-    def guarded(self) -> bool:
-        """Whether a change of the path has to ask: see `guard`."""
+    def is_guarded(self) -> bool:
+        """True if a change of the path needs approval: see `guard`."""
         return self.guard is not None
 
 
 class Workspace:
-    """The roots, and the one judge of what lies in them.
+    """The roots, and the only check of paths against them.
 
     Args:
-        roots: the folders that are open.
-        private: folders that never count as part of them (our own data lies there).
-        temporaries: where temporary files of writing are noted; None: nowhere.
+        roots: the opened directories.
+        private: directories that never count as part of the roots (the server's own data).
+        temporary_files: the records of temporary files made by writes; None: no records.
     """
 
     def __init__(
         self,
         roots: Sequence[Root],
         private: Sequence[Path] = (),
-        temporaries: Temporaries | None = None,
+        temporary_files: TemporaryFiles | None = None,
     ) -> None:
         self.roots = tuple(roots)
-        self._temporaries = temporaries
+        self._temporaries = temporary_files
         self._private = tuple(private)
 
     def locate(self, text: str, *, base: Path | None = None) -> Place:
-        """Where `text` leads: absolute, from `~`, or relative; it need not exist.
+        """Resolve a path: absolute, from `~`, or relative; the file need not exist.
 
         Args:
             text: a path of this machine.
-            base: where a relative path starts; None: in the first root.
+            base: the directory that a relative path starts in; None: the first root.
 
         Raises:
-            BadPath: it is empty or too long, holds a NUL, goes in circles, or is relative with
-                nothing to start from.
-            Moved: it changed at this moment.
+            InvalidPath: it is empty or too long, has a NUL or a circle of links, or is relative
+                without a base.
+            PathChanged: the path changed during the call.
         """
         shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         absolute = self._absolute(text, shown, base)
@@ -124,53 +124,55 @@ class Workspace:
             path=path,
             real_path=real_path,
             root=root,
-            leads_out=root is None and written_inside,
-            temporaries=self._temporaries,
+            escapes=root is None and written_inside,
+            temporary_files=self._temporaries,
         )
 
-    def must_still_lead_there(self, place: Place) -> None:
-        """Check a place whose path is given to another program; that program follows links.
+    def ensure_unchanged(self, place: Place) -> None:
+        """Check a path before another program, which follows links, gets it.
 
         Raises:
-            Moved: the path leads elsewhere now.
+            PathChanged: the path leads to a different file now.
         """
         if real_path_of(place.path) != place.real_path:
-            raise Moved(moved_text(place.path))
+            raise PathChanged(path_changed_message(place.path))
 
     def _absolute(self, text: str, shown: str, base: Path | None) -> str:
         if not text.strip():
-            raise BadPath("expected a path, got an empty text")
+            raise InvalidPath("expected a path, got an empty string")
         if "\0" in text:
-            raise BadPath(f"expected a path, got a text with a NUL in it: {shown}")
+            raise InvalidPath(f"expected a path, got a string with a NUL in it: {shown}")
         expanded = os.path.expanduser(text)  # noqa: PTH111 (pathlib raises for an unknown user)
         if not os.path.isabs(expanded):  # noqa: PTH117 (Path() would lose a final `..` of a link)
             start = base or (self.roots[0].path if self.roots else None)
             if start is None:
-                raise BadPath(f"expected an absolute path (no folder is open), got {shown}")
+                raise InvalidPath(f"expected an absolute path (no folder is open), got {shown}")
             expanded = f"{start}{os.sep}{expanded}"
         try:
             length = len(os.fsencode(expanded))
         except UnicodeEncodeError:
-            raise BadPath(f"expected a path, got a text no file can be named: {shown}") from None
+            raise InvalidPath(
+                f"expected a path, got a string that cannot be one: {shown}"
+            ) from None
         if length > _LONGEST:
-            raise BadPath(f"expected a path of at most {_LONGEST} bytes, got {length}: {shown}")
+            raise InvalidPath(f"expected a path of at most {_LONGEST} bytes, got {length}: {shown}")
         return expanded
 
     def _root_of(self, real_path: Path) -> Root | None:
         if any(_contains(real_path_of(each), real_path) for each in self._private):
             return None
-        found = [each for each in self.roots if _contains(each.real_path, real_path)]
-        return max(found, key=lambda each: len(each.real_path.parts), default=None)
+        containing = [each for each in self.roots if _contains(each.real_path, real_path)]
+        return max(containing, key=lambda each: len(each.real_path.parts), default=None)
 
 
 def _resolved(absolute: str, shown: str) -> Path:
     try:
-        os.stat(absolute)  # noqa: PTH116 (the text as it is, for the kernel to judge)
-    except OSError as fault:
-        if fault.errno == errno.ELOOP:
-            raise BadPath(f"the symbolic links of {shown} lead in a circle") from None
-        if fault.errno == errno.ENAMETOOLONG:
-            raise BadPath(f"a name in {shown} is too long for its file system") from None
+        os.stat(absolute)  # noqa: PTH116 (the unchanged text, for the kernel to judge)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InvalidPath(f"the symbolic links of {shown} form a circle") from None
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidPath(f"a name in {shown} is too long for its file system") from None
     return real_path_of(absolute)
 
 
@@ -178,37 +180,37 @@ def real_path_of(path: str | Path) -> Path:
     """Return a path with every link resolved.
 
     Raises:
-        Moved: it changed at this moment.
+        PathChanged: the path changed during the call.
     """
     try:
         return Path(os.path.realpath(path))
-    except OSError:  # it reads what was a link a moment ago
-        raise Moved(moved_text(Path(path))) from None
+    except OSError:  # a link was removed while it was resolved
+        raise PathChanged(path_changed_message(Path(path))) from None
 
 
 def _normalised(absolute: str) -> Path:
     lexical = os.path.normpath(absolute)
-    if os.sep == "/":  # POSIX keeps two leading slashes apart; they mean nothing here
+    if os.sep == "/":  # POSIX keeps two leading slashes apart; they have no meaning here
         lexical = "/" + lexical.lstrip("/")
     return Path(lexical)
 
 
-def _contains(folder: Path, path: Path) -> bool:
-    """Whether a folder is an ancestor of a path, or the path itself; both are real paths.
+def _contains(directory: Path, path: Path) -> bool:
+    """Return True if a real path is a directory or is below it.
 
-    Where the file system ignores case, one folder has many spellings: they are compared by what
-    they are, not by how they are written.
+    Where the file system ignores case, a directory has many spellings: they are compared by
+    inode, not by name.
     """
-    if path.is_relative_to(folder):
+    if path.is_relative_to(directory):
         return True
-    depth = len(folder.parts)
+    depth = len(directory.parts)
     if len(path.parts) < depth:
         return False
     ancestor = Path(*path.parts[:depth])
-    if _folded(ancestor) != _folded(folder):
+    if _folded(ancestor) != _folded(directory):
         return False
     try:
-        return os.path.samestat(ancestor.lstat(), folder.lstat())
+        return os.path.samestat(ancestor.lstat(), directory.lstat())
     except OSError:
         return False
 
@@ -217,8 +219,8 @@ def _folded(path: Path) -> str:
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 
-def moved_text(path: Path) -> str:
-    """Return the error for a path that had no link in it and ends in one."""
+def path_changed_message(path: Path) -> str:
+    """Return the error message for a path that had no link in it and ends in one."""
     try:
         where = f"it is a symbolic link to {str(path.readlink())!r} now"
     except OSError:

@@ -1,6 +1,6 @@
-"""Directories below an open one, reached step by step without following a link.
+"""Directories below an open one, opened one by one without following a link.
 
-Everything here touches the disk: call it in a worker thread.
+Everything here accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from types import TracebackType
 from typing import Self
 
-from eca_server.workspace.faults import BadPath
+from eca_server.workspace.errors import InvalidPath
 from eca_server.workspace.opening import Directory
 
 __all__ = ["Descent"]
@@ -18,13 +18,13 @@ _NO_NAMES = frozenset({"", os.curdir, os.pardir})
 
 
 class Descent:
-    """The chain of directories that leads down to the one opened last; a context manager.
+    """The chain of directories down to the one opened last; a context manager.
 
-    A directory that shares a part of the chain with the last one costs only the steps that differ,
-    so going through a tree in its order opens each directory once.
+    Only the steps in which a directory differs from the previous one are opened, so a walk through
+    a tree in order opens each directory once.
 
     Args:
-        start: stays open as long as this does.
+        start: the top of the chain; it must stay open as long as this object.
     """
 
     def __init__(self, start: Directory) -> None:
@@ -41,36 +41,36 @@ class Descent:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._leave(0)
+        self._close_below(0)
 
     def open(self, path: str) -> Directory:
-        """Open a directory; it is open until the next call.
+        """Open a directory; it stays open until the next call.
 
         Args:
-            path: relative to the start, `/` between the names; `""` is the start itself.
+            path: relative to the start, with `/`; `""` is the start itself.
 
         Raises:
-            BadPath: the path does not lead straight down.
-            Moved: a part of it is a symbolic link.
-            OSError: it cannot be opened.
+            InvalidPath: a part of the path is empty, `.` or `..`.
+            PathChanged: a part of the path is a symbolic link.
+            OSError: the directory cannot be opened.
         """
         names = path.split("/") if path else []
         shared = 0
-        for ours, wanted in zip(self._names, names, strict=False):
-            if ours != wanted:
+        for opened, name in zip(self._names, names, strict=False):
+            if opened != name:
                 break
             shared += 1
-        self._leave(shared)
+        self._close_below(shared)
         for name in names[shared:]:
             if name in _NO_NAMES:
-                raise BadPath(f"expected a path that leads straight down, got {path!r}")
+                raise InvalidPath(f"expected a relative path without `.` and `..`, got {path!r}")
             here = self._chain[-1] if self._chain else self._start
-            self._chain.append(here.below(name))
+            self._chain.append(here.open_subdirectory(name))
             self._names.append(name)
         return self._chain[-1] if self._chain else self._start
 
-    def _leave(self, depth: int) -> None:
-        """Close all but the uppermost directories of the chain."""
+    def _close_below(self, depth: int) -> None:
+        """Close the directories of the chain below a depth."""
         for directory in reversed(self._chain[depth:]):
             if directory.fd is not None:
                 os.close(directory.fd)

@@ -1,7 +1,7 @@
-"""Asking Git which files there are, in a repository that may be hostile.
+"""Lists of files from Git, in a repository that may be hostile.
 
-The rule it keeps: a repository's configuration starts no program, reaches no network and asks
-nobody; nothing is written; the time is bounded.
+The rule of this module: a repository's configuration starts no program, uses no network and
+prompts for nothing; nothing is written; the time is limited.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 
 from eca_protocol.process import working_directory
 from eca_server.child_process import find_program
-from eca_server.workspace.faults import FileFault
+from eca_server.workspace.errors import FileError
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
 
-__all__ = ["GitUnusable", "names"]
+__all__ = ["GitUnavailable", "list_paths"]
 
 _SECONDS = 10.0
 _BETWEEN_CHECKPOINTS = 50  # milliseconds
 _PIECE = 1 << 16
-_KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TMPDIR")
+_INHERITED = ("PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TMPDIR")
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",  # older ones fetch what a partial clone lacks all the same
+    "GIT_ALLOW_PROTOCOL": "none",  # for older versions, which ignore GIT_NO_LAZY_FETCH
     "LC_ALL": "C",
 }
 _SETTINGS = (
@@ -39,31 +39,35 @@ _SETTINGS = (
 )
 
 
-class GitUnusable(FileFault):
-    """Git is not there, does not trust the repository, or takes too long."""
+class GitUnavailable(FileError):
+    """Git is not installed, does not trust the repository, or takes too long."""
 
 
-def names(folder: Directory, kind: str, *, top: Path, checkpoint: Checkpoint) -> Iterator[str]:
-    """What `git ls-files` prints in a folder, as it comes: relative to it, some of it gone.
+def list_paths(
+    directory: Directory, kind: str, *, top: Path, checkpoint: Checkpoint
+) -> Iterator[str]:
+    """Yield the paths that `git ls-files` prints, relative to a directory.
+
+    Some of the files may not exist.
 
     Args:
-        folder: in a work tree; Git starts in the very directory that is open.
+        directory: an open directory of a work tree, in which Git starts.
         kind: `--cached` (tracked) or `--others` (untracked, not ignored).
-        top: the work tree's, whatever the repository says of it.
-        checkpoint: called while it waits; what it raises ends Git, too.
+        top: the top of the work tree, whatever the repository's configuration says.
+        checkpoint: called while Git runs; an exception of it also ends Git.
 
     Raises:
-        GitUnusable: it printed nothing, or not all.
+        GitUnavailable: Git printed nothing, or not all.
     """
     program = find_program("git", os.environ.get("PATH"))
     if program is None or not hasattr(select, "poll"):
-        raise GitUnusable("there is no git here")
+        raise GitUnavailable("git is not installed")
     command = [program, *_SETTINGS, "ls-files", "-z", kind, "--exclude-standard"]
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     with subprocess.Popen(
         command,
-        **working_directory(folder.path if folder.fd is None else folder.fd),
-        env=kept | _SET | {"GIT_WORK_TREE": str(top)},
+        **working_directory(directory.path if directory.fd is None else directory.fd),
+        env=inherited | _SET | {"GIT_WORK_TREE": str(top)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -79,7 +83,7 @@ def names(folder: Directory, kind: str, *, top: Path, checkpoint: Checkpoint) ->
         finally:
             process.kill()
     if status != 0:
-        raise GitUnusable(f"git ended with status {status}")
+        raise GitUnavailable(f"git ended with status {status}")
 
 
 def _pieces(descriptor: int, checkpoint: Checkpoint) -> Iterator[bytes]:
@@ -89,7 +93,7 @@ def _pieces(descriptor: int, checkpoint: Checkpoint) -> Iterator[bytes]:
     while True:
         checkpoint()
         if time.monotonic() > deadline:
-            raise GitUnusable(f"git took more than {_SECONDS:g} s")
+            raise GitUnavailable(f"git took more than {_SECONDS:g} s")
         if poll.poll(_BETWEEN_CHECKPOINTS):
             piece = os.read(descriptor, _PIECE)
             if not piece:

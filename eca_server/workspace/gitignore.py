@@ -1,9 +1,9 @@
-"""The language of `.gitignore`: patterns compiled so that no pattern and no name takes long.
+"""The patterns of `.gitignore`, compiled so that matching takes linear time.
 
-A hostile repository brings its own patterns. Python's regular expressions try every way to place
-several `*`, and hold the interpreter meanwhile, so none of that is left to them: in a glob the
-earliest place for what follows a `*` is always as good as a later one, and atomic groups and
-possessive repeats hold the engine to it. Matching is linear in the name for each pattern.
+A hostile repository brings its own patterns. Python's regular expressions backtrack over every
+position of several `*`, and hold the interpreter meanwhile. In a glob the earliest match behind a
+`*` is always as good as a later one, so atomic groups and possessive repeats suppress the
+backtracking. Each pattern is matched in time linear in the length of the name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Self
 __all__ = ["Rules"]
 
 _MOST_PATTERNS = 10_000
-_LONGEST_PATTERN = 4096  # bytes; no path is longer
-_BATCH = 500  # patterns of one regular expression
+_LONGEST_PATTERN = 4096  # bytes, as of a path
+_BATCH = 500  # patterns in one regular expression
 _WITHOUT_TRAILING_BLANKS = re.compile(rb"((?:\\.|[^\\])*?) *", re.DOTALL)
 _MANY_STARS = re.compile(rb"(?<![^/])\*{3,}(?![^/])")
 _ONE = b"[^/]"
-_ONE_FOLLOWS = b"(?=[^/])"  # no name is empty
+_ONE_FOLLOWS = b"(?=[^/])"  # a name is never empty
 _PARENT = rb"(?:[^/]++/(?!\Z))"  # a directory above the entry itself
 _NEVER = b"(?!)"
 _CLASSES = {
@@ -42,11 +42,11 @@ _CLASSES = {
 
 
 class _Unmatchable(ValueError):
-    """A pattern that Git reads and that matches nothing."""
+    """A valid pattern that matches nothing."""
 
 
 class Rules:
-    """The patterns of one file, the last one first."""
+    """The patterns of one file, in reverse order."""
 
     def __init__(self, patterns: Sequence[tuple[bytes, bool]]) -> None:
         self._batches: list[tuple[re.Pattern[bytes], list[bool]]] = []
@@ -57,22 +57,22 @@ class Rules:
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """The rules of a file's content; what is no pattern is left out."""
+        """Parse the content of a file; skip invalid patterns."""
         return cls(list(islice(_patterns(data), _MOST_PATTERNS))[::-1])
 
     def __bool__(self) -> bool:
         return bool(self._batches)
 
     def verdict(self, path: bytes) -> bool | None:
-        """Whether a path is ignored; None if no pattern speaks of it.
+        """Return True if a path is ignored, False if it is included again, None without a match.
 
         Args:
-            path: relative to the folder of the rules, with `/` between names, and behind a
-                directory's. None of its parents is ignored.
+            path: relative to the directory of the rules, with `/`, and with a final `/` for a
+                directory. None of its parents is ignored.
         """
         for regex, ignored in self._batches:
-            if found := regex.fullmatch(path):
-                return ignored[(found.lastindex or 0) - 1]
+            if match := regex.fullmatch(path):
+                return ignored[(match.lastindex or 0) - 1]
         return None
 
 
@@ -81,7 +81,7 @@ def _patterns(data: bytes) -> Iterator[tuple[bytes, bool]]:
         if len(line) > _LONGEST_PATTERN or line.startswith(b"#"):
             continue
         trimmed = _WITHOUT_TRAILING_BLANKS.fullmatch(line.removesuffix(b"\r"))
-        if trimmed is None:  # a backslash at its end escapes nothing
+        if trimmed is None:  # it ends in a backslash, which escapes nothing
             continue
         glob = trimmed[1]
         ignored = not glob.startswith(b"!")
@@ -92,7 +92,7 @@ def _patterns(data: bytes) -> Iterator[tuple[bytes, bool]]:
 
 
 def _regex(glob: bytes) -> bytes:
-    """A glob as a regular expression for a whole path, where directories end in `/`."""
+    """Return a regular expression for a whole path, where directories end in `/`."""
     end = b"/?"
     if glob.endswith(b"/"):
         glob, end = glob[:-1], b"/"
@@ -107,7 +107,7 @@ def _regex(glob: bytes) -> bytes:
 
 
 def _below(names: Sequence[bytes]) -> bytes:
-    """Directories, each with its `/`; `**` among them is any number of them."""
+    """Return a regular expression for directories, each with its `/`; `**` is any number."""
     groups: list[list[bytes]] = [[]]
     for name in names:
         if name == b"**":
@@ -123,7 +123,7 @@ def _below(names: Sequence[bytes]) -> bytes:
 
 
 def _name(glob: bytes) -> bytes:
-    """A glob without `/` as a regular expression for one name; `**` beside others is a `*`."""
+    """Return a regular expression for one name; `**` beside other characters is a `*`."""
     chunks = [b""]
     at = 0
     while at < len(glob):
@@ -152,7 +152,7 @@ def _name(glob: bytes) -> bytes:
 
 
 def _character_class(glob: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes between `[` and `]` as a regular expression, and where the glob goes on."""
+    """Return a regular expression for a `[...]`, and the position behind the `]`."""
     negated = glob[at : at + 1] in {b"!", b"^"}
     at += negated
     members: set[int] = set()
@@ -172,8 +172,9 @@ def _character_class(glob: bytes, at: int) -> tuple[bytes, int]:
         else:
             previous, at = _member(glob, at)
             members.add(previous)
-    found = (set(range(256)) - members if negated else members) - {ord("/")}
-    regex = b"[%s]" % b"".join(b"\\x%02x" % each for each in sorted(found)) if found else _NEVER
+    matching = (set(range(256)) - members if negated else members) - {ord("/")}
+    codes = b"".join(b"\\x%02x" % each for each in sorted(matching))
+    regex = b"[%s]" % codes if matching else _NEVER
     return regex, at + 1
 
 

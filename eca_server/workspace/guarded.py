@@ -1,12 +1,12 @@
-"""The guarded paths: files of a workspace that decide what runs, or what an agent is told to do.
+"""The guarded paths: files of a workspace that run programs or instruct agents.
 
-A change of one of them asks the user, whatever a rule allows. An approval for the session and the
-trust of a chat do not cover the change. The rule of this module: one table, `GUARDED`, has every
-such path and the reason; approval, the sandbox and the documents read this table.
+A change of a guarded path always needs the user's approval: rules, an approval for the session and
+the trust of a chat do not cover it. The rule of this module: one table, `GUARDED`, has every such
+path and the reason. Approval, the sandbox and the documentation read this table.
 
 A path of the table is relative and matches below any directory of a workspace: an editor reads
-`.vscode` of the subproject it opens, an agent reads every `AGENTS.md` on its way. Names are
-compared as the most careless file system would compare them.
+`.vscode` of the subproject it opens, and an agent reads the `AGENTS.md` of each parent directory.
+Names are compared by the most lenient rules of any file system.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class GuardedPath:
     """A row of the table.
 
     Attributes:
-        path: relative, with `/`; a `*` in it stands for any text without `/`.
+        path: relative, with `/`; a `*` in it matches any text without `/`.
         kind: a directory is guarded with everything below it.
-        why: what a change of it could do, as the end of "a change of it ...".
+        why: the possible effect of a change, as the end of "a change of it ...".
     """
 
     path: str
@@ -40,7 +40,7 @@ class GuardedPath:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the path, folded for a comparison."""
+        """The names of the path, folded for comparison."""
         return tuple(map(folded_name, self.path.split("/")))
 
 
@@ -123,14 +123,14 @@ def _table() -> Iterator[GuardedPath]:
 
 
 GUARDED: tuple[GuardedPath, ...] = tuple(_table())
-"""Every guarded path. A bare Git repository has no name of its own: see `workspace.repository`."""
+"""Every guarded path. A bare Git repository may have any name: see `workspace.repository`."""
 
 
 def folded_name(name: str) -> str:
-    """Return a name of a file in the spelling that every file system could take it for.
+    """Return a file name folded as the most lenient file system would.
 
-    Without case (macOS, Windows), without invisible characters (HFS+), without the dots, blanks
-    and the stream at its end (NTFS).
+    The result has no case (macOS, Windows), no invisible characters (HFS+), and no dots, blanks
+    or stream name at its end (NTFS).
     """
     text = unicodedata.normalize("NFKC", name).casefold()
     if not text.isascii():
@@ -151,8 +151,8 @@ _BY_LENGTH: Mapping[int, tuple[tuple[tuple[str, ...], GuardedPath], ...]] = {
 def guard_of(parts: tuple[str, ...]) -> GuardedPath | None:
     """Return the row that guards a path, or None.
 
-    A directory that leads to a guarded path (`.github`) is guarded as a whole if it is the path
-    itself: who moves or removes the directory changes what is in it.
+    A parent of a guarded path (`.github`) is guarded itself: to move or remove the directory
+    changes the guarded path in it.
 
     Args:
         parts: the names of the path below the root of its workspace.
@@ -171,10 +171,10 @@ def guard_of(parts: tuple[str, ...]) -> GuardedPath | None:
 
 
 def may_match_guarded(pattern: str) -> bool:
-    """Return whether a glob for one name (`.gi?`, `.[ev]*`, `AG*`) may match a guarded name; pure.
+    """Return True if a glob for one name (`.gi?`, `.[ev]*`, `AG*`) may match a guarded name.
 
-    A glob that begins with `*` is not counted: `*.md` is about many files, and the files that it
-    matches are known from the disk.
+    A glob that begins with `*` is not counted: the files that `*.md` matches are known from the
+    disk.
     """
     folded = unicodedata.normalize("NFKC", pattern).casefold()
     if folded.startswith("*") or _MAGIC.isdisjoint(folded):

@@ -1,13 +1,13 @@
-"""Which files of a folder are listed: those Git would track, or all where there is no rule.
+"""The list of the files below a directory that Git does not ignore.
 
-Git itself is asked where it can be; else its rules are read here: the `.gitignore` files from the
-top of the work tree down, and `info/exclude`. What Git prints is looked up on the disk, for it
-names what is gone, and folders of other repositories. Links are never followed to a directory, so
-that a listing ends and stays below its folder, whatever is swapped in meanwhile: each directory is
-opened from the one above it. Pipes, devices and sockets, and what version control keeps for itself,
-are never in it.
+Git lists them where it can be used. Otherwise its rules are read here: the `.gitignore` files from
+the top of the work tree down, and `info/exclude`. Each path from Git is checked on the disk, since
+Git also names removed files and directories of other repositories. Links to directories are not
+followed, and each directory is opened from its parent, so that a listing ends and stays below its
+directory even if a link is swapped in meanwhile. Pipes, devices, sockets and the directories of
+version control are never listed.
 
-Everything here touches the disk: call it in a worker thread.
+Everything here accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import attrs
 
 from eca_server.workspace import git
 from eca_server.workspace.descent import Descent
-from eca_server.workspace.faults import FileFault
+from eca_server.workspace.errors import FileError
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
@@ -38,67 +38,67 @@ _log = logging.getLogger("eca_server.workspace")
 _Kind: TypeAlias = Literal["file", "link", "directory"]
 
 _VERSION_CONTROL = {".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"}
-_DEEPEST = 100  # directories below each other; a tree that goes on is no project's
-_MOST_RULES = 256 * 1024  # bytes of a file of rules
+_DEEPEST = 100  # levels of directories
+_MOST_RULES = 256 * 1024  # bytes of a `.gitignore`
 
 
 def list_files(
-    folder: Path | Directory,
+    directory: Path | Directory,
     *,
     limit: int,
     gitignore: bool = True,
     links: bool = True,
     checkpoint: Checkpoint = lambda: None,
 ) -> Iterator[str]:
-    """The files below a folder, as they are found: relative to it, `/` between the names.
+    """Yield the files below a directory, relative to it, with `/`.
 
-    A name that is no UTF-8 comes as `os.fsdecode` gives it. The order is Git's or, where the
-    folder is walked, by name in each directory; it is the same while the files are.
+    A name that is not UTF-8 is decoded by `os.fsdecode`. The order is Git's or, where the tree is
+    walked, by name in each directory; it is stable while the files are unchanged.
 
     Args:
-        folder: a real path, which is opened as it stands, or a directory that is open.
-        limit: how many at most.
-        gitignore: leave out what Git ignores (`index.ignoreFiles`).
-        links: symbolic links to files, too.
-        checkpoint: called now and then; what it raises ends the listing.
+        directory: a real path, or an open directory.
+        limit: the maximum number of files.
+        gitignore: leave out the files that Git ignores (`index.ignoreFiles`).
+        links: include symbolic links to files.
+        checkpoint: called now and then; an exception of it ends the listing.
 
     Raises:
-        Moved: the path leads elsewhere now.
+        PathChanged: the path leads to a different directory now.
     """
     with ExitStack() as stack:
-        if not isinstance(folder, Directory):
+        if not isinstance(directory, Directory):
             try:
-                folder = stack.enter_context(open_directory(folder))
+                directory = stack.enter_context(open_directory(directory))
             except OSError:
                 return
-        descent = stack.enter_context(Descent(folder))
-        tree = _Tree(folder, descent, checkpoint=checkpoint, links=links)
+        descent = stack.enter_context(Descent(directory))
+        tree = _Tree(directory, descent, checkpoint=checkpoint, links=links)
         yield from islice(_listed(tree, gitignore=gitignore), limit)
 
 
 def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
-    top = top_of_work_tree(tree.folder) if gitignore else None
+    top = top_of_work_tree(tree.path) if gitignore else None
     if top is not None:
         printed = False
         try:
             for kind in ("--cached", "--others"):
-                names = git.names(tree.start, kind, top=top, checkpoint=tree.checkpoint)
-                for path in _each_once(names):
+                paths = git.list_paths(tree.start, kind, top=top, checkpoint=tree.checkpoint)
+                for path in _without_repetitions(paths):
                     printed = True
-                    yield from _at(tree, path)
-        except (git.GitUnusable, OSError):
+                    yield from _existing(tree, path)
+        except (git.GitUnavailable, OSError):
             if printed:
                 return
         else:
             return
     if not gitignore:
         yield from _walk(tree, "", None)
-    elif not _is_itself_ignored(tree.folder, top):
-        yield from _walk(tree, "", _rules_above(tree.folder, top))
+    elif not _is_itself_ignored(tree.path, top):
+        yield from _walk(tree, "", _rules_above(tree.path, top))
 
 
-def _at(tree: _Tree, path: str) -> Iterator[str]:
-    """What a path of Git's is on the disk: a file, nothing, or another repository's files."""
+def _existing(tree: _Tree, path: str) -> Iterator[str]:
+    """Yield a path from Git if its file exists; of another repository, the files in it."""
     path = path.rstrip("/")
     if tree.kind(path) == "directory":
         yield from _walk(tree, path, [])
@@ -106,8 +106,8 @@ def _at(tree: _Tree, path: str) -> Iterator[str]:
         yield path
 
 
-def _each_once(paths: Iterator[str]) -> Iterator[str]:
-    """Without the repetitions of a file in conflict, which follow each other."""
+def _without_repetitions(paths: Iterator[str]) -> Iterator[str]:
+    """Yield each path once; Git repeats a file in conflict."""
     previous = None
     for path in paths:
         if path != previous:
@@ -116,68 +116,68 @@ def _each_once(paths: Iterator[str]) -> Iterator[str]:
 
 
 class _Tree:
-    """What is on the disk below a folder: each directory is read once, links not followed."""
+    """The entries below a directory; each directory is read once, links are not followed."""
 
     def __init__(
         self, start: Directory, descent: Descent, *, checkpoint: Checkpoint, links: bool
     ) -> None:
         self.start = start
-        self.folder = start.path
+        self.path = start.path
         self.checkpoint = checkpoint
         self._descent = descent
         self._links = links
         self._entries: dict[str, dict[str, _Kind]] = {}
 
     def entries(self, directory: str) -> dict[str, _Kind]:
-        """The names in a directory (`""` is the folder itself), version control's left out."""
-        found = self._entries.get(directory)
-        if found is None:
+        """Return the entries of a directory (`""`: the start), without those of version control."""
+        entries = self._entries.get(directory)
+        if entries is None:
             real = directory == "" or self.kind(directory) == "directory"
-            found = dict(self._read(directory)) if real else {}
-            self._entries[directory] = found
-        return found
+            entries = dict(self._read(directory)) if real else {}
+            self._entries[directory] = entries
+        return entries
 
     def kind(self, path: str) -> _Kind | None:
-        """What is there; None if nothing that can be listed is."""
+        """Return the kind of an entry; None if it cannot be listed."""
         if path.count("/") > _DEEPEST:
             return None
         directory, _, name = path.rpartition("/")
         return self.entries(directory).get(name)
 
     def lists(self, path: str) -> bool:
-        """Whether a file is there, or a link to one."""
+        """Return True if a path is a file, or a link to one where links are listed."""
         kind = self.kind(path)
         if kind != "link":
             return kind == "file"
         return self._links and self._leads_to_a_file(path)
 
     def is_repository(self, directory: str) -> bool:
-        """Whether a directory is the top of a work tree."""
-        with contextlib.suppress(OSError, FileFault):
+        """Return True if a directory is the top of a work tree."""
+        with contextlib.suppress(OSError, FileError):
             opened = self._descent.open(directory)
             os.stat(opened.at(".git"), dir_fd=opened.fd, follow_symlinks=False)
             return True
         return False
 
     def rules(self, directory: str) -> Rules:
-        """The `.gitignore` of a directory."""
-        with contextlib.suppress(OSError, FileFault):
+        """Return the rules in the `.gitignore` of a directory."""
+        with contextlib.suppress(OSError, FileError):
             opened = self._descent.open(directory)
             return _read_rules(opened.at(".gitignore"), dir_fd=opened.fd)
         return Rules.parse(b"")
 
     def _leads_to_a_file(self, link: str) -> bool:
         directory, _, name = link.rpartition("/")
-        with contextlib.suppress(OSError, FileFault):
+        with contextlib.suppress(OSError, FileError):
             opened = self._descent.open(directory)
             return stat.S_ISREG(os.stat(opened.at(name), dir_fd=opened.fd).st_mode)
         return False
 
     def _read(self, directory: str) -> Iterator[tuple[str, _Kind]]:
         self.checkpoint()
-        suppress = contextlib.suppress(OSError, FileFault)
-        with suppress, self._descent.open(directory).scan() as found:
-            for entry in found:
+        suppress = contextlib.suppress(OSError, FileError)
+        with suppress, self._descent.open(directory).scan() as entries:
+            for entry in entries:
                 if entry.name not in _VERSION_CONTROL and (kind := _kind(entry)):
                     yield entry.name, kind
 
@@ -192,24 +192,24 @@ def _kind(entry: os.DirEntry[str]) -> _Kind | None:
 
 @attrs.frozen(kw_only=True)
 class _RulesAt:
-    """The rules of one file, and how a path below the walked folder reads from where it lies.
+    """The rules of one file, and how to make a path of the walk relative to them.
 
     Attributes:
-        rules: what the file says.
-        above: what to put before a path: the walked folder, seen from a folder above it.
-        below: how many characters to take off: the way down to a folder in it.
+        rules: the rules.
+        prefix: put before a path: the start of the walk, relative to the directory of the rules.
+        skip: characters to remove from a path: the directory of the rules and its `/`.
     """
 
     rules: Rules
-    above: str = ""
-    below: int = 0
+    prefix: str = ""
+    skip: int = 0
 
     def verdict(self, path: str) -> bool | None:
-        return self.rules.verdict(os.fsencode(self.above + path[self.below :]))
+        return self.rules.verdict(os.fsencode(self.prefix + path[self.skip :]))
 
 
 def _walk(tree: _Tree, start: str, rules: Sequence[_RulesAt] | None) -> Iterator[str]:
-    """The files below a directory of the tree; `rules` None: nothing is ignored."""
+    """Yield the files below a directory of the tree; `rules` None: nothing is ignored."""
     pending = [(start, rules)]
     while pending:
         directory, rules = pending.pop()
@@ -217,16 +217,16 @@ def _walk(tree: _Tree, start: str, rules: Sequence[_RulesAt] | None) -> Iterator
         if rules is not None:
             own = directory != start and tree.is_repository(directory)
             rules = [*([] if own else rules), *_rules_in(tree, directory)]
-        below = []
+        subdirectories = []
         for name, kind in sorted(tree.entries(directory).items()):
             path = prefix + name
             if rules and _ignored(path + "/" * (kind == "directory"), rules):
                 continue
             if kind == "directory":
-                below.append((path, rules))
+                subdirectories.append((path, rules))
             elif tree.lists(path):
                 yield path
-        pending.extend(reversed(below))
+        pending.extend(reversed(subdirectories))
 
 
 def _ignored(path: str, rules: Sequence[_RulesAt]) -> bool:
@@ -238,49 +238,53 @@ def _ignored(path: str, rules: Sequence[_RulesAt]) -> bool:
 
 
 def _rules_in(tree: _Tree, directory: str) -> Iterator[_RulesAt]:
-    """The rules that begin to hold in a directory of the tree."""
+    """Yield the rules that a directory of the tree adds."""
     if tree.entries(directory).get(".gitignore") == "file":
         rules = tree.rules(directory)
         if rules:
-            yield _RulesAt(rules=rules, below=len(directory) + 1 if directory else 0)
+            yield _RulesAt(rules=rules, skip=len(directory) + 1 if directory else 0)
 
 
-def _is_repository(folder: Path) -> bool:
-    return os.path.lexists(folder / ".git")
+def _is_repository(directory: Path) -> bool:
+    return os.path.lexists(directory / ".git")
 
 
-def top_of_work_tree(folder: Path) -> Path | None:
-    """Return the top of the Git work tree that holds a folder; None if there is none."""
-    return next((each for each in (folder, *folder.parents) if _is_repository(each)), None)
+def top_of_work_tree(directory: Path) -> Path | None:
+    """Return the top of the Git work tree that contains a directory, or None."""
+    return next((each for each in (directory, *directory.parents) if _is_repository(each)), None)
 
 
-def _is_itself_ignored(folder: Path, top: Path | None) -> bool:
-    """Whether a folder of a work tree, or one above it, is ignored: Git lists nothing in it."""
+def _is_itself_ignored(directory: Path, top: Path | None) -> bool:
+    """Return True if a directory of a work tree, or a parent of it, is ignored."""
     if top is None:
         return False
-    below_top = [each for each in (folder, *folder.parents) if top in each.parents]
+    below_top = [each for each in (directory, *directory.parents) if top in each.parents]
     return any(_ignored("", _rules_above(each, top)) for each in below_top)
 
 
-def _rules_above(folder: Path, top: Path | None) -> list[_RulesAt]:
-    """The rules of a work tree that hold in a folder of it, without those the folder itself has."""
+def _rules_above(directory: Path, top: Path | None) -> list[_RulesAt]:
+    """Return the rules of a work tree that apply to a directory, without its own `.gitignore`."""
     if top is None:
         return []
     files = [(top, ".git/info/exclude")]
-    files += [(each, ".gitignore") for each in reversed(folder.parents) if each.is_relative_to(top)]
-    found = [_RulesAt(rules=_read_rules(at / name), above=_way(at, folder)) for at, name in files]
-    return [each for each in found if each.rules]
+    files += [
+        (each, ".gitignore") for each in reversed(directory.parents) if each.is_relative_to(top)
+    ]
+    rules = [
+        _RulesAt(rules=_read_rules(at / name), prefix=_prefix(at, directory)) for at, name in files
+    ]
+    return [each for each in rules if each.rules]
 
 
-def _way(down_from: Path, folder: Path) -> str:
-    relative = folder.relative_to(down_from).as_posix()
+def _prefix(above: Path, directory: Path) -> str:
+    relative = directory.relative_to(above).as_posix()
     return "" if relative == "." else f"{relative}/"
 
 
 def _read_rules(path: Path | str, *, dir_fd: int | None = None) -> Rules:
-    """The rules of a file; none if it cannot be read, or is no regular file.
+    """Return the rules of a file; none if it cannot be read or is not a regular file.
 
-    A file that is there and cannot be read is logged: what it ignores is listed.
+    An existing file that cannot be read is logged.
     """
     data = b""
     try:
@@ -290,7 +294,7 @@ def _read_rules(path: Path | str, *, dir_fd: int | None = None) -> Rules:
                 data = file.read(_MOST_RULES)
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except OSError as fault:
-        reason = fault.strerror or fault
-        _log.warning("%s cannot be read (%s): the files that it ignores are listed", path, reason)
+    except OSError as error:
+        reason = error.strerror or error
+        _log.warning("could not read %s (%s): the files that it ignores are listed", path, reason)
     return Rules.parse(data)

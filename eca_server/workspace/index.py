@@ -1,8 +1,8 @@
-"""The file index: which files and folders of the workspace fit what the user types.
+"""The file index: a search for the files and directories of the workspace.
 
-The rules it keeps: the loop never waits for a disk; a search is answered from what is known, and
-what is known is renewed behind it when it has grown old. Equal questions get equal answers, in the
-same order, while the files are the same.
+The rules of this module: the event loop never waits for a disk. A search uses the last listing,
+and an old listing is renewed in the background. Equal queries get equal answers, in the same order,
+while the files are unchanged.
 """
 
 from __future__ import annotations
@@ -23,28 +23,33 @@ import trio
 
 from eca_server.printable import printable_line
 from eca_server.workspace.boundary import Workspace
-from eca_server.workspace.faults import FileFault
+from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import open_directory
 from eca_server.workspace.roots import Root
 
-__all__ = ["Catalogue", "FileIndex", "Found"]
+__all__ = ["Catalogue", "FileIndex", "FileMatch"]
 
-_FRESH = 5.0  # seconds a listing is good for
-_PATIENCE = 0.1  # seconds the very first search waits for the first listing to be whole
+_FRESH = 5.0  # seconds until a listing is stale
+_PATIENCE = 0.1  # seconds that a search waits for the complete first listing
 _MOST_FILES = 500_000
-_FIRST_PART, _GROWTH = 4_000, 8  # when parts of the first listing can be searched, in files
+_FIRST_PART, _GROWTH = 4_000, 8  # files after which parts of the first listing can be searched
 _MOST_NAMES = 50_000  # of one directory
-_CHUNK = 4_096  # entries searched at a stretch, while the interpreter is held
+_CHUNK = 4_096  # entries searched in one call, which holds the interpreter
 _DIRECTORY_QUERY = re.compile(r"(~|\.{1,2})?/|~$")
 
 _Finder: TypeAlias = Callable[[str, int], int]
-"""Where in a text something stands, from a position on; negative: nowhere."""
+"""A function from a text and a start to the position of a match; negative: no match."""
 
 
 @attrs.frozen(kw_only=True)
-class Found:
-    """A file or a folder that fits; its path is absolute, the root as the user opened it."""
+class FileMatch:
+    """A file or directory that matches a query.
+
+    Attributes:
+        path: absolute, below the root as the user opened it.
+        is_directory: whether it is a directory.
+    """
 
     path: Path
     is_directory: bool
@@ -52,12 +57,12 @@ class Found:
 
 class _Entry(NamedTuple):
     path: str  # relative to the root
-    root: int  # its number
+    root: int  # index of the root
     is_directory: bool
 
 
 class _Chunk:
-    """Some entries' names and paths, each kind one text, so that a search is one call."""
+    """Entries whose names, and whose paths, are joined to one text each, searched in one call."""
 
     def __init__(self, entries: Sequence[_Entry]) -> None:
         self.entries = entries
@@ -67,7 +72,7 @@ class _Chunk:
 
 
 class _Texts:
-    """Texts in one, each between two NULs, which no path holds."""
+    """Texts joined to one, each between two NULs, which no path contains."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._joined = "\0".join(["", *texts, ""])
@@ -76,7 +81,7 @@ class _Texts:
             self._starts.append(self._starts[-1] + len(text) + 1)
 
     def matches(self, find: _Finder) -> Iterator[int]:
-        """The numbers of the texts in which `find` finds something."""
+        """Yield the indexes of the texts with a match."""
         at = find(self._joined, 0)
         while at >= 0:
             number = bisect_right(self._starts, at) - 1
@@ -85,7 +90,7 @@ class _Texts:
 
 
 class Catalogue:
-    """A listing that can be searched; it never changes."""
+    """An immutable listing that can be searched."""
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         ordered = _shortest_first(entries)
@@ -94,11 +99,11 @@ class Catalogue:
         ]
 
     def search(self, query: str, limit: int) -> list[_Entry]:
-        """The entries that fit, best first; all of them fit a blank query.
+        """Return the entries that match, best first; a blank query matches all.
 
-        First come those whose name is the query, then those whose name begins with it, whose name
-        contains it, whose path contains it, and whose path has its letters in this order. Among
-        equals the shorter path comes first. Case does not matter.
+        The order: the name is the query, the name begins with it, the name contains it, the path
+        contains it, the path has its letters in this order. Among equals the shorter path comes
+        first. Case does not matter.
         """
         query = query.strip().casefold()
         return list(islice(self._ranked(query) if query else self._all(), limit))
@@ -107,19 +112,19 @@ class Catalogue:
         return (entry for chunk in self._chunks for entry in chunk.entries)
 
     def _ranked(self, query: str) -> Iterator[_Entry]:
-        seen: set[int] = set()
+        yielded: set[int] = set()
         for in_names, find in _tiers(query):
             for number, chunk in enumerate(self._chunks):
                 texts = chunk.names if in_names else chunk.paths
                 for match in texts.matches(find):
-                    place = number * _CHUNK + match
-                    if place not in seen:
-                        seen.add(place)
+                    position = number * _CHUNK + match
+                    if position not in yielded:
+                        yielded.add(position)
                         yield chunk.entries[match]
 
 
 def _shortest_first(entries: Iterable[_Entry]) -> list[_Entry]:
-    """By length, then by path, in many short sorts: a long one would hold all threads."""
+    """Return entries by length, then by path, in short sorts: a long one would hold all threads."""
     by_length: defaultdict[int, list[_Entry]] = defaultdict(list)
     for entry in entries:
         by_length[len(entry.path)].append(entry)
@@ -127,7 +132,7 @@ def _shortest_first(entries: Iterable[_Entry]) -> list[_Entry]:
 
 
 def _tiers(query: str) -> Iterator[tuple[bool, _Finder]]:
-    """How to look for a query, the best way first: in names, or in whole paths."""
+    """Yield the finders of a query, best first, each with whether it searches in names."""
     if "\0" in query:
         return
     in_names = "/" not in query
@@ -147,22 +152,22 @@ def _containing(part: str) -> _Finder:
 
 
 def _with_letters(letters: str) -> _Finder:
-    """The first place of each letter is as good as any, so that nothing is tried twice."""
+    """Return a finder of letters in order; it never backtracks."""
     steps = (rf"[^\x00{re.escape(letter)}]*+{re.escape(letter)}" for letter in letters)
     pattern = re.compile(r"\x00" + "".join(steps))
 
     def find(text: str, start: int) -> int:
-        found = pattern.search(text, start)
-        return found.start() if found else -1
+        match = pattern.search(text, start)
+        return match.start() if match else -1
 
     return find
 
 
 class FileIndex:
-    """The files and folders of the roots, kept fresh while `run` runs.
+    """The files and directories of the roots, kept up to date by `run`.
 
     Attributes:
-        gitignore: what Git ignores is left out, from the next listing on.
+        gitignore: leave out the files that Git ignores, from the next listing on.
     """
 
     def __init__(
@@ -172,41 +177,41 @@ class FileIndex:
         gitignore: bool = True,
         on_problem: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Nothing is listed yet.
+        """Create an empty index.
 
         Args:
-            roots: the folders of the workspace.
-            gitignore: leave out what Git ignores.
+            roots: the roots of the workspace.
+            gitignore: leave out the files that Git ignores.
             on_problem: called, after each listing, with a sentence for the user.
         """
         self._workspace = Workspace(roots)
         self.gitignore = gitignore
         self._on_problem = on_problem
         self._catalogue = Catalogue([])
-        self._whole = trio.Event()
-        self._wanted = trio.Event()
+        self._is_complete = trio.Event()
+        self._refresh_requested = trio.Event()
         self._stale_at = -math.inf
 
     async def run(self) -> None:
-        """List the roots whenever a search finds the listing too old; it never returns."""
+        """List the roots whenever a search finds the listing stale; never return."""
         while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            began = trio.current_time()
+            await self._refresh_requested.wait()
+            self._refresh_requested = trio.Event()
+            started = trio.current_time()
             self._catalogue = await trio.to_thread.run_sync(self._listing, abandon_on_cancel=True)
-            self._whole.set()
-            took = trio.current_time() - began
-            self._stale_at = began + took + max(_FRESH, took)
+            self._is_complete.set()
+            duration = trio.current_time() - started
+            self._stale_at = started + duration + max(_FRESH, duration)
 
-    async def search(self, query: str, *, limit: int) -> list[Found]:
-        """The files and folders that fit what the user typed, best first; at once.
+    async def search(self, query: str, *, limit: int) -> list[FileMatch]:
+        """Return the files and directories that match a query, best first, without delay.
 
-        A blank query gives the roots, then the rest, short paths first. One that begins with `/`,
-        `~/`, `./` or `../` lists that directory, or what in its parent begins with its last name.
+        A blank query gives the roots, then the rest, short paths first. A query that begins with
+        `/`, `~/`, `./` or `../` lists that directory, or completes its last name.
 
         Args:
             query: as typed.
-            limit: how many at most.
+            limit: the maximum number of matches.
         """
         if _DIRECTORY_QUERY.match(query):
             return await trio.to_thread.run_sync(
@@ -214,23 +219,23 @@ class FileIndex:
             )
         if trio.current_time() >= self._stale_at:
             self._stale_at = math.inf
-            self._wanted.set()
+            self._refresh_requested.set()
         with trio.move_on_after(_PATIENCE):
-            await self._whole.wait()
-        found = await trio.to_thread.run_sync(self._catalogue.search, query, limit)
+            await self._is_complete.wait()
+        matches = await trio.to_thread.run_sync(self._catalogue.search, query, limit)
         roots = self._workspace.roots
         entries = [
-            Found(path=roots[each.root].path / each.path, is_directory=each.is_directory)
-            for each in found
+            FileMatch(path=roots[each.root].path / each.path, is_directory=each.is_directory)
+            for each in matches
         ]
         if query.strip():
             return entries
-        return [*(Found(path=root.path, is_directory=True) for root in roots), *entries][:limit]
+        return [*(FileMatch(path=root.path, is_directory=True) for root in roots), *entries][:limit]
 
     def _listing(self) -> Catalogue:
-        """List all roots, in a worker thread; of the first listing, parts are shown on the way."""
+        """List all roots, in a worker thread; publish parts of the first listing."""
         entries: list[_Entry] = []
-        next_part = math.inf if self._whole.is_set() else _FIRST_PART
+        next_part = math.inf if self._is_complete.is_set() else _FIRST_PART
         for entry in self._entries():
             entries.append(entry)
             if len(entries) >= next_part:
@@ -239,26 +244,26 @@ class FileIndex:
         return Catalogue(entries)
 
     def _entries(self) -> Iterator[_Entry]:
-        left = _MOST_FILES
+        remaining = _MOST_FILES
         for number, root in enumerate(self._workspace.roots):
-            elsewhere = self._prefixes_of_roots_in(root)
-            seen = {""}
-            for path in self._files_of(root, left):
-                left -= 1
-                if path.startswith(elsewhere):
+            nested_roots = self._prefixes_of_roots_in(root)
+            directories = {""}
+            for path in self._files_of(root, remaining):
+                remaining -= 1
+                if path.startswith(nested_roots):
                     continue
                 yield _Entry(path, number, False)
                 if self.gitignore and path.rpartition("/")[2] == ".gitignore":
                     self._check_rules(root.path / path)
                 directory = path.rpartition("/")[0]
-                while directory not in seen:
-                    seen.add(directory)
+                while directory not in directories:
+                    directories.add(directory)
                     yield _Entry(directory, number, True)
                     directory = directory.rpartition("/")[0]
 
     def _files_of(self, root: Root, limit: int) -> Iterator[str]:
-        """The files of a root; none of one that leads elsewhere by now."""
-        with contextlib.suppress(FileFault):
+        """Yield the files of a root; none if its path leads to a different directory now."""
+        with contextlib.suppress(FileError):
             yield from list_files(
                 root.real_path,
                 limit=limit,
@@ -282,39 +287,39 @@ class FileIndex:
             if root.real_path in each.real_path.parents
         )
 
-    def _in_directory(self, query: str, limit: int) -> list[Found]:
-        """What a typed path can go on with; in a worker thread."""
+    def _in_directory(self, query: str, limit: int) -> list[FileMatch]:
+        """Return the completions of a typed path; in a worker thread."""
         parent, _, name = query.rpartition("/")
         for directory, beginning in ((query, ""), (f"{parent}/", name)):
             try:
                 place = self._workspace.locate(directory)
                 with open_directory(place.real_path) as opened, opened.scan() as entries:
                     return _completions(place.path, entries, beginning, limit)
-            except (OSError, FileFault):
+            except (OSError, FileError):
                 continue
         return []
 
 
 def _completions(
     directory: Path, entries: Iterator[os.DirEntry[str]], beginning: str, limit: int
-) -> list[Found]:
-    """The entries of a directory that begin like this, hidden ones last."""
-    fitting = [each for each in islice(entries, _MOST_NAMES) if _begins(each.name, beginning)]
-    fitting.sort(key=lambda each: (each.name.startswith("."), each.name.casefold()))
-    found = (_found(directory, each) for each in fitting)
-    return list(islice((each for each in found if each is not None), limit))
+) -> list[FileMatch]:
+    """Return the entries of a directory with this beginning, hidden ones last."""
+    matching = [each for each in islice(entries, _MOST_NAMES) if _begins(each.name, beginning)]
+    matching.sort(key=lambda each: (each.name.startswith("."), each.name.casefold()))
+    matches = (_match(directory, each) for each in matching)
+    return list(islice((each for each in matches if each is not None), limit))
 
 
 def _begins(name: str, beginning: str) -> bool:
     return name.casefold().startswith(beginning.casefold())
 
 
-def _found(directory: Path, entry: os.DirEntry[str]) -> Found | None:
-    """An entry of a directory, if it is a file or a folder, or a link to one."""
+def _match(directory: Path, entry: os.DirEntry[str]) -> FileMatch | None:
+    """Return an entry if it is a file or a directory, or a link to one."""
     try:
         is_directory = entry.is_dir()
         if not is_directory and not entry.is_file():
             return None
     except OSError:
         return None
-    return Found(path=directory / entry.name, is_directory=is_directory)
+    return FileMatch(path=directory / entry.name, is_directory=is_directory)

@@ -1,9 +1,9 @@
-"""Files and directories opened as checked: what is opened is the place that was judged.
+"""Files and directories opened by their checked real path.
 
-A real path has no link in it, so it is walked from the top, each step relative to the directory
-before it, and a step that meets a link means that one was swapped in.
+A real path has no link in it. So it is opened step by step from the top, each step relative to the
+directory before it, and a link on the way was swapped in after the check.
 
-Everything here touches the disk: call it in a worker thread.
+Everything here accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import attrs
 
-from eca_server.workspace.boundary import Place, moved_text, real_path_of
-from eca_server.workspace.faults import Moved
+from eca_server.workspace.boundary import Place, path_changed_message, real_path_of
+from eca_server.workspace.errors import PathChanged
 
-__all__ = ["Directory", "naming", "open_checked", "open_directory", "open_place"]
+__all__ = ["Directory", "errors_naming", "open_checked", "open_directory", "open_place"]
 
 _STEPS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _STEP: int = (
@@ -35,12 +35,12 @@ _UNFOLLOWED: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 @attrs.frozen(kw_only=True)
 class Directory:
-    """An open directory: its entries are reached from here, wherever its path leads meanwhile.
+    """An open directory; its entries are opened relative to it, even if its path changes.
 
     Attributes:
         text: its real path.
-        fd: its descriptor; None where the platform knows no such thing, and paths must do.
-        is_listable: the descriptor gives the names of entries, not only the entries of a name.
+        fd: its descriptor; None on a platform without such descriptors, where paths are used.
+        is_listable: whether the descriptor can list the entries.
     """
 
     text: str
@@ -53,44 +53,44 @@ class Directory:
         return Path(self.text)
 
     def at(self, name: str) -> str:
-        """What to call an entry beside `dir_fd=directory.fd`."""
+        """Return the path of an entry for a call with `dir_fd=directory.fd`."""
         return name if self.fd is not None else str(self.path / name)
 
     def stat(self, name: str) -> os.stat_result | None:
-        """What an entry is, links not followed; None if there is none.
+        """Return the status of an entry, links not followed; None if it does not exist.
 
         Raises:
-            Moved: it is a symbolic link.
+            PathChanged: it is a symbolic link.
         """
         try:
-            found = os.stat(self.at(name), dir_fd=self.fd, follow_symlinks=False)
+            status = os.stat(self.at(name), dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        if stat.S_ISLNK(found.st_mode):
-            raise Moved(moved_text(self.path / name))
-        return found
+        if stat.S_ISLNK(status.st_mode):
+            raise PathChanged(path_changed_message(self.path / name))
+        return status
 
-    def below(self, name: str) -> Directory:
+    def open_subdirectory(self, name: str) -> Directory:
         """Open a directory in this one to list it; the caller closes its descriptor.
 
         Raises:
-            Moved: it is a symbolic link.
-            OSError: it is no directory, or cannot be opened.
+            PathChanged: it is a symbolic link.
+            OSError: it is not a directory, or cannot be opened.
         """
-        text = os.path.join(self.text, name)  # noqa: PTH118 (once for each directory of a tree)
+        text = os.path.join(self.text, name)  # noqa: PTH118 (called for each directory of a tree)
         if self.fd is not None:
             return Directory(text=text, fd=self.open(name, _LIST), is_listable=True)
-        found = self.stat(name)
-        if found is None or not stat.S_ISDIR(found.st_mode):
+        status = self.stat(name)
+        if status is None or not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), text)
         return Directory(text=text, fd=None)
 
     def scan(self) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-        """Open the list of entries while the block runs; only there an entry can be asked.
+        """Iterate over the entries; they can be used only while the block runs.
 
         Raises:
-            Moved: the path, which is all a platform without descriptors has, leads elsewhere now.
-            OSError: it cannot be read.
+            PathChanged: the path leads to a different directory now (without descriptors).
+            OSError: the directory cannot be read.
         """
         if self.fd is not None and self.is_listable:
             return os.scandir(self.fd)
@@ -101,7 +101,7 @@ class Directory:
         if self.fd is None:
             with os.scandir(self.text) as entries:
                 yield entries
-            _must_be_real(self.path)
+            _ensure_real(self.path)
             return
         fd = self.open(os.curdir, _LIST)
         try:
@@ -111,76 +111,74 @@ class Directory:
             os.close(fd)
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """A descriptor of an entry.
+        """Open an entry and return its descriptor.
 
         Raises:
-            Moved: it is a symbolic link.
+            PathChanged: it is a symbolic link.
         """
         try:
             return os.open(self.at(name), flags | _UNFOLLOWED, mode, dir_fd=self.fd)
-        except OSError as fault:
-            if fault.errno not in {errno.ELOOP, errno.ENOTDIR}:
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
                 raise
-            found = self.stat(name)
-            if found is None or stat.S_ISDIR(found.st_mode):  # it was a link a moment ago
-                raise Moved(moved_text(self.path / name)) from None
+            status = self.stat(name)
+            if status is None or stat.S_ISDIR(status.st_mode):  # it was a link a moment ago
+                raise PathChanged(path_changed_message(self.path / name)) from None
             raise
 
 
 def open_checked(place: Place, flags: int) -> int:
-    """A descriptor of the file a place was found to lead to.
+    """Open the file of a checked path and return its descriptor.
 
     Raises:
-        Moved: the path leads elsewhere now.
-        OSError: it cannot be opened.
+        PathChanged: the path leads to a different file now.
+        OSError: the file cannot be opened.
     """
-    with naming(place), open_directory(place.real_path.parent) as directory:
+    with errors_naming(place), open_directory(place.real_path.parent) as directory:
         return directory.open(place.real_path.name or os.curdir, flags)
 
 
 @contextmanager
 def open_place(place: Place) -> Iterator[Directory | None]:
-    """Open the directory a place was found to lead to; None if that is no directory.
+    """Open the directory of a checked path; yield None if it is not a directory.
 
     Raises:
-        Moved: the path leads elsewhere now, or did at the end of the block where the platform
-            can only look again.
-        OSError: there is nothing, or it cannot be opened.
+        PathChanged: the path leads elsewhere now (without descriptors: at the end of the block).
+        OSError: it does not exist, or cannot be opened.
     """
-    with naming(place), contextlib.ExitStack() as stack:
+    with errors_naming(place), contextlib.ExitStack() as stack:
         parent = stack.enter_context(open_directory(place.real_path.parent))
         name = place.real_path.name or os.curdir
-        found = parent.stat(name)
-        if found is None:
+        status = parent.stat(name)
+        if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place.path))
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             yield None
             return
-        directory = parent.below(name)
+        directory = parent.open_subdirectory(name)
         if directory.fd is not None:
             stack.callback(os.close, directory.fd)
         yield directory
         if directory.fd is None:
-            _must_be_real(directory.path, found)
+            _ensure_real(directory.path, status)
 
 
 @contextmanager
 def open_directory(real_path: Path, *, create: bool = False) -> Iterator[Directory]:
-    """The directory of a real path, open while the block runs.
+    """Open the directory of a real path while the block runs.
 
     Args:
         real_path: absolute, without links.
-        create: make what is missing of it; what was made and is still empty goes away again if
-            the block fails.
+        create: create missing directories; remove them, if empty, when the block fails.
 
     Raises:
-        Moved: the path leads elsewhere now.
-        OSError: it cannot be opened or made.
+        PathChanged: the path leads to a different directory now.
+        OSError: the directory cannot be opened or created.
     """
     if not _STEPS:
-        yield _unwalked(real_path, create=create)
+        yield _opened_by_path(real_path, create=create)
         return
-    made: list[tuple[int, str]] = []
+    created: list[tuple[int, str]] = []
     fd = os.open(real_path.anchor, _STEP)
     try:
         walked = Path(real_path.anchor)
@@ -189,44 +187,45 @@ def open_directory(real_path: Path, *, create: bool = False) -> Iterator[Directo
             if create and here.stat(name) is None:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=fd)
-                    made.append((os.dup(fd), name))
-            below = here.open(name, _STEP)
+                    created.append((os.dup(fd), name))
+            subdirectory = here.open(name, _STEP)
             os.close(fd)
-            fd, walked = below, walked / name
+            fd, walked = subdirectory, walked / name
         yield Directory(text=str(real_path), fd=fd)
     except BaseException:
-        for parent, name in reversed(made):
+        for parent, name in reversed(created):
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=parent)
         raise
     finally:
-        for held in (fd, *(parent for parent, _ in made)):
-            os.close(held)
+        for descriptor in (fd, *(parent for parent, _ in created)):
+            os.close(descriptor)
 
 
-def _unwalked(real_path: Path, *, create: bool) -> Directory:
-    """The best a platform without `dir_fd` can do: look once more, then go by the path."""
-    _must_be_real(real_path)
+def _opened_by_path(real_path: Path, *, create: bool) -> Directory:
+    """Check a path once more and use it, on a platform without `dir_fd`."""
+    _ensure_real(real_path)
     if create:
         real_path.mkdir(parents=True, exist_ok=True)
     return Directory(text=str(real_path), fd=None)
 
 
-def _must_be_real(path: Path, like: os.stat_result | None = None) -> None:
-    """Raise Moved if there is a link on a path that had none, or another directory at its end."""
+def _ensure_real(path: Path, like: os.stat_result | None = None) -> None:
+    """Raise PathChanged if a path has a link now, or leads to a different directory than `like`."""
+    changed = f"{str(path)!r} changed after it was checked"
     real = real_path_of(path)
     if real != path:
-        raise Moved(f"{str(path)!r} changed after it was checked: it leads to {str(real)!r} now")
+        raise PathChanged(f"{changed}: it leads to {str(real)!r} now")
     if like is not None and not os.path.samestat(path.lstat(), like):
-        raise Moved(f"{str(path)!r} changed after it was checked: it is another directory now")
+        raise PathChanged(f"{changed}: it is a different directory now")
 
 
 @contextmanager
-def naming(place: Place) -> Iterator[None]:
-    """Give the system's errors the path the user knows, in place of one step of the walk."""
+def errors_naming(place: Place) -> Iterator[None]:
+    """Put the path that the user knows into OSErrors, in place of one step of the walk."""
     try:
         yield
-    except OSError as fault:
-        if fault.errno is None or Path(fault.filename or "").is_absolute():
+    except OSError as error:
+        if error.errno is None or Path(error.filename or "").is_absolute():
             raise
-        raise OSError(fault.errno, fault.strerror, str(place.path)) from fault
+        raise OSError(error.errno, error.strerror, str(place.path)) from error

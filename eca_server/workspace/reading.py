@@ -1,9 +1,10 @@
-"""Files read whole, and bytes read as text.
+"""Reading whole files, and decoding bytes to text.
 
-The rules it keeps: only regular files are opened, so that a pipe or a device never hangs or acts;
-no more is read than the caller allows; what is decoded can be encoded back, byte for byte.
+The rules of this module: only regular files are opened, since a pipe or a device may block or have
+side effects. No more bytes are read than the caller allows. Decoded text can be encoded back, byte
+for byte.
 
-Everything that takes a place touches the disk: call it in a worker thread.
+Everything that takes a `Place` accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import BinaryIO, Literal, Self, TypeAlias
 import attrs
 
 from eca_server.workspace.boundary import Place
-from eca_server.workspace.faults import Changed, NotAFile, NotText, TooLarge
-from eca_server.workspace.opening import Directory, naming, open_directory
+from eca_server.workspace.errors import ContentChanged, NotRegularFile, NotText, TooLarge
+from eca_server.workspace.opening import Directory, errors_naming, open_directory
 
 __all__ = [
     "Checkpoint",
@@ -38,7 +39,10 @@ __all__ = [
 ]
 
 Checkpoint: TypeAlias = Callable[[], object]
-"""Called between pieces of long work; it raises to end it: `trio.from_thread.check_cancelled`."""
+"""A function called between pieces of long work, which raises to end the work.
+
+An example is `trio.from_thread.check_cancelled`.
+"""
 
 Encoding: TypeAlias = Literal["utf-8", "utf-16-le", "utf-16-be", "latin-1"]
 Newline: TypeAlias = Literal["\n", "\r\n", "\r"]
@@ -63,10 +67,10 @@ _ASCII = re.compile(rb"[\x00-\x7f]+")
 
 @attrs.frozen(kw_only=True)
 class Fingerprint:
-    """A file's content at one moment. Two are equal if the contents are.
+    """The size and digest of a file's content.
 
-    Times and inodes are left out on purpose: a file can change within one tick of its clock, and
-    be touched or saved again without a change.
+    Times and inodes are left out: a file can change within one tick of its clock, and can be
+    touched or saved again without a change.
     """
 
     size: int
@@ -74,13 +78,13 @@ class Fingerprint:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """The fingerprint of a content."""
+        """Return the fingerprint of a content."""
         return cls(size=len(data), digest=hashlib.blake2b(data, digest_size=20).digest())
 
 
 @attrs.frozen(kw_only=True)
 class FileSnapshot:
-    """A file as it was when it was read; `mode` are its permission bits."""
+    """A file's content and permission bits (`mode`) at the time it was read."""
 
     data: bytes = attrs.field(repr=False)
     mode: int
@@ -89,74 +93,77 @@ class FileSnapshot:
 
 @contextmanager
 def open_file(place: Place) -> Iterator[BinaryIO]:
-    """A regular file, open for reading while the block runs, unbuffered.
+    """Open a regular file for reading while the block runs, unbuffered.
 
     Raises:
-        NotAFile: it is something else.
-        Moved: the path leads elsewhere now.
+        NotRegularFile: it is not a regular file.
+        PathChanged: the path leads to a different file now.
         OSError: it cannot be opened.
     """
-    with naming(place), open_directory(place.real_path.parent) as directory:
+    with errors_naming(place), open_directory(place.real_path.parent) as directory:
         fd = open_regular(directory, place.real_path.name, place.path)
     with os.fdopen(fd, "rb", buffering=0) as file:
         yield file
 
 
 def open_regular(directory: Directory, name: str, shown: Path | str) -> int:
-    """A descriptor for reading; it is looked at first, for opening a device may do something."""
-    found = directory.stat(name or os.curdir)
-    if found is not None:
-        must_be_regular(found, shown)
+    """Open a regular file and return its descriptor.
+
+    The kind is checked before the file is opened, since opening a device may have side effects.
+    """
+    status = directory.stat(name or os.curdir)
+    if status is not None:
+        ensure_regular(status, shown)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     fd = directory.open(name, flags | getattr(os, "O_BINARY", 0))
     try:
-        must_be_regular(os.fstat(fd), shown)
+        ensure_regular(os.fstat(fd), shown)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def must_be_regular(found: os.stat_result, shown: Path | str) -> None:
-    """Raise NotAFile unless it is a regular file."""
-    if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
-        raise NotAFile(f"expected a file, got {kind}: {str(shown)!r}")
+def ensure_regular(status: os.stat_result, shown: Path | str) -> None:
+    """Raise NotRegularFile unless the status is that of a regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise NotRegularFile(f"expected a file, got {kind}: {str(shown)!r}")
 
 
 def read_file(place: Place, *, limit: int, checkpoint: Checkpoint = lambda: None) -> FileSnapshot:
-    """A whole file of at most `limit` bytes.
+    """Read a whole file of at most `limit` bytes.
 
     Raises:
-        TooLarge: it has more.
-        NotAFile: it is a directory, a pipe, a socket or a device.
-        Moved: the path leads elsewhere now.
+        TooLarge: it has more bytes.
+        NotRegularFile: it is a directory, a pipe, a socket or a device.
+        PathChanged: the path leads to a different file now.
         OSError: it cannot be read.
     """
-    with naming(place), open_file(place) as file:
-        found = os.fstat(file.fileno())
-        _must_fit(found.st_size, limit, place)
+    with errors_naming(place), open_file(place) as file:
+        status = os.fstat(file.fileno())
+        _ensure_size(status.st_size, limit, place)
         pieces: list[bytes] = []
         total = 0
         while piece := file.read(min(PIECE, limit + 1 - total)):
             checkpoint()
             pieces.append(piece)
             total += len(piece)
-            _must_fit(total, limit, place)
+            _ensure_size(total, limit, place)
     data = b"".join(pieces)
     return FileSnapshot(
-        data=data, mode=stat.S_IMODE(found.st_mode), fingerprint=Fingerprint.of(data)
+        data=data, mode=stat.S_IMODE(status.st_mode), fingerprint=Fingerprint.of(data)
     )
 
 
-def must_still_be(
+def ensure_unchanged(
     directory: Directory, name: str, expected: Fingerprint, place: Place, checkpoint: Checkpoint
 ) -> os.stat_result:
-    """Raise Changed unless an entry still has the content it had; its stat, if so."""
+    """Return the status of an entry; raise ContentChanged unless it has the expected content."""
     if directory.stat(name) is None:
-        raise Changed(f"{str(place.path)!r} is gone since it was read")
+        raise ContentChanged(f"{str(place.path)!r} was removed since it was read")
     with os.fdopen(open_regular(directory, name, place.path), "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
+        status = os.fstat(file.fileno())
         digest = hashlib.blake2b(digest_size=20)
         size = 0
         while size <= expected.size and (piece := file.read(PIECE)):
@@ -164,11 +171,11 @@ def must_still_be(
             digest.update(piece)
             size += len(piece)
     if Fingerprint(size=size, digest=digest.digest()) != expected:
-        raise Changed(f"{str(place.path)!r} has changed since it was read")
-    return found
+        raise ContentChanged(f"{str(place.path)!r} has changed since it was read")
+    return status
 
 
-def _must_fit(size: int, limit: int, place: Place) -> None:
+def _ensure_size(size: int, limit: int, place: Place) -> None:
     if size > limit:
         raise TooLarge(
             f"expected a file of at most {limit:,} bytes, got {size:,} bytes: {str(place.path)!r}"
@@ -177,14 +184,14 @@ def _must_fit(size: int, limit: int, place: Place) -> None:
 
 @attrs.frozen(kw_only=True)
 class Text:
-    r"""A file's content as text, and what it takes to write it back as it was.
+    r"""A file's content as text, with all that is needed to write it back unchanged.
 
     Attributes:
-        text: without the byte order mark; line ends as they are.
-        encoding: what its bytes are.
-        bom: the byte order mark it began with, often empty.
-        newline: the line end it has most of, `\n` if it has none.
-        final_newline: whether the last line ends like the others.
+        text: without the byte order mark; line ends unchanged.
+        encoding: of the bytes.
+        bom: the byte order mark, often empty.
+        newline: the most frequent line end; `\n` if there is none.
+        final_newline: whether the last line has a line end.
     """
 
     text: str
@@ -194,38 +201,38 @@ class Text:
     final_newline: bool
 
     def encode(self, text: str | None = None) -> bytes:
-        """This text, or another one in its place, as bytes of the same encoding.
+        """Return this text, or `text` in its place, as bytes of the same encoding.
 
         Raises:
-            NotText: the encoding has no such character.
+            NotText: the encoding cannot represent a character.
         """
         text = self.text if text is None else text
         try:
             return self.bom + text.encode(self.encoding)
-        except UnicodeEncodeError as fault:
-            character = text[fault.start]
+        except UnicodeEncodeError as error:
+            character = text[error.start]
             raise NotText(f"the file is {self.encoding}, which has no {character!r}") from None
 
 
 def decode(data: bytes) -> Text:
-    """Bytes as text: UTF-8, UTF-16 with its mark, Latin-1 where it is clearly text.
+    """Decode UTF-8, UTF-16 with its byte order mark, or Latin-1 where it is clearly text.
 
     Raises:
-        NotText: none of these.
+        NotText: it is none of these.
     """
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             try:
                 return _text(data.removeprefix(bom), encoding, bom)
-            except UnicodeDecodeError as fault:
-                at = len(bom) + fault.start
-                raise NotText(f"it begins as {encoding} and is not, at byte {at}") from None
+            except UnicodeDecodeError as error:
+                at = len(bom) + error.start
+                raise NotText(f"it is not valid {encoding}, at byte {at}") from None
     try:
         return _text(data, "utf-8", b"")
-    except UnicodeDecodeError as fault:
+    except UnicodeDecodeError as error:
         if _is_clearly_latin_1(data):
             return _text(data, "latin-1", b"")
-        raise NotText(f"it is binary, or text of an unknown encoding: byte {fault.start}") from None
+        raise NotText(f"it is binary, or its encoding is unknown (byte {error.start})") from None
 
 
 def _text(data: bytes, encoding: Encoding, bom: bytes) -> Text:
@@ -233,18 +240,18 @@ def _text(data: bytes, encoding: Encoding, bom: bytes) -> Text:
     nul = text.find("\0")
     if nul >= 0:
         raise NotText(f"it is binary: character {nul} is a NUL")
-    found = Counter(_NEWLINE.findall(text))
+    counts = Counter(_NEWLINE.findall(text))
     newlines: tuple[Newline, ...] = ("\n", "\r\n", "\r")
     return Text(
         text=text,
         encoding=encoding,
         bom=bom,
-        newline=max(newlines, key=lambda each: found[each]),
+        newline=max(newlines, key=lambda each: counts[each]),
         final_newline=text.endswith(("\n", "\r")),
     )
 
 
 def _is_clearly_latin_1(data: bytes) -> bool:
-    """Whether bytes that are no UTF-8 look like a text of western Europe."""
+    """Return True if bytes that are not UTF-8 look like a Western European text."""
     high = len(data) - sum(map(len, _ASCII.findall(data)))
     return _CONTROLS.search(data) is None and high * 3 <= len(data)

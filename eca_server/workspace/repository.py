@@ -1,9 +1,9 @@
-"""Whether Git would run a program that a repository names.
+"""The check of a repository for programs that Git would run.
 
-`git status` runs what `core.fsmonitor` says, `git diff` what `diff.external` says. The rule of
-this module: a repository is judged before Git runs in it. A bare repository inside of a work tree
-is never taken for harmless: a clone brings every file of it, its configuration too. What cannot
-be read is not harmless.
+`git status` runs the program of `core.fsmonitor`, `git diff` that of `diff.external`. The rule of
+this module: a repository is checked before Git runs in it. A bare repository inside a work tree is
+never safe, since a clone brings all of its files, with its configuration. A file that cannot be
+read is not safe.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 import attrs
 
 __all__ = [
+    "git_directory_of",
     "is_bare_repository",
     "makes_bare_repository",
-    "pointed_to",
-    "program_of_repository",
-    "text_of",
+    "read_small_file",
+    "unsafe_git_reason",
 ]
 
 _LARGEST = 256 * 1024
@@ -31,7 +31,7 @@ _BLANKS = " \t\r"
 _HEADER = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]', re.ASCII)
 _SETTING = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?", re.ASCII)
 _NEEDED = {"head": "HEAD", "objects": "objects", "refs": "refs", "commondir": "commondir"}
-_HOOK = "post-index-change"  # `git status` runs it; others belong to commands that change more
+_HOOK = "post-index-change"  # run by `git status`; others are run by commands that change more
 
 _RUN_PROGRAMS = re.compile(
     r"""core\.(askpass|alternaterefscommand|editor|fsmonitor|gitproxy|pager|sshcommand)
@@ -61,7 +61,7 @@ _NO_PROGRAM = {
     "filter.lfs.process": re.compile(r"git-lfs filter-process"),
     "credential.helper": re.compile(r"([a-z][a-z0-9-]*(\s+--[\w=.-]+)*)?|!gh auth git-credential"),
 }
-_ONLY_IF = {  # the value decides whether it is a program
+_ONLY_IF = {  # a program only if the value matches
     "alias": re.compile(r"\s*!.*", re.DOTALL),
     "submodule": re.compile(r"\s*!.*", re.DOTALL),
     "remote": re.compile(r"[\w+.-]+::.*", re.DOTALL),  # a helper, as `ext::`
@@ -70,11 +70,11 @@ _ONLY_IF = {  # the value decides whether it is a program
 
 @attrs.frozen(kw_only=True)
 class _Repository:
-    """Where Git finds what it needs.
+    """The directories of a Git repository.
 
     Attributes:
-        directory: `.git`, or what a file of that name points to.
-        top: the work tree; None of a bare repository.
+        directory: `.git`, or the directory that a file of that name points to.
+        top: the top of the work tree; None: a bare repository.
     """
 
     directory: Path
@@ -82,7 +82,7 @@ class _Repository:
 
 
 def is_bare_repository(directory: Path) -> bool:
-    """Return whether Git would take a directory for a repository by itself; look at the disk."""
+    """Return True if Git would use a directory as a repository; read the disk."""
     if not os.path.lexists(directory / "HEAD"):
         return False
     has_parts = (directory / "objects").is_dir() and (directory / "refs").is_dir()
@@ -90,12 +90,10 @@ def is_bare_repository(directory: Path) -> bool:
 
 
 def makes_bare_repository(top: Path, path: Path) -> bool:
-    """Return whether a change of a path changes a bare repository, or completes one.
-
-    Looks at the disk.
+    """Return True if a change of a path changes or completes a bare repository; read the disk.
 
     Args:
-        top: the root of the workspace, a real path; a repository of its own is not meant.
+        top: the root of the workspace, a real path; a repository there does not count.
         path: a real path below the root.
     """
     directory = top
@@ -103,21 +101,21 @@ def makes_bare_repository(top: Path, path: Path) -> bool:
         if directory != top and is_bare_repository(directory):
             return True
         if name.casefold() in _NEEDED:
-            there = {each for each in _NEEDED if os.path.lexists(directory / _NEEDED[each])}
-            there.add(name.casefold())
-            if "head" in there and ({"objects", "refs"} <= there or "commondir" in there):
+            existing = {each for each in _NEEDED if os.path.lexists(directory / _NEEDED[each])}
+            existing.add(name.casefold())
+            if "head" in existing and ({"objects", "refs"} <= existing or "commondir" in existing):
                 return True
         directory /= name
     return False
 
 
-def program_of_repository(directory: Path) -> str | None:
-    """Return why Git would run a program in a directory, or None; look at the disk.
+def unsafe_git_reason(directory: Path) -> str | None:
+    """Return why Git would run a program in a directory, or None; read the disk.
 
     Args:
         directory: a real path.
     """
-    repository = _found(directory)
+    repository = _find_repository(directory)
     if repository is None:
         return None
     if repository.top is None:
@@ -132,51 +130,51 @@ def program_of_repository(directory: Path) -> str | None:
     )
 
 
-def _found(directory: Path) -> _Repository | None:
-    """Return the repository that Git would find, from a directory upwards."""
+def _find_repository(directory: Path) -> _Repository | None:
+    """Return the repository that Git would find from a directory upwards."""
     for each in (directory, *directory.parents):
-        inner = each / ".git"
-        if os.path.lexists(inner):
-            return _Repository(directory=pointed_to(inner), top=each)
+        git_directory = each / ".git"
+        if os.path.lexists(git_directory):
+            return _Repository(directory=git_directory_of(git_directory), top=each)
         if is_bare_repository(each):
             is_git_directory = each.name == ".git"
             return _Repository(directory=each, top=each.parent if is_git_directory else None)
     return None
 
 
-def pointed_to(path: Path) -> Path:
-    """Return the directory that a `.git` is, or that its text names."""
+def git_directory_of(path: Path) -> Path:
+    """Return the repository of a `.git`: the directory itself, or the one that the file names."""
     if not path.is_file():
         return path
-    text = text_of(path) or ""
+    text = read_small_file(path) or ""
     target = text.removeprefix("gitdir:").strip()
     return Path(os.path.normpath(path.parent / target)) if target else path
 
 
 def _modules(repository: _Repository) -> Iterator[_Repository]:
-    """Return the repositories of submodules: `git status` looks into these, too."""
+    """Yield the repositories of submodules, which `git status` reads, too."""
     assert repository.top is not None
-    folders = os.walk(repository.directory / "modules")
-    for folder, names, files in itertools.islice(folders, _MOST_MODULES):
+    walk = os.walk(repository.directory / "modules")
+    for directory, names, files in itertools.islice(walk, _MOST_MODULES):
         if "config" in files and "HEAD" in files:
             names[:] = [name for name in names if name == "modules"]
-            yield _Repository(directory=Path(folder), top=None)
-    for name, value in _settings(text_of(repository.top / ".gitmodules") or ""):
+            yield _Repository(directory=Path(directory), top=None)
+    for name, value in _settings(read_small_file(repository.top / ".gitmodules") or ""):
         if name.startswith("submodule.") and name.endswith(".path") and value:
-            inner = repository.top / value / ".git"
-            if inner.is_dir():
-                yield _Repository(directory=inner, top=inner.parent)
+            git_directory = repository.top / value / ".git"
+            if git_directory.is_dir():
+                yield _Repository(directory=git_directory, top=git_directory.parent)
 
 
 def _reasons(directory: Path, top: Path, *, is_module: bool) -> Iterator[str]:
     common = directory
-    if (pointer := text_of(directory / "commondir")) is not None:
+    if (pointer := read_small_file(directory / "commondir")) is not None:
         common = Path(os.path.normpath(directory / pointer.strip()))
     hooks = common / "hooks"
     for file in dict.fromkeys((common / "config", directory / "config.worktree")):
         if not os.path.lexists(file):
             continue
-        text = text_of(file)
+        text = read_small_file(file)
         if text is None:
             yield f"{file} cannot be read"
             continue
@@ -185,7 +183,7 @@ def _reasons(directory: Path, top: Path, *, is_module: bool) -> Iterator[str]:
                 hooks = top / Path(value).expanduser()
             elif name == "core.worktree":
                 if not is_module and Path(os.path.normpath(directory / value)) != top:
-                    yield f"{name} in {file} is another folder"
+                    yield f"{name} in {file} is a different folder"
             elif _runs(name, value):
                 yield f"{name} in {file} may run a program"
     if os.access(hooks / _HOOK, os.X_OK):
@@ -199,17 +197,17 @@ def _runs(name: str, value: str) -> bool:
     if harmless is not None and harmless.fullmatch(value):
         return False
     section = name.partition(".")[0]
-    needed = _ONLY_IF.get(section)
-    if needed is None or name.endswith((".uploadpack", ".receivepack", ".vcs")):
+    program_pattern = _ONLY_IF.get(section)
+    if program_pattern is None or name.endswith((".uploadpack", ".receivepack", ".vcs")):
         return True
-    return needed.fullmatch(value) is not None
+    return program_pattern.fullmatch(value) is not None
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
-    """Return the settings of a configuration: `section.subsection.key`, and the value."""
+    """Yield the settings of a configuration: `section.subsection.key` and its value."""
     joined = text.replace("\\\r\n", "").replace("\\\n", "")
     yield from _settings_of_lines(text)
-    if joined != text:  # in a comment a backslash joins nothing: both readings count
+    if joined != text:  # in a comment a backslash does not join lines, so both readings count
         yield from _settings_of_lines(joined)
 
 
@@ -226,7 +224,7 @@ def _settings_of_lines(text: str) -> Iterator[tuple[str, str]]:
             continue
         setting = _SETTING.fullmatch(rest)
         if setting is None:
-            yield "include.path", rest  # not understood, so it may be anything
+            yield "include.path", rest  # not parsed, so it may be anything
             continue
         yield f"{section}.{setting[1].casefold()}", _unquoted(setting[2] or "")
 
@@ -247,8 +245,8 @@ def _unquoted(value: str) -> str:
     return text.strip(_BLANKS)
 
 
-def text_of(path: Path) -> str | None:
-    """Return the text of a small ordinary file; None: it is none, or cannot be read."""
+def read_small_file(path: Path) -> str | None:
+    """Return the text of a small regular file, or None if it is not one or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError:

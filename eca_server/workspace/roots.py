@@ -1,6 +1,6 @@
-"""Workspace folders: `file` URIs by RFC 8089, and the folders they name (ruling W-15).
+"""Workspace folders: `file` URIs by RFC 8089, and their directories (ruling W-15).
 
-The rule it keeps: a folder that cannot be used gives no root and one sentence for the user;
+The rule of this module: a folder that cannot be used gives no root and one sentence for the user;
 it never stops the others.
 """
 
@@ -32,10 +32,10 @@ class Root:
     """One root of the workspace.
 
     Attributes:
-        name: what the client calls it, else the folder's own name.
+        name: the client's name, else the directory's own.
         uri: as the client wrote it.
-        path: absolute, without `.` and `..`, symlinks as the user opened them.
-        real_path: the same folder with every symlink resolved.
+        path: absolute, without `.` and `..`, symbolic links unresolved.
+        real_path: the path with every symbolic link resolved.
     """
 
     name: str
@@ -45,28 +45,28 @@ class Root:
 
 
 def parse_roots(folders: Iterable[WorkspaceFolder]) -> tuple[tuple[Root, ...], tuple[str, ...]]:
-    """The roots, in the client's order, each once; and a sentence for each that is none."""
+    """Return the roots, each once, in the client's order; and a sentence for each unusable one."""
     roots: dict[Path, Root] = {}
     problems: list[str] = []
     for folder in folders:
         try:
             root = _root(folder)
-        except ValueError as fault:
+        except ValueError as error:
             shown = folder.uri if len(folder.uri) <= _SHOWN else f"{folder.uri[:_SHOWN]}..."
-            problems.append(f"Workspace folder {shown!r} is left out: {fault}.")
+            problems.append(f"The workspace folder {shown!r} was left out: {error}.")
         else:
             roots.setdefault(root.path, root)
     return tuple(roots.values()), tuple(problems)
 
 
 def path_of(uri: str, *, windows: bool = _WINDOWS) -> str:
-    """The local path a `file` URI names, without `.` and `..`; the folder need not exist.
+    """Return the local path of a `file` URI, without `.` and `..`; it need not exist.
 
-    `?` and `#` are parts of the path, for a `file` URI has neither query nor fragment and some
+    `?` and `#` are parts of the path: a `file` URI has neither query nor fragment, and some
     clients escape nothing.
 
     Raises:
-        ValueError: another scheme, another machine, a relative path.
+        ValueError: the scheme is not `file`, or the path is of another machine or relative.
     """
     scheme = _SCHEME.match(uri)
     if scheme is None or scheme[1].lower() != "file":
@@ -83,7 +83,7 @@ def path_of(uri: str, *, windows: bool = _WINDOWS) -> str:
 
 
 def uri_of(path: Path | str) -> str:
-    """The `file` URI of an absolute path of this machine."""
+    """Return the `file` URI of an absolute path of this machine."""
     if not _WINDOWS:
         return "file://" + quote(os.fsencode(path), safe=_UNESCAPED)
     text = str(path).replace("\\", "/")
@@ -96,7 +96,7 @@ def _posix_path(host: str, path: str) -> str:
     local = os.fsdecode(unquote_to_bytes(path))
     if not local.startswith("/"):
         raise ValueError("expected an absolute path, got a relative one")
-    # POSIX keeps two leading slashes apart; in a URI they mean nothing.
+    # POSIX distinguishes two leading slashes; in a URI they have no meaning.
     return "/" + posixpath.normpath(local).lstrip("/")
 
 
@@ -117,8 +117,8 @@ def _root(folder: WorkspaceFolder) -> Root:
     try:
         real_path = path.resolve(strict=True)
         is_folder = real_path.is_dir()
-    except (OSError, RuntimeError) as fault:
-        reason = getattr(fault, "strerror", None) or "its symlinks lead in a circle"
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "its symbolic links form a circle"
         raise ValueError(f"it cannot be opened ({reason})") from None
     if not is_folder:
         raise ValueError("it is not a folder")

@@ -1,11 +1,11 @@
-"""Files replaced and moved: whole or not at all, and never over what nobody looked at.
+"""Atomic writes and moves of files that never overwrite an unexpected content.
 
-The rules it keeps: a file is written beside its place, made durable, and renamed over it; it is
-replaced only while its content is the one that was looked at; a name that must be free is taken
-by a call that fails if it is not. Whatever fails, nothing is left behind; what a killed server
-leaves, a later one removes (`temporaries`).
+The rules of this module: a file is written beside its place, made durable, and renamed over it. It
+is replaced only if its content is the expected one. A name that must be free is taken by a call
+that fails if it is not. A failed call leaves nothing behind, and a later server removes the
+temporary files of a killed one (`temporary_files`).
 
-Everything here touches the disk: call it in a worker thread.
+Everything here accesses the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from contextlib import contextmanager
 import attrs
 
 from eca_server.workspace.boundary import Place
-from eca_server.workspace.faults import AlreadyThere, FileFault, LeadsOut
-from eca_server.workspace.opening import Directory, naming, open_directory
+from eca_server.workspace.errors import AlreadyExists, FileError, OutsideWorkspace
+from eca_server.workspace.opening import Directory, errors_naming, open_directory
 from eca_server.workspace.reading import (
     PIECE,
     Checkpoint,
     Fingerprint,
-    must_be_regular,
-    must_still_be,
+    ensure_regular,
+    ensure_unchanged,
     open_regular,
 )
 
@@ -46,42 +46,45 @@ def replace_file(
     temporary: str | None = None,
     checkpoint: Checkpoint = lambda: None,
 ) -> Fingerprint:
-    """Give a file a new content, at once; its mode and, if we may, its owner are kept.
+    """Replace the content of a file atomically; preserve its mode and, if permitted, its owner.
 
-    A link is written through, to the file it leads to in the workspace. A file with several hard
-    links is parted from the others.
+    A symbolic link is followed to its file in the workspace. A file with several hard links is
+    separated from the others.
 
     Args:
-        place: the file; its missing parents are made.
+        place: the file; missing parents are created.
         data: the whole new content.
-        expected: the content it has now; None: there is no such file.
-        mode: the permission bits of a file that is made; None: as the umask has it.
-        temporary: the name, beside the file, under which it is written first; None: any.
-        checkpoint: called between pieces; what it raises ends the call and changes nothing.
+        expected: the current content; None: the file does not exist.
+        mode: the permission bits of a new file; None: those of the umask.
+        temporary: the name of the temporary file beside the file; None: any.
+        checkpoint: called between pieces; an exception of it ends the call without a change.
 
     Raises:
-        Changed: it has another content than expected, or is gone.
-        AlreadyThere: nothing was expected there, and something is.
-        LeadsOut: a link of the workspace leads out of it.
-        NotAFile: it is a directory, a pipe, a socket or a device.
-        Moved: the path leads elsewhere now.
+        ContentChanged: the content is not the expected one, or the file was removed.
+        AlreadyExists: no file was expected, and there is one.
+        OutsideWorkspace: a symbolic link leads out of the workspace.
+        NotRegularFile: it is a directory, a pipe, a socket or a device.
+        PathChanged: the path leads to a different file now.
         OSError: it cannot be written (read-only, disk full).
     """
-    _must_not_lead_out(place)
-    with naming(place), open_directory(place.real_path.parent, create=expected is None) as parent:
+    _ensure_inside(place)
+    with (
+        errors_naming(place),
+        open_directory(place.real_path.parent, create=expected is None) as parent,
+    ):
         entry = _Entry(directory=parent, name=place.real_path.name, place=place)
         if expected is None:
-            _must_be_free(entry)
+            _ensure_free(entry)
             with _temporary(
                 entry, _pieces(data), checkpoint, mode=0o666, bits=mode, name=temporary
             ) as written:
                 _take_free_name(written, entry)
         else:
-            found = must_still_be(parent, entry.name, expected, place, checkpoint)
+            status = ensure_unchanged(parent, entry.name, expected, place, checkpoint)
             if not os.access(entry.at, os.W_OK, dir_fd=parent.fd):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            with _temporary(entry, _pieces(data), checkpoint, like=found, name=temporary) as new:
-                must_still_be(parent, entry.name, expected, place, checkpoint)
+            with _temporary(entry, _pieces(data), checkpoint, like=status, name=temporary) as new:
+                ensure_unchanged(parent, entry.name, expected, place, checkpoint)
                 _rename(new, entry)
         _make_durable(parent)
     return Fingerprint.of(data)
@@ -90,32 +93,32 @@ def replace_file(
 def remove_file(
     place: Place, *, expected: Fingerprint, checkpoint: Checkpoint = lambda: None
 ) -> None:
-    """Remove a file whose content is still the one that is expected.
+    """Remove a file that has the expected content.
 
     Raises:
-        Changed: it has another content, or is gone.
-        LeadsOut: a link of the workspace leads out of it.
-        NotAFile: it is a directory, a pipe, a socket or a device.
-        Moved: the path leads elsewhere now.
+        ContentChanged: the content is not the expected one, or the file was removed.
+        OutsideWorkspace: a symbolic link leads out of the workspace.
+        NotRegularFile: it is a directory, a pipe, a socket or a device.
+        PathChanged: the path leads to a different file now.
         OSError: it cannot be removed.
     """
-    _must_not_lead_out(place)
-    with naming(place), open_directory(place.real_path.parent) as parent:
+    _ensure_inside(place)
+    with errors_naming(place), open_directory(place.real_path.parent) as parent:
         name = place.real_path.name
-        must_still_be(parent, name, expected, place, checkpoint)
+        ensure_unchanged(parent, name, expected, place, checkpoint)
         os.unlink(parent.at(name), dir_fd=parent.fd)
         _make_durable(parent)
 
 
 def remove_temporary(place: Place, temporary: str) -> None:
-    """Remove what a process that was killed in `replace_file` has left beside a file.
+    """Remove the temporary file that a process killed in `replace_file` left beside a file.
 
     Raises:
-        Moved: the path leads elsewhere now.
+        PathChanged: the path leads to a different file now.
         OSError: it cannot be removed.
     """
     with (
-        naming(place),
+        errors_naming(place),
         contextlib.suppress(FileNotFoundError),
         open_directory(place.real_path.parent) as parent,
     ):
@@ -123,42 +126,42 @@ def remove_temporary(place: Place, temporary: str) -> None:
 
 
 def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lambda: None) -> None:
-    """Give a file or a directory another name, which must be free; missing parents are made.
+    """Move a file or a directory to a free name; create missing parents.
 
-    A file may move to another file system, a directory may not.
+    A file can move to another file system, a directory cannot.
 
     Raises:
-        AlreadyThere: something has the new name.
-        LeadsOut: a link of the workspace leads out of it.
-        FileFault: the source is a link, or a directory that would move into itself.
-        NotAFile: the source is a pipe, a socket or a device.
-        Moved: a path leads elsewhere now.
+        AlreadyExists: the destination exists.
+        OutsideWorkspace: a symbolic link leads out of the workspace.
+        FileError: the source is a link, or a directory that would move into itself.
+        NotRegularFile: the source is a pipe, a socket or a device.
+        PathChanged: a path leads to a different file now.
         OSError: it cannot be moved.
     """
     for place in (source, destination):
-        _must_not_lead_out(place)
+        _ensure_inside(place)
     if source.path.is_symlink():
-        raise FileFault(
+        raise FileError(
             f"{str(source.path)!r} is a symbolic link to {str(source.real_path)!r}: "
             "expected the path of a file or a directory"
         )
     if destination.real_path.is_relative_to(source.real_path):
-        raise FileFault(f"{str(source.path)!r} cannot be moved into itself")
-    with naming(source), open_directory(source.real_path.parent) as origin:
+        raise FileError(f"{str(source.path)!r} cannot be moved into itself")
+    with errors_naming(source), open_directory(source.real_path.parent) as origin:
         old = _Entry(directory=origin, name=source.real_path.name, place=source)
-        found = origin.stat(old.name)
-        if found is None:
+        status = origin.stat(old.name)
+        if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         with (
-            naming(destination),
+            errors_naming(destination),
             open_directory(destination.real_path.parent, create=True) as target,
         ):
             new = _Entry(directory=target, name=destination.real_path.name, place=destination)
-            _must_be_free(new)
-            if stat.S_ISDIR(found.st_mode):
-                _rename(old, new)  # the worst a race can do here is to replace an empty directory
+            _ensure_free(new)
+            if stat.S_ISDIR(status.st_mode):
+                _rename(old, new)  # a race can at worst replace an empty directory
             else:
-                must_be_regular(found, source.path)
+                ensure_regular(status, source.path)
                 _move_regular(old, new, checkpoint)
             _make_durable(target)
         _make_durable(origin)
@@ -166,7 +169,7 @@ def move_file(source: Place, destination: Place, *, checkpoint: Checkpoint = lam
 
 @attrs.frozen(kw_only=True)
 class _Entry:
-    """A name in an open directory, and the place it was found for."""
+    """A name in an open directory, and the `Place` it belongs to."""
 
     directory: Directory
     name: str
@@ -184,57 +187,57 @@ class _Entry:
 def _move_regular(old: _Entry, new: _Entry, checkpoint: Checkpoint) -> None:
     try:
         _take_free_name(old, new)
-    except OSError as fault:
-        if fault.errno != errno.EXDEV:
+    except OSError as error:
+        if error.errno != errno.EXDEV:
             raise
     else:
         return
     fd = open_regular(old.directory, old.name, old.place.path)
     with os.fdopen(fd, "rb", buffering=0) as file:
-        found = os.fstat(fd)
+        status = os.fstat(fd)
         pieces = iter(lambda: file.read(PIECE), b"")
-        with _temporary(new, pieces, checkpoint, like=found) as temporary:
-            times = (found.st_atime_ns, found.st_mtime_ns)
+        with _temporary(new, pieces, checkpoint, like=status) as temporary:
+            times = (status.st_atime_ns, status.st_mtime_ns)
             os.utime(temporary.at, ns=times, dir_fd=temporary.fd)
             _take_free_name(temporary, new)
-    _give_up(old, new)
+    _unlink_old(old, new)
 
 
-def _must_not_lead_out(place: Place) -> None:
-    if place.leads_out:
-        raise LeadsOut(
+def _ensure_inside(place: Place) -> None:
+    if place.escapes:
+        raise OutsideWorkspace(
             f"{str(place.path)!r} leads out of the workspace by a symbolic link, to "
-            f"{str(place.real_path)!r}: to change that, name it by its own path"
+            f"{str(place.real_path)!r}: to change that file, use its own path"
         )
 
 
-def _must_be_free(entry: _Entry) -> None:
+def _ensure_free(entry: _Entry) -> None:
     if not entry.name or entry.directory.stat(entry.name) is not None:
-        raise _already_there(entry)
+        raise _already_exists(entry)
 
 
-def _already_there(entry: _Entry) -> AlreadyThere:
-    return AlreadyThere(f"{str(entry.place.path)!r} already exists")
+def _already_exists(entry: _Entry) -> AlreadyExists:
+    return AlreadyExists(f"{str(entry.place.path)!r} already exists")
 
 
 def _take_free_name(old: _Entry, new: _Entry) -> None:
-    """Rename a file to a name that nobody has, checked by the very call that takes it."""
+    """Rename a file; the call itself fails if the new name exists."""
     try:
         os.link(old.at, new.at, src_dir_fd=old.fd, dst_dir_fd=new.fd, follow_symlinks=False)
     except FileExistsError:
-        raise _already_there(new) from None
-    except OSError as fault:
-        if fault.errno not in _NO_HARD_LINKS:
+        raise _already_exists(new) from None
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
             raise
         _take_with_placeholder(old, new)
     else:
-        _give_up(old, new)
+        _unlink_old(old, new)
 
 
-def _give_up(old: _Entry, new: _Entry) -> None:
-    """Remove the old name of a file that has a new one; the new one where that cannot be."""
+def _unlink_old(old: _Entry, new: _Entry) -> None:
+    """Remove the old name of a file after the new one was made; on failure, the new name."""
     try:
-        with naming(old.place), contextlib.suppress(FileNotFoundError):
+        with errors_naming(old.place), contextlib.suppress(FileNotFoundError):
             os.unlink(old.at, dir_fd=old.fd)
     except OSError:
         os.unlink(new.at, dir_fd=new.fd)
@@ -242,11 +245,11 @@ def _give_up(old: _Entry, new: _Entry) -> None:
 
 
 def _take_with_placeholder(old: _Entry, new: _Entry) -> None:
-    """The same on file systems without hard links: an empty file holds the name first."""
+    """Take a free name on a file system without hard links: an empty file reserves it."""
     try:
         os.close(new.directory.open(new.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        raise _already_there(new) from None
+        raise _already_exists(new) from None
     try:
         _rename(old, new)
     except BaseException:
@@ -274,22 +277,22 @@ def _temporary(
     bits: int | None = None,
     like: os.stat_result | None = None,
 ) -> Iterator[_Entry]:
-    """A new file with this content, on the disk for good; removed unless it is renamed.
+    """Write a durable temporary file; remove it unless the block renames it.
 
     Args:
         beside: the entry it is made for.
         pieces: its content.
-        checkpoint: called before each piece, and when all is on the disk.
+        checkpoint: called before each piece, and after the file is durable.
         name: its name; None: any.
         mode: its permission bits, less the umask.
-        bits: its permission bits, whatever the umask.
-        like: the file whose owner and mode it gets.
+        bits: its exact permission bits.
+        like: the status of a file whose owner and mode it gets.
     """
     entry = attrs.evolve(beside, name=name or f".eca-{secrets.token_hex(8)}.tmp")
     with contextlib.ExitStack() as stack:
-        if entry.place.temporaries is not None:
+        if entry.place.temporary_files is not None:
             path = entry.directory.path / entry.name
-            stack.enter_context(entry.place.temporaries.noted(path))
+            stack.enter_context(entry.place.temporary_files.recorded(path))
         fd = entry.directory.open(entry.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             with os.fdopen(fd, "wb", buffering=0) as file:
@@ -305,7 +308,7 @@ def _temporary(
                 if bits is not None:
                     os.fchmod(fd, stat.S_IMODE(bits))
                 os.fsync(fd)
-            checkpoint()  # that may have taken long
+            checkpoint()  # the sync may have taken long
             yield entry
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -313,7 +316,7 @@ def _temporary(
 
 
 def _make_durable(directory: Directory) -> None:
-    """Sync the directory itself, where the file system can and we may read it."""
+    """Sync the directory itself where that is possible."""
     with contextlib.suppress(OSError):
         fd = directory.open(os.curdir, os.O_RDONLY)
         try:

@@ -48,7 +48,7 @@ import os, sys, trio
 from pathlib import Path
 from eca_server.ecp.batch import Batch
 from eca_server.ecp.manifest import load_manifest
-from eca_server.ecp.running import plan
+from eca_server.ecp.scheduler import plan
 from eca_server.ecp.scenario import run_batch
 from eca_server.ecp.target import resolve_target
 

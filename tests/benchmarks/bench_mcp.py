@@ -89,7 +89,7 @@ OURS = (
     + """
 import os
 import trio
-from eca_server.mcp.connecting import connect
+from eca_server.mcp.connection import connect
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.settings import ServerSettings
 

@@ -86,7 +86,7 @@ OURS = (
     MEASURED
     + """
 import trio
-from eca_server.mcp.connecting import connect
+from eca_server.mcp.connection import connect
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.settings import ServerSettings
 

@@ -100,7 +100,7 @@ async def sender() -> None:
                     chat_id="chat-1", role="assistant", content=content
                 )
                 peer.notify("chat/contentReceived", received)
-                await peer.drained()
+                await peer.drain()
             await peer.serve()
 
 

@@ -1,7 +1,7 @@
 """A tiny server on stdio for tests and benchmarks: `python -m tests.eca_protocol.echo_server`.
 
-`add` gives its params back, `wait` never ends, `flood` sends `count` notifications and a last one.
-The exit code says how the conversation ended. The async backend is the first argument.
+`add` returns its params, `wait` never ends, `flood` sends `count` notifications and a last one.
+The exit code shows how the connection ended. The async backend is the first argument.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from eca_protocol.peer import Peer
 from eca_protocol.streams import FdTransport, owned_stdio
 from tests.eca_protocol.wire import TABLE, Bare
 
-EXIT_CODES = {"eof": 0, "closed": 0, "fault": 3, "truncated": 4, "broken": 5}
+EXIT_CODES = {"eof": 0, "closed": 0, "invalid": 3, "truncated": 4, "broken": 5}
 
 
 async def serve() -> int:
     async def flood(params: Any) -> int:
         for n in range(params["count"]):
             peer.notify("log", {"n": n, "text": params["text"]})
-            await peer.drained()
+            await peer.drain()
         return int(params["count"])
 
     async def wait() -> None:

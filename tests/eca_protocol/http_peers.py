@@ -1,4 +1,4 @@
-"""What an HTTP client meets on its way: a server with or without TLS, a proxy, an authority."""
+"""Peers for an HTTP client: a server with or without TLS, a proxy, an authority."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from anyio.streams.tls import TLSListener
 
 
 @attrs.define
-class Seen:
-    """A server: where it listens, the head of each request, the connections it had."""
+class Traffic:
+    """The traffic of a server: its port, the heads of its requests, the number of connections."""
 
     port: int
     heads: list[str] = attrs.field(factory=list)
@@ -34,35 +34,35 @@ async def read_head(stream: anyio.abc.ByteReceiveStream) -> str:
 @asynccontextmanager
 async def server(
     context: ssl.SSLContext | None = None, content_type: str = "text/html"
-) -> AsyncIterator[Seen]:
-    """Answers each request with `hello`, over TLS if there is a context."""
+) -> AsyncIterator[Traffic]:
+    """Answer each request with `hello`, over TLS if there is a context."""
     tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    seen = Seen(tcp.extra(anyio.abc.SocketAttribute.local_port))
+    traffic = Traffic(tcp.extra(anyio.abc.SocketAttribute.local_port))
     listener = tcp if context is None else TLSListener(tcp, context, standard_compatible=False)
 
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: 5\r\n\r\n"
 
     async def answer(stream: anyio.abc.ByteStream) -> None:
-        seen.connections += 1
+        traffic.connections += 1
         async with stream:
             try:
                 while True:
-                    seen.heads.append(await read_head(stream))
+                    traffic.heads.append(await read_head(stream))
                     await stream.send(f"{head}hello".encode())
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 pass
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, answer)
-        yield seen
+        yield traffic
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def proxy(leads_to: int) -> AsyncIterator[Seen]:
-    """A proxy for which every name is the same server on this machine."""
+async def proxy(leads_to: int) -> AsyncIterator[Traffic]:
+    """Run a proxy that connects every name to the same server on this machine."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    seen = Seen(listener.extra(anyio.abc.SocketAttribute.local_port))
+    traffic = Traffic(listener.extra(anyio.abc.SocketAttribute.local_port))
 
     async def pump(source: anyio.abc.ByteStream, sink: anyio.abc.ByteStream) -> None:
         try:
@@ -72,9 +72,9 @@ async def proxy(leads_to: int) -> AsyncIterator[Seen]:
             await sink.aclose()
 
     async def pass_on(stream: anyio.abc.ByteStream) -> None:
-        seen.connections += 1
+        traffic.connections += 1
         head = await read_head(stream)
-        seen.heads.append(head)
+        traffic.heads.append(head)
         async with stream, await anyio.connect_tcp("127.0.0.1", leads_to) as far:
             if head.startswith("CONNECT"):
                 await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -86,7 +86,7 @@ async def proxy(leads_to: int) -> AsyncIterator[Seen]:
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, pass_on)
-        yield seen
+        yield traffic
         tasks.cancel_scope.cancel()
 
 
@@ -97,7 +97,7 @@ def tls(authority: trustme.CA, name: str) -> ssl.SSLContext:
 
 
 def mutual_tls(authority: trustme.CA, name: str) -> ssl.SSLContext:
-    """That of a server which has nobody in without a certificate of the authority's."""
+    """Return the TLS context of a server that demands a client certificate of the authority."""
     context = tls(authority, name)
     authority.configure_trust(context)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -105,6 +105,6 @@ def mutual_tls(authority: trustme.CA, name: str) -> ssl.SSLContext:
 
 
 def trust(authority: trustme.CA, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process trust one authority and no other."""
+    """Let this process trust only one authority."""
     authority.cert_pem.write_to_path(str(bundle))
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))

@@ -1,4 +1,4 @@
-"""The books of one side of a conversation, on a table of three methods and two dialects."""
+"""The endpoint of a connection, with a table of three methods and two dialects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUIET = Dialect(
     cancel_method="notifications/cancelled",
     cancel_key="requestId",
     answers_cancelled=False,
-    answers_faults=False,
+    answers_invalid=False,
 )
 
 
@@ -85,9 +85,9 @@ class TestTheirRequests:
         assert dict(end.running_requests) == {1: "add"}
         assert end.respond(1, 3).to_json() == {"jsonrpc": "2.0", "id": 1, "result": 3}
         assert not end.running_requests
-        with pytest.raises(LocalProtocolError, match="has its answer"):
+        with pytest.raises(LocalProtocolError, match="was answered"):
             end.respond(1, 4)
-        with pytest.raises(LocalProtocolError, match="has its answer"):
+        with pytest.raises(LocalProtocolError, match="was answered"):
             end.refuse(1, -1, "no")
 
     @pytest.mark.requirement("BASE-17", "BASE-19")
@@ -178,11 +178,11 @@ class TestCancel:
             end.respond(1, None)
 
     @pytest.mark.requirement("BASE-31")
-    @pytest.mark.parametrize("wanted", [2, "1", 1.0, True, None, [1], {}])
-    def test_a_cancel_that_names_no_running_request_is_ignored(self, wanted: Any) -> None:
+    @pytest.mark.parametrize("request_id", [2, "1", 1.0, True, None, [1], {}])
+    def test_a_cancel_that_names_no_running_request_is_ignored(self, request_id: Any) -> None:
         end = server()
         end.receive(request(1))
-        assert end.receive(cancel(wanted)) is None
+        assert end.receive(cancel(request_id)) is None
         assert 1 in end.running_requests
 
     @pytest.mark.requirement("BASE-31")
@@ -221,13 +221,13 @@ class TestFaults:
     @pytest.mark.requirement("BASE-23")
     def test_a_fault_below_messages_is_answered_with_its_code(self) -> None:
         fault = RemoteProtocolError("bad JSON", code=ErrorCode.PARSE_ERROR)
-        assert server().fault(fault) == Reply(ErrorResponse(None, -32700, "bad JSON"))
+        assert server().reply_to_error(fault) == Reply(ErrorResponse(None, -32700, "bad JSON"))
 
     @pytest.mark.requirement
     def test_a_dialect_may_tolerate_noise(self) -> None:
         end = server(dialect=QUIET)
         assert end.receive([]) is None
-        assert end.fault(RemoteProtocolError("noise")) is None
+        assert end.reply_to_error(RemoteProtocolError("noise")) is None
 
 
 class TestOurCalls:
@@ -286,9 +286,11 @@ class TestOurCalls:
     def test_an_abandoned_call_says_so_and_its_late_answer_is_ignored(self) -> None:
         end = server(dialect=QUIET)
         call = end.call("ask")
-        said = end.abandon(call.id)
-        assert said is not None
-        assert said.to_json() == notification("notifications/cancelled", {"requestId": call.id})
+        cancellation = end.abandon(call.id)
+        assert cancellation is not None
+        assert cancellation.to_json() == notification(
+            "notifications/cancelled", {"requestId": call.id}
+        )
         assert end.abandon(call.id) is None
         assert end.receive({"jsonrpc": "2.0", "id": call.id, "result": 1}) is None
 
@@ -304,7 +306,7 @@ class TestClose:
         assert not end.running_requests
         assert end.receive(request(2)) is None
         assert end.receive([]) is None
-        assert end.fault(RemoteProtocolError("late")) is None
+        assert end.reply_to_error(RemoteProtocolError("late")) is None
         assert end.close() == ()
         with pytest.raises(LocalProtocolError, match="closed"):
             end.call("ask")
@@ -320,7 +322,7 @@ class TestClose:
 
 
 class TwoSteps:
-    """A gate that opens when `add` is answered, and knows every verdict."""
+    """A gate with every verdict that opens when `add` is answered."""
 
     def __init__(self) -> None:
         self.open = False
@@ -336,7 +338,7 @@ class TwoSteps:
             raise RPCError(-32002, "not yet")
         return Verdict.DROP if method == "dropped" else Verdict.HOLD
 
-    def answered(self, method: str, *, success: bool) -> bool:
+    def record_answer(self, method: str, *, success: bool) -> bool:
         was, self.open = self.open, True
         return not was
 
@@ -350,15 +352,15 @@ class TestGate:
         assert end.receive(notification(params=[1])) is None
         assert end.receive(request(2, "nothing")) is None
         assert end.receive(request(3, "log")) is None
-        assert end.released() == []
+        assert end.take_released() == []
         assert list(end.running_requests) == ["first", 1, 2, 3]
         end.respond("first", None)
-        one, two, three, four = end.released()
+        one, two, three, four = end.take_released()
         assert one == RequestReceived(1, TABLE["add"], None)
         assert two == NotificationReceived(TABLE["log"], [1])
         assert refusal(three) == (2, ErrorCode.METHOD_NOT_FOUND)
         assert four == NotificationReceived(TABLE["log"], None, 3)
-        assert end.released() == []
+        assert end.take_released() == []
         assert list(end.running_requests) == [1, 3]
 
     @pytest.mark.requirement("W-2c")
@@ -378,7 +380,7 @@ class TestGate:
         assert event.reply is not None
         end.receive(request(1, params=["new"]))
         end.respond("first", None)
-        assert end.released() == [RequestReceived(1, TABLE["add"], ["new"])]
+        assert end.take_released() == [RequestReceived(1, TABLE["add"], ["new"])]
 
     @pytest.mark.requirement("BASE-17")
     def test_a_held_request_that_was_refused_is_never_run(self) -> None:
@@ -387,7 +389,7 @@ class TestGate:
         end.receive(request(1))
         end.refuse(1, -1, "no")
         end.respond("first", None)
-        assert end.released() == []
+        assert end.take_released() == []
 
     @pytest.mark.requirement
     def test_cancelling_what_is_waited_for_releases_too(self) -> None:
@@ -395,7 +397,7 @@ class TestGate:
         end.receive(request("first"))
         end.receive(request(1))
         end.receive(cancel("first"))
-        assert end.released() == [RequestReceived(1, TABLE["add"], None)]
+        assert end.take_released() == [RequestReceived(1, TABLE["add"], None)]
 
     @pytest.mark.requirement("BASE-17")
     def test_what_the_gate_refuses_is_answered_if_it_is_a_request(self) -> None:
@@ -417,7 +419,7 @@ class TestGate:
         for number in range(10):
             end.receive(notification(params=[number]))
         end.respond("first", None)
-        assert [event.params for event in end.released()] == [[0], [1], [2]]  # type: ignore[union-attr]
+        assert [event.params for event in end.take_released()] == [[0], [1], [2]]  # type: ignore[union-attr]
 
     @pytest.mark.requirement
     def test_nothing_is_released_after_close(self) -> None:
@@ -426,7 +428,7 @@ class TestGate:
         end.receive(request(1))
         end.respond("first", None)
         end.close()
-        assert end.released() == []
+        assert end.take_released() == []
 
 
 @pytest.mark.requirement("BASE-31")

@@ -1,4 +1,4 @@
-"""Any interleaving of requests, answers, cancels and close on one side of a conversation."""
+"""Any interleaving of requests, answers, cancellations and close on one side of a connection."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ids = st.sampled_from([0, 1, "1", -1, "a"])
 
 
 class Conversation(RuleBasedStateMachine):
-    """Any interleaving of requests, answers, cancels and close: one answer each, never two."""
+    """A state machine whose invariant is exactly one answer per request."""
 
     def __init__(self) -> None:
         super().__init__()
         self.end = Endpoint("server", TABLE)
         self.running: set[tuple[type, Id]] = set()
-        self.refused = self.asked = self.answers = 0
+        self.refused = self.requests = self.answers = 0
         self.lost = 0
         self.calls: set[Id] = set()
 
@@ -46,7 +46,7 @@ class Conversation(RuleBasedStateMachine):
         if self.end.closed:
             assert event is None
             return
-        self.asked += 1
+        self.requests += 1
         key = (type(request_id), request_id)
         if key in self.running:
             assert refusal(event) == (request_id, ErrorCode.INVALID_REQUEST)
@@ -101,11 +101,11 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(call=st.integers(1, 5))
     def we_abandon(self, call: int) -> None:
-        said = self.end.abandon(call)
-        assert (said is not None) is (call in self.calls)
+        cancellation = self.end.abandon(call)
+        assert (cancellation is not None) is (call in self.calls)
         self.calls.discard(call)
 
-    @precondition(lambda self: self.asked > 3)
+    @precondition(lambda self: self.requests > 3)
     @rule()
     def we_close(self) -> None:
         assert set(self.end.close()) == self.calls
@@ -115,7 +115,7 @@ class Conversation(RuleBasedStateMachine):
 
     @invariant()
     def every_request_has_its_one_answer_or_is_still_running(self) -> None:
-        assert self.asked == self.answers + len(self.running) + self.lost
+        assert self.requests == self.answers + len(self.running) + self.lost
         assert {(type(key), key) for key in self.end.running_requests} == self.running
         assert set(self.end.pending_calls) == self.calls
 

@@ -1,4 +1,4 @@
-"""Framing: every fault of the table, any chunking, bounded time and memory."""
+"""Framing: every error of the table, any size of chunks, limited time and memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from eca_protocol import json
 from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR, LocalProtocolError
 from eca_protocol.framing import (
     CONTENT_LENGTH,
-    FAULTS,
+    FRAME_ERRORS,
     LINES,
     ContentLengthDecoder,
-    FaultKind,
     FrameDecoder,
-    FrameFault,
+    FrameError,
+    FrameErrorKind,
     Frames,
     Framing,
     LineDecoder,
@@ -40,7 +40,7 @@ SMALL = {"max_body": 100, "max_header": 80, "max_skip": 1000}
 
 
 def decoded(decoder: FrameDecoder, *pieces: bytes) -> Frames:
-    """All that comes of the pieces and the end after them."""
+    """Return the decoder's output for the pieces and the end of the stream."""
     output: Frames = []
     for piece in pieces:
         if decoder.closed:
@@ -54,54 +54,70 @@ def bytewise(data: bytes) -> Iterator[bytes]:
 
 
 def read(data: bytes, **limits: int) -> Frames:
-    """What a decoder gives for the bytes, after checking that their cutting does not matter."""
+    """Decode the bytes, and check that the size of the chunks does not matter."""
     whole = decoded(ContentLengthDecoder(**limits), data)
     assert decoded(ContentLengthDecoder(**limits), *bytewise(data)) == whole
     return whole
 
 
 LENGTH_FAULTS = [
-    (FaultKind.MISSING_LENGTH, b"Content-Type: x; charset=utf-8\r\n", "got none"),
-    (FaultKind.MISSING_LENGTH, b"Content-Length 2\r\n", "got none"),
-    (FaultKind.NEGATIVE_LENGTH, b"Content-Length: -2\r\n", "got '-2'"),
-    (FaultKind.SIGNED_LENGTH, b"Content-Length: +2\r\n", "got '+2'"),
-    (FaultKind.HEX_LENGTH, b"Content-Length: 0x2\r\n", "got '0x2'"),
-    (FaultKind.HEX_LENGTH, b"Content-Length: 2a\r\n", "got '2a'"),
-    (FaultKind.NOT_A_NUMBER, b"Content-Length: \r\n", "got ''"),
-    (FaultKind.NOT_A_NUMBER, b"Content-Length: two\r\n", "got 'two'"),
-    (FaultKind.NOT_A_NUMBER, b"Content-Length: 1_0\r\n", "got '1_0'"),
-    (FaultKind.NOT_A_NUMBER, b"Content-Length: 2.0\r\n", "got '2.0'"),
-    (FaultKind.NOT_A_NUMBER, b"Content-Length: 2, 2\r\n", "got '2, 2'"),
-    (FaultKind.NOT_A_NUMBER, b"Content-Length: \xff2\r\n", "got '\\\\xff2'"),
-    (FaultKind.NON_ASCII_DIGITS, "Content-Length: ٢\r\n".encode(), "got '٢'"),
-    (FaultKind.TOO_MANY_DIGITS, b"Content-Length: 0000000000000000002\r\n", "got '00000000"),
-    (FaultKind.TOO_MANY_DIGITS, b"Content-Length: " + b"9" * 50 + b"\r\n", "got '99999999"),
-    (FaultKind.TWO_LENGTHS, b"Content-Length: 2\r\nContent-Length: 3\r\n", "got '2 and 3'"),
-    (FaultKind.HEADER_TOO_LONG, b"X: " + b"x" * 90 + b"\r\n", "got more than 80 bytes"),
-    (FaultKind.HEADER_TOO_LONG, b"X: x\r\n" * 20, "got more than 80 bytes"),
-    (FaultKind.BEYOND_SKIPPING, b"Content-Length: 1001\r\n", "got one of 1001 bytes"),
+    (FrameErrorKind.MISSING_LENGTH, b"Content-Type: x; charset=utf-8\r\n", "got none"),
+    (FrameErrorKind.MISSING_LENGTH, b"Content-Length 2\r\n", "got none"),
+    (FrameErrorKind.NEGATIVE_LENGTH, b"Content-Length: -2\r\n", "got '-2'"),
+    (FrameErrorKind.SIGNED_LENGTH, b"Content-Length: +2\r\n", "got '+2'"),
+    (FrameErrorKind.HEX_LENGTH, b"Content-Length: 0x2\r\n", "got '0x2'"),
+    (FrameErrorKind.HEX_LENGTH, b"Content-Length: 2a\r\n", "got '2a'"),
+    (FrameErrorKind.NOT_A_NUMBER, b"Content-Length: \r\n", "got ''"),
+    (FrameErrorKind.NOT_A_NUMBER, b"Content-Length: two\r\n", "got 'two'"),
+    (FrameErrorKind.NOT_A_NUMBER, b"Content-Length: 1_0\r\n", "got '1_0'"),
+    (FrameErrorKind.NOT_A_NUMBER, b"Content-Length: 2.0\r\n", "got '2.0'"),
+    (FrameErrorKind.NOT_A_NUMBER, b"Content-Length: 2, 2\r\n", "got '2, 2'"),
+    (FrameErrorKind.NOT_A_NUMBER, b"Content-Length: \xff2\r\n", "got '\\\\xff2'"),
+    (FrameErrorKind.NON_ASCII_DIGITS, "Content-Length: ٢\r\n".encode(), "got '٢'"),
+    (FrameErrorKind.TOO_MANY_DIGITS, b"Content-Length: 0000000000000000002\r\n", "got '00000000"),
+    (FrameErrorKind.TOO_MANY_DIGITS, b"Content-Length: " + b"9" * 50 + b"\r\n", "got '99999999"),
+    (FrameErrorKind.TWO_LENGTHS, b"Content-Length: 2\r\nContent-Length: 3\r\n", "got '2 and 3'"),
+    (FrameErrorKind.HEADER_TOO_LONG, b"X: " + b"x" * 90 + b"\r\n", "got more than 80 bytes"),
+    (FrameErrorKind.HEADER_TOO_LONG, b"X: x\r\n" * 20, "got more than 80 bytes"),
+    (FrameErrorKind.BEYOND_SKIPPING, b"Content-Length: 1001\r\n", "got one of 1001 bytes"),
 ]
 BODY_FAULTS = [
-    (FaultKind.BODY_TOO_LONG, b"Content-Length: 101\r\n", "got one of 101 bytes"),
-    (FaultKind.BODY_TOO_LONG, b"Content-Length: 1000\r\nX\r\n", "got one of 1000 bytes"),
-    (FaultKind.FOREIGN_CHARSET, b"Content-Length: 2\r\nContent-Type: x; charset=utf-16\r\n", None),
-    (FaultKind.FOREIGN_CHARSET, b"content-type: x;charset='latin1'\r\nContent-Length:2\r\n", None),
-    (FaultKind.FOREIGN_CHARSET, b"Content-Length: 2\r\nContent-Type: x; charset=\r\n", "got ''"),
-    (FaultKind.FOREIGN_CHARSET, b"Content-Length: 0\r\nContent-Type: x; Charset=a\r\n", "got 'a'"),
-    (FaultKind.NON_ASCII_HEADER, "Content-Length: 2\r\nX: é\r\n".encode(), "got 'X: é'"),
-    (FaultKind.NON_ASCII_HEADER, b"\xff: x\r\nContent-Length: 2\r\n", "got '\\\\xff: x'"),
-    (FaultKind.HEADER_WITHOUT_COLON, b"Content-Length: 2\r\nX\r\n", "got 'X'"),
+    (FrameErrorKind.BODY_TOO_LONG, b"Content-Length: 101\r\n", "got one of 101 bytes"),
+    (FrameErrorKind.BODY_TOO_LONG, b"Content-Length: 1000\r\nX\r\n", "got one of 1000 bytes"),
+    (
+        FrameErrorKind.FOREIGN_CHARSET,
+        b"Content-Length: 2\r\nContent-Type: x; charset=utf-16\r\n",
+        None,
+    ),
+    (
+        FrameErrorKind.FOREIGN_CHARSET,
+        b"content-type: x;charset='latin1'\r\nContent-Length:2\r\n",
+        None,
+    ),
+    (
+        FrameErrorKind.FOREIGN_CHARSET,
+        b"Content-Length: 2\r\nContent-Type: x; charset=\r\n",
+        "got ''",
+    ),
+    (
+        FrameErrorKind.FOREIGN_CHARSET,
+        b"Content-Length: 0\r\nContent-Type: x; Charset=a\r\n",
+        "got 'a'",
+    ),
+    (FrameErrorKind.NON_ASCII_HEADER, "Content-Length: 2\r\nX: é\r\n".encode(), "got 'X: é'"),
+    (FrameErrorKind.NON_ASCII_HEADER, b"\xff: x\r\nContent-Length: 2\r\n", "got '\\\\xff: x'"),
+    (FrameErrorKind.HEADER_WITHOUT_COLON, b"Content-Length: 2\r\nX\r\n", "got 'X'"),
 ]
 
 
 @pytest.mark.requirement("W-13", "BASE-7", "BASE-8", "BASE-9")
 @pytest.mark.parametrize(("kind", "header", "got"), LENGTH_FAULTS)
 def test_a_length_that_cannot_be_used_closes_the_stream(
-    kind: FaultKind, header: bytes, got: str
+    kind: FrameErrorKind, header: bytes, got: str
 ) -> None:
     *before, fault = read(NEXT + header + b"\r\n" + b"{}" + NEXT, **SMALL)
     assert before == [b'"next"']
-    assert isinstance(fault, FrameFault)
+    assert isinstance(fault, FrameError)
     assert fault.kind is kind
     assert fault.fatal
     assert got in fault.message
@@ -110,16 +126,16 @@ def test_a_length_that_cannot_be_used_closes_the_stream(
 @pytest.mark.requirement("BASE-12", "BASE-15")
 @pytest.mark.parametrize(("kind", "header", "got"), BODY_FAULTS)
 def test_a_body_that_cannot_be_read_is_skipped(
-    kind: FaultKind, header: bytes, got: str | None
+    kind: FrameErrorKind, header: bytes, got: str | None
 ) -> None:
     length = int(header.lower().partition(b"content-length:")[2].split()[0])
     body = (NEXT * length)[:length]
     fault, *after = read(header + b"\r\n" + body + NEXT, **SMALL)
     assert after == [b'"next"']
-    assert isinstance(fault, FrameFault)
+    assert isinstance(fault, FrameError)
     assert fault.kind is kind
     assert not fault.fatal
-    assert fault.message.startswith(f"expected {FAULTS[kind].expected}, got ")
+    assert fault.message.startswith(f"expected {FRAME_ERRORS[kind].expected}, got ")
     assert got is None or got in fault.message
 
 
@@ -127,17 +143,17 @@ def test_a_body_that_cannot_be_read_is_skipped(
 @pytest.mark.parametrize(
     ("kind", "tail"),
     [
-        (FaultKind.EOF_IN_HEADER, b"C"),
-        (FaultKind.EOF_IN_HEADER, b"Content-Length: 2\r\n"),
-        (FaultKind.EOF_IN_HEADER, b"Content-Length: 2\r\n\r"),
-        (FaultKind.EOF_IN_BODY, b"Content-Length: 2\r\n\r\n"),
-        (FaultKind.EOF_IN_BODY, b"Content-Length: 2\r\n\r\n{"),
+        (FrameErrorKind.EOF_IN_HEADER, b"C"),
+        (FrameErrorKind.EOF_IN_HEADER, b"Content-Length: 2\r\n"),
+        (FrameErrorKind.EOF_IN_HEADER, b"Content-Length: 2\r\n\r"),
+        (FrameErrorKind.EOF_IN_BODY, b"Content-Length: 2\r\n\r\n"),
+        (FrameErrorKind.EOF_IN_BODY, b"Content-Length: 2\r\n\r\n{"),
     ],
 )
-def test_an_end_inside_a_frame_is_a_fault(kind: FaultKind, tail: bytes) -> None:
+def test_an_end_inside_a_frame_is_a_fault(kind: FrameErrorKind, tail: bytes) -> None:
     frame, fault = read(NEXT + tail)
     assert frame == b'"next"'
-    assert isinstance(fault, FrameFault)
+    assert isinstance(fault, FrameError)
     assert fault.kind is kind
     assert fault.fatal
 
@@ -145,9 +161,9 @@ def test_an_end_inside_a_frame_is_a_fault(kind: FaultKind, tail: bytes) -> None:
 @pytest.mark.requirement("W-13")
 def test_an_end_inside_a_skipped_body_is_a_fault() -> None:
     too_long, cut = read(b"Content-Length: 101\r\n\r\n{", **SMALL)
-    assert isinstance(too_long, FrameFault)
-    assert cut == FrameFault(
-        kind=FaultKind.EOF_IN_BODY, got="the end of the stream with 100 bytes to come"
+    assert isinstance(too_long, FrameError)
+    assert cut == FrameError(
+        kind=FrameErrorKind.EOF_IN_BODY, got="the end of the stream, 100 bytes too early"
     )
 
 
@@ -159,11 +175,11 @@ def test_an_end_between_frames_is_none() -> None:
 
 @pytest.mark.requirement
 def test_the_table_names_every_kind_and_the_tests_show_each() -> None:
-    assert set(FAULTS) == set(FaultKind)
+    assert set(FRAME_ERRORS) == set(FrameErrorKind)
     shown = {kind for kind, *_ in [*LENGTH_FAULTS, *BODY_FAULTS]}
-    ends = {FaultKind.EOF_IN_HEADER, FaultKind.EOF_IN_BODY, FaultKind.LINE_TOO_LONG}
-    assert shown | ends == set(FaultKind)
-    codes = {verdict.code for verdict in FAULTS.values()}
+    ends = {FrameErrorKind.EOF_IN_HEADER, FrameErrorKind.EOF_IN_BODY, FrameErrorKind.LINE_TOO_LONG}
+    assert shown | ends == set(FrameErrorKind)
+    codes = {verdict.code for verdict in FRAME_ERRORS.values()}
     assert codes == {PARSE_ERROR, INVALID_REQUEST}
 
 
@@ -202,8 +218,8 @@ def test_limits_are_met_exactly() -> None:
     assert len(header) == 80
     assert read(header + body, **SMALL) == [body]
     (fault,) = read(b"X" + header + body, **SMALL)
-    assert isinstance(fault, FrameFault)
-    assert fault.kind is FaultKind.HEADER_TOO_LONG
+    assert isinstance(fault, FrameError)
+    assert fault.kind is FrameErrorKind.HEADER_TOO_LONG
 
 
 @pytest.mark.requirement("W-1", "BASE-3", "BASE-4", "BASE-6")
@@ -256,7 +272,7 @@ def test_lines_are_cut(text: bytes, lines: list[bytes]) -> None:
 @pytest.mark.requirement
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b" " * 99 + b"\n"])
 def test_a_line_beyond_the_limit_is_skipped(end: bytes) -> None:
-    fault = FrameFault(kind=FaultKind.LINE_TOO_LONG, got="more than 8 bytes")
+    fault = FrameError(kind=FrameErrorKind.LINE_TOO_LONG, got="more than 8 bytes")
     text = b"a\n123456789" + end + b"b\n"
     for pieces in ([text], bytewise(text)):
         assert decoded(LineDecoder(max_line=8), *pieces) == [b"a", fault, b"b"]
@@ -313,8 +329,10 @@ def test_what_is_written_is_read_back(
     framing: Framing, bodies: list[bytes], places: list[int]
 ) -> None:
     stream = b"".join(map(framing.encode, bodies))
-    kept = bodies if framing is CONTENT_LENGTH else [body for body in bodies if body.strip(b" \t")]
-    assert decoded(framing.decoder(), *cut(stream, places)) == kept
+    expected_bodies = (
+        bodies if framing is CONTENT_LENGTH else [body for body in bodies if body.strip(b" \t")]
+    )
+    assert decoded(framing.decoder(), *cut(stream, places)) == expected_bodies
 
 
 @pytest.mark.requirement("BASE-2")
@@ -361,7 +379,7 @@ def test_a_hostile_length_allocates_nothing(length: int) -> None:
 
 
 def seconds_bytewise(make: Callable[[], FrameDecoder], stream: bytes) -> float:
-    """CPU time for a stream that comes a byte at a time; the better of two."""
+    """Return the CPU time for a stream in chunks of one byte; the better of two runs."""
     times = []
     for _ in range(2):
         decoder = make()

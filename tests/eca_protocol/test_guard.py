@@ -1,4 +1,4 @@
-"""The watcher that ends children in place of a process that was killed."""
+"""The watcher that ends the children of a killed process."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ import pytest
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.guard import GUARD, NAME, Guard
-from eca_protocol.process import Ladder, spawn
+from eca_protocol.process import GracePeriods, spawn
 
 SECONDS = 20.0
 NEVER_ALIVE = 2**22 + 1
-"""Linux gives no process an id above 2**22."""
+"""A process id that does not exist: Linux uses none above 2**22."""
 
 
 def watchers(parent: int) -> list[int]:
-    """The watchers that a process has started and that still run."""
-    found = []
+    """Return the running watchers of a process."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if NAME in _arguments(folder, parent):
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
 
 
 def _arguments(folder: Path, parent: int) -> list[str]:
-    """The arguments of a child; those of one just started appear a moment later."""
+    """Return the arguments of a child; those of a new child appear after a moment."""
     while True:
         state, of = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
         arguments = (folder / "cmdline").read_text("utf-8", "replace").split("\0")
@@ -45,7 +45,7 @@ def _arguments(folder: Path, parent: int) -> list[str]:
 
 
 class Witness:
-    """A pipe that ends when the last process that holds its other end has ended."""
+    """A pipe that ends with the last process that holds its other end."""
 
     def __init__(self) -> None:
         self.fd, self.held = os.pipe()
@@ -114,7 +114,7 @@ from eca_protocol.guard import GUARD
 with GUARD.starting():
     subprocess.Popen(
         ["sh", "-c", sys.argv[2]],
-        env=GUARD.marked({"PATH": os.defpath}),
+        env=GUARD.mark_environment({"PATH": os.defpath}),
         pass_fds=[int(sys.argv[1])],
         start_new_session=True,
     )
@@ -141,7 +141,7 @@ async def test_one_watcher_guards_all_children_and_leaves_with_the_last() -> Non
     first = spawn(["sleep", "600"], guarded=True)
     second = spawn(["sleep", "600"], guarded=True)
     (watcher,) = watchers(os.getpid())
-    at_once = Ladder(after_stdin=0, after_term=0)
+    at_once = GracePeriods(after_stdin=0, after_term=0)
     await first.end(at_once)
     assert watchers(os.getpid()) == [watcher]
     await second.end(at_once)
@@ -160,7 +160,7 @@ async def test_the_watcher_holds_nothing_of_ours() -> None:
     assert set(held.values()) == {Path(os.devnull)}
     assert os.getsid(watcher) == watcher
     assert Path(f"/proc/{watcher}/cwd").readlink() == Path("/")
-    await child.end(Ladder(after_stdin=0))
+    await child.end(GracePeriods(after_stdin=0))
 
 
 @pytest.mark.anyio
@@ -181,7 +181,7 @@ def guard() -> Iterator[Guard]:
 
 @pytest.fixture
 def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Three processes, each with its own session."""
+    """Start three processes, each with its own session."""
     started = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(3)]
     yield started
     for each in started:
@@ -190,7 +190,7 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def lose(guard: Guard) -> None:
-    """Let the watcher see the end of its pipe, as if we had died."""
+    """Close the watcher's pipe, as the death of this process would."""
     assert guard._watcher is not None
     assert guard._watcher.stdin is not None
     guard._watcher.stdin.close()

@@ -17,7 +17,7 @@ import pytest
 import eca_protocol
 import eca_server
 from eca_protocol import http
-from eca_protocol.errors import HTTPFault, HTTPTimeout
+from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.testing.provider import (
@@ -72,7 +72,7 @@ async def test_a_connection_is_kept_when_the_body_was_read_to_its_end():
 )
 async def test_a_broken_exchange_is_a_fault_of_its_kind(script, kind):
     async with asking([script]) as (_, client, url):
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             async with client.stream("POST", url) as response:
                 await response.read()
         assert caught.value.kind == kind
@@ -80,7 +80,7 @@ async def test_a_broken_exchange_is_a_fault_of_its_kind(script, kind):
 
 async def test_a_refused_connection_is_a_fault_of_its_kind(free_port):
     async with HTTPClient() as client:
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             async with client.stream("GET", f"http://127.0.0.1:{free_port}/"):
                 raise AssertionError("nobody listens there")
         assert caught.value.kind == "connect"
@@ -88,7 +88,7 @@ async def test_a_refused_connection_is_a_fault_of_its_kind(free_port):
 
 async def test_a_failed_tls_handshake_is_a_fault_of_its_kind():
     async with asking([]) as (_, client, url):
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             async with client.stream("GET", url.replace("http:", "https:")):
                 raise AssertionError("the server speaks no TLS")
         assert caught.value.kind == "tls"
@@ -181,7 +181,7 @@ async def test_a_hundred_requests_cancelled_at_once_leak_no_connection():
 
 
 class EndlessBuffer(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
-    """An answer whose chunks have all come already: reading them waits for nothing."""
+    """A response whose chunks are all buffered: reading never waits."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, stream=self)
@@ -219,31 +219,31 @@ async def test_a_redirect_is_an_answer_and_nothing_follows_it():
 
 
 async def test_who_asks_may_stand_in_the_url():
-    seen: list[tuple[str | None, str]] = []
+    requests: list[tuple[str | None, str]] = []
 
     async def handle(request: HTTPRequest, responder: Responder) -> None:
-        seen.append((request.headers.get("authorization"), request.headers["host"]))
+        requests.append((request.headers.get("authorization"), request.headers["host"]))
         await responder.respond(200, b"")
 
     async with serve(handle) as server, HTTPClient() as client:
         host = server.url.removeprefix("http://")
         async with client.stream("GET", f"http://me:p%40ss@{host}/") as response:
             assert response.status == 200
-    assert seen == [("Basic bWU6cEBzcw==", host)]
+    assert requests == [("Basic bWU6cEBzcw==", host)]
 
 
 async def test_no_cookie_is_kept():
-    seen: list[str | None] = []
+    requests: list[str | None] = []
 
     async def gives_a_cookie(request: HTTPRequest, responder: Responder) -> None:
-        seen.append(request.headers.get("cookie"))
+        requests.append(request.headers.get("cookie"))
         await responder.respond(200, b"", {"set-cookie": "session=1; Path=/"})
 
     async with serve(gives_a_cookie) as server, HTTPClient() as client:
         for _ in range(2):
             async with client.stream("GET", f"{server.url}/") as response:
                 await response.read()
-    assert seen == [None, None]
+    assert requests == [None, None]
 
 
 async def test_a_compressed_stream_is_read_all_the_same():
@@ -266,7 +266,7 @@ async def test_header_values_lose_white_space_and_replace_defaults_in_any_case()
 @pytest.mark.parametrize("headers", [{"k": "se\ncret"}, {"k": "secr\u00e9t"}, {"bad name": "x"}])
 async def test_a_header_that_cannot_be_sent_is_a_fault_that_does_not_show_its_value(headers):
     async with asking([]) as (provider, client, url):
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             async with client.stream("POST", url, headers=headers):
                 raise AssertionError("it cannot have been sent")
         assert caught.value.kind == "config"
@@ -277,7 +277,7 @@ async def test_a_header_that_cannot_be_sent_is_a_fault_that_does_not_show_its_va
 @pytest.mark.parametrize("url", ["http://.a../", f"http://{64 * 'a'}/"])
 async def test_a_host_that_is_no_name_cannot_be_asked(url):
     async with HTTPClient() as client:
-        with pytest.raises(HTTPFault):
+        with pytest.raises(HTTPError):
             async with client.stream("GET", url):
                 raise AssertionError("it cannot have been asked")
 
@@ -287,7 +287,7 @@ async def test_a_host_that_is_no_name_cannot_be_asked(url):
 )
 async def test_a_url_that_cannot_be_asked_is_a_fault_of_the_configuration(url):
     async with HTTPClient() as client:
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             async with client.stream("GET", url):
                 raise AssertionError("it cannot have been asked")
         assert caught.value.kind == "config"
@@ -297,7 +297,7 @@ async def test_a_missing_certificate_file_is_named_with_its_variable(monkeypatch
     missing = str(tmp_path / "gone.pem")
     monkeypatch.setenv("SSL_CERT_FILE", missing)
     async with HTTPClient() as client:
-        with pytest.raises(HTTPFault, match="SSL_CERT_FILE") as caught:
+        with pytest.raises(HTTPError, match="SSL_CERT_FILE") as caught:
             async with client.stream("GET", "https://127.0.0.1:1/"):
                 raise AssertionError("no certificates, no request")
         assert caught.value.kind == "config"
@@ -310,7 +310,7 @@ async def test_an_unusable_proxy_is_named_by_its_variable_and_not_by_its_value(
 ):
     monkeypatch.setenv("ALL_PROXY", address)
     async with HTTPClient() as client:
-        with pytest.raises(HTTPFault, match="ALL_PROXY") as caught:
+        with pytest.raises(HTTPError, match="ALL_PROXY") as caught:
             async with client.stream("GET", "http://192.0.2.1/"):
                 raise AssertionError("no proxy, no request")
         assert caught.value.kind == "config"
@@ -354,7 +354,7 @@ async def test_a_request_that_may_have_run_is_not_sent_again(monkeypatch, option
     async with serve(dies_at_the_second) as server, HTTPClient() as client:
         async with client.stream("POST", server.url, **options) as response:
             assert await response.read() == b"answer"
-        with pytest.raises(HTTPFault) as caught:
+        with pytest.raises(HTTPError) as caught:
             async with client.stream("POST", server.url, **options):
                 raise AssertionError("there is no answer")
     assert caught.value.kind == "broken"
@@ -378,7 +378,7 @@ async def test_a_client_that_is_closed_while_a_request_begins_keeps_nothing_open
     client = HTTPClient()
 
     async def ask() -> None:
-        with pytest.raises(HTTPFault, match="the HTTP client is closed"):
+        with pytest.raises(HTTPError, match="the HTTP client is closed"):
             async with client.stream("GET", "http://127.0.0.1:9/"):
                 raise AssertionError("it is closed")
 
@@ -394,7 +394,7 @@ async def test_a_client_that_is_closed_while_a_request_begins_keeps_nothing_open
 async def test_a_closed_client_sends_nothing():
     async with HTTPClient() as client:
         pass
-    with pytest.raises(HTTPFault, match="closed"):
+    with pytest.raises(HTTPError, match="closed"):
         async with client.stream("GET", "http://127.0.0.1:1/"):
             raise AssertionError("it is closed")
 

@@ -1,4 +1,4 @@
-"""The small HTTP server, asked over plain sockets and by our client, on both async libraries."""
+"""The small HTTP server, with plain sockets and with our client, on both async libraries."""
 
 import logging
 
@@ -18,7 +18,7 @@ async def hello(_request: HTTPRequest, responder: Responder) -> None:
 
 
 async def exchange(server: HTTPServer, request: bytes) -> bytes:
-    """Sends raw bytes and reads until the server closes."""
+    """Send raw bytes and read until the server closes."""
     async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
         await stream.send(request)
         answer = b""
@@ -35,10 +35,10 @@ def status(answer: bytes) -> int:
 
 
 async def test_a_request_arrives_whole_and_is_answered():
-    seen: list[HTTPRequest] = []
+    requests: list[HTTPRequest] = []
 
     async def handler(request: HTTPRequest, responder: Responder) -> None:
-        seen.append(request)
+        requests.append(request)
         await responder.respond(201, b"made", {"X-Mark": "1"})
 
     async with serve(handler) as server, HTTPClient() as client:
@@ -46,7 +46,7 @@ async def test_a_request_arrives_whole_and_is_answered():
         async with client.stream("PUT", url, headers={"X-Name": "v"}, content=b"body") as answer:
             assert (answer.status, await answer.read()) == (201, b"made")
             assert answer.headers["x-mark"] == "1"
-    [request] = seen
+    [request] = requests
     assert (request.method, request.path, request.query) == ("PUT", "/a/b", "c=d")
     assert (request.headers["x-name"], request.body) == ("v", b"body")
 
@@ -103,20 +103,20 @@ async def test_an_answer_to_head_has_no_body_and_the_server_goes_on(
 
 async def test_what_cannot_be_read_behind_a_head_request_is_refused_with_words(caplog):
     async with serve(hello) as server:
-        asked = b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\nno request\r\n\r\n"
-        head, _, refused = (await exchange(server, asked)).partition(b"\r\n\r\n")
+        request = b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\nno request\r\n\r\n"
+        head, _, refused = (await exchange(server, request)).partition(b"\r\n\r\n")
         assert (status(head), status(refused)) == (200, 400)
         assert refused.partition(b"\r\n\r\n")[2].endswith(b"\n")
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 async def test_a_fault_of_an_exchange_is_logged_and_the_server_goes_on(caplog, monkeypatch):
-    asked = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with serve(hello) as server:
         with monkeypatch.context() as patched:
             patched.setattr(http_server, "_request", lambda *_: 1 / 0)
-            assert await exchange(server, asked) == b""
-        assert (await exchange(server, asked)).endswith(b"hello")
+            assert await exchange(server, request) == b""
+        assert (await exchange(server, request)).endswith(b"hello")
     assert "an HTTP exchange failed" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""How a request gets to its server: proxies, certificates, an address in place of a name."""
+"""The route of a request to its server: proxies, certificates, an address in place of a name."""
 
 import os
 import resource
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from tests.eca_protocol.http_peers import proxy, read_head, server, tls, trust
 
@@ -43,7 +43,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def trusted(authority: trustme.CA, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The authority is the one that this process trusts."""
+    """Let this process trust the authority."""
     trust(authority, tmp_path / "authority.pem", monkeypatch)
 
 
@@ -57,21 +57,21 @@ async def ask(url: str, client: HTTPClient | None = None, **more: str) -> bytes:
 
 @pytest.mark.usefixtures("trusted")
 async def test_an_authority_of_ones_own_is_trusted_by_its_file(authority):
-    async with server(tls(authority, "127.0.0.1")) as seen:
-        assert await ask(f"https://127.0.0.1:{seen.port}/") == b"hello"
+    async with server(tls(authority, "127.0.0.1")) as traffic:
+        assert await ask(f"https://127.0.0.1:{traffic.port}/") == b"hello"
 
 
 async def test_an_authority_may_be_trusted_beside_the_usual_ones(authority, tmp_path):
     bundle = tmp_path / "more.pem"
     authority.cert_pem.write_to_path(str(bundle))
-    async with server(tls(authority, "127.0.0.1")) as seen, HTTPClient() as client:
-        url = f"https://127.0.0.1:{seen.port}/"
-        with pytest.raises(HTTPFault):
+    async with server(tls(authority, "127.0.0.1")) as traffic, HTTPClient() as client:
+        url = f"https://127.0.0.1:{traffic.port}/"
+        with pytest.raises(HTTPError):
             await ask(url, client)
         client.ca_file = str(bundle)
         assert await ask(url, client) == b"hello"
         client.ca_file = None
-        with pytest.raises(HTTPFault):
+        with pytest.raises(HTTPError):
             await ask(url, client)
 
 
@@ -82,21 +82,21 @@ async def test_a_file_without_certificates_is_named(tmp_path, content):
         bundle.write_text(content)
     async with HTTPClient() as client:
         client.ca_file = str(bundle)
-        with pytest.raises(HTTPFault, match=r"more\.pem cannot be loaded") as caught:
+        with pytest.raises(HTTPError, match=r"more\.pem cannot be loaded") as caught:
             await ask("https://127.0.0.1:1/", client)
         assert caught.value.kind == "config"
 
 
 async def test_an_unknown_authority_is_not_trusted(authority):
-    async with server(tls(authority, "127.0.0.1")) as seen:
-        with pytest.raises(HTTPFault) as caught:
-            await ask(f"https://127.0.0.1:{seen.port}/")
+    async with server(tls(authority, "127.0.0.1")) as traffic:
+        with pytest.raises(HTTPError) as caught:
+            await ask(f"https://127.0.0.1:{traffic.port}/")
     assert caught.value.kind == "tls"
-    assert seen.heads == []
+    assert traffic.heads == []
 
 
 async def test_http_goes_through_the_proxy_with_its_credentials(monkeypatch):
-    async with server() as seen, proxy(seen.port) as way:
+    async with server() as traffic, proxy(traffic.port) as way:
         monkeypatch.setenv("http_proxy", f"http://user:word@127.0.0.1:{way.port}")
         assert await ask(f"http://{NAME}/path") == b"hello"
     [head] = way.heads
@@ -106,21 +106,21 @@ async def test_http_goes_through_the_proxy_with_its_credentials(monkeypatch):
 
 @pytest.mark.usefixtures("trusted")
 async def test_https_goes_through_a_tunnel_and_the_proxy_reads_none_of_it(authority, monkeypatch):
-    async with server(tls(authority, NAME)) as seen, proxy(seen.port) as way:
+    async with server(tls(authority, NAME)) as traffic, proxy(traffic.port) as way:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way.port}")
         assert await ask(f"https://{NAME}/path?key=1") == b"hello"
     [head] = way.heads
     assert head.startswith(f"CONNECT {NAME}:443 ")
     assert "path" not in head
-    assert seen.heads[0].startswith("GET /path?key=1 ")
+    assert traffic.heads[0].startswith("GET /path?key=1 ")
 
 
 async def test_what_no_proxy_names_and_this_machine_are_asked_directly(monkeypatch):
-    async with server() as seen, proxy(seen.port) as way:
+    async with server() as traffic, proxy(traffic.port) as way:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{way.port}")
-        assert await ask(f"http://127.0.0.1:{seen.port}/") == b"hello"
+        assert await ask(f"http://127.0.0.1:{traffic.port}/") == b"hello"
         monkeypatch.setenv("NO_PROXY", NAME)
-        url = f"http://{NAME}:{seen.port}/"
+        url = f"http://{NAME}:{traffic.port}/"
         assert await ask(url, address="127.0.0.1") == b"hello"
         assert way.heads == []
         monkeypatch.setenv("NO_PROXY", "other.example")
@@ -130,28 +130,30 @@ async def test_what_no_proxy_names_and_this_machine_are_asked_directly(monkeypat
 
 @pytest.mark.usefixtures("trusted")
 async def test_an_address_is_asked_in_the_name_of_the_urls_host(authority):
-    async with server(tls(authority, NAME)) as seen, HTTPClient() as client:
-        url = f"https://{NAME}:{seen.port}/path"
+    async with server(tls(authority, NAME)) as traffic, HTTPClient() as client:
+        url = f"https://{NAME}:{traffic.port}/path"
         assert await ask(url, client, address="127.0.0.1") == b"hello"
-        head = seen.heads[0].lower()
+        head = traffic.heads[0].lower()
         assert head.startswith("get /path ")
-        assert f"host: {NAME}:{seen.port}\r\n" in head
-        with pytest.raises(HTTPFault) as caught:
-            await ask(f"https://other.example:{seen.port}/", client, address="127.0.0.1")
+        assert f"host: {NAME}:{traffic.port}\r\n" in head
+        with pytest.raises(HTTPError) as caught:
+            await ask(f"https://other.example:{traffic.port}/", client, address="127.0.0.1")
         assert caught.value.kind == "tls"
-        assert len(seen.heads) == 1
+        assert len(traffic.heads) == 1
 
 
 async def test_connections_to_an_address_are_not_shared_between_names():
-    async with server() as seen, HTTPClient() as client:
+    async with server() as traffic, HTTPClient() as client:
         for name in ("one.example", "two.example"):
-            assert await ask(f"http://{name}:{seen.port}/", client, address="127.0.0.1") == b"hello"
-        assert seen.connections == 2
+            assert (
+                await ask(f"http://{name}:{traffic.port}/", client, address="127.0.0.1") == b"hello"
+            )
+        assert traffic.connections == 2
 
 
 @pytest.mark.usefixtures("trusted")
 async def test_a_proxy_is_given_the_name_and_not_the_address(authority, monkeypatch):
-    async with server(tls(authority, NAME)) as seen, proxy(seen.port) as way:
+    async with server(tls(authority, NAME)) as traffic, proxy(traffic.port) as way:
         monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{way.port}")
         assert await ask(f"https://{NAME}/", address="192.0.2.1") == b"hello"
     assert way.heads[0].startswith(f"CONNECT {NAME}:443 ")
@@ -159,17 +161,17 @@ async def test_a_proxy_is_given_the_name_and_not_the_address(authority, monkeypa
 
 @pytest.mark.usefixtures("trusted")
 async def test_a_proxy_may_be_asked_over_tls(authority, monkeypatch):
-    async with server(tls(authority, "127.0.0.1")) as seen:
-        monkeypatch.setenv("HTTP_PROXY", f"https://127.0.0.1:{seen.port}")
+    async with server(tls(authority, "127.0.0.1")) as traffic:
+        monkeypatch.setenv("HTTP_PROXY", f"https://127.0.0.1:{traffic.port}")
         assert await ask(f"http://{NAME}/") == b"hello"
-    assert seen.heads[0].startswith(f"GET http://{NAME}/ ")
+    assert traffic.heads[0].startswith(f"GET http://{NAME}/ ")
 
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("size", [64, 2**14])
 async def test_an_unasked_response_never_answers_the_next_request(authority, secure, size):
-    """A TLS record holds 2**14 bytes: a second response behind that is received, not decrypted."""
+    """Send a second response in a TLS record that is received but not decrypted (2**14 bytes)."""
 
     def response(text: str) -> bytes:
         head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(text)}\r\nx-fill: "
@@ -208,7 +210,7 @@ async def test_a_tls_connection_is_kept_between_requests(authority):
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
-    """The TLS context of a server whose certificate vouches for itself."""
+    """Return the TLS context of a server with a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
@@ -257,7 +259,7 @@ async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault
         case _:
             context = tls(trustme.CA(), "127.0.0.1")
     async with server(context) as peer:
-        with pytest.raises(HTTPFault, match=words) as caught:
+        with pytest.raises(HTTPError, match=words) as caught:
             await ask(f"https://127.0.0.1:{peer.port}/")
     assert caught.value.kind == "tls"
 
@@ -265,7 +267,7 @@ async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/"])
 async def test_a_process_without_file_descriptors_is_told_so(url):
     async with HTTPClient() as client:
-        with pytest.raises(HTTPFault, match="cannot connect"):
+        with pytest.raises(HTTPError, match="cannot connect"):
             await ask("http://127.0.0.1:1/", client)
         lowest, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with ExitStack() as held:
@@ -274,6 +276,6 @@ async def test_a_process_without_file_descriptors_is_told_so(url):
             with suppress(OSError):
                 while True:
                     held.callback(os.close, os.dup(0))
-            with pytest.raises(HTTPFault, match="no file descriptors left") as caught:
+            with pytest.raises(HTTPError, match="no file descriptors left") as caught:
                 await ask(url, client)
     assert caught.value.kind == "resources"

@@ -1,4 +1,4 @@
-"""The two JSON engines: what each takes and gives, and that they are one to a caller (W-5)."""
+"""The two JSON engines: their input and output, and their equality for a caller (W-5)."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def cycle() -> list[Any]:
         ({"params": {"tags": {1}}}, "params.tags: expected a JSON value, got set"),
         ([1, {"a": b"x"}], "[1].a: expected a JSON value, got bytes"),
         (object(), "the value: expected a JSON value, got object"),
-        ({"a": {(1, 2): 3}}, "a: expected a text as key, got tuple"),
+        ({"a": {(1, 2): 3}}, "a: expected a string as key, got tuple"),
         ([10**4300], "[0]: expected an integer of at most 4300 digits, got a longer one"),
         ([stdlib_json.loads(DEEPEST)], "[0][0][0][0]: expected at most 128 levels of nesting"),
         (tuple(stdlib_json.loads(DEEPEST) for _ in "ab"), "[0][0][0][0]: expected at most 128"),
@@ -287,7 +287,7 @@ def test_without_orjson_the_standard_library_does_it(monkeypatch: pytest.MonkeyP
 
 
 def outcome(act: Any, given_value: Any) -> str:
-    """What came of it, with types told apart: 1, 1.0 and True differ."""
+    """Return a text of the result or error, in which 1, 1.0 and True differ."""
     try:
         return repr(act(given_value))
     except (InvalidJSON, LocalProtocolError) as fault:
@@ -380,8 +380,8 @@ def test_what_is_written_is_read_back(engine: Any, value: Any) -> None:
 
 
 def too_many(engine: Any, text: bytes, **options: Any) -> bool:
-    """Read a text; return whether it was refused for the number of its values."""
-    got = outcome(lambda given: engine.loads(given, **options), text)
+    """Read a text; return True if it was refused for the number of its values."""
+    got = outcome(lambda value: engine.loads(value, **options), text)
     is_refused = got == "InvalidJSON: expected at most 1,000,000 values, got more"
     assert is_refused or not got.startswith("InvalidJSON")
     return is_refused

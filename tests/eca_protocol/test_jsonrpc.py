@@ -1,4 +1,4 @@
-"""What a decoded JSON value is, or which reply a bad one deserves."""
+"""The classification of decoded JSON values, and the replies to invalid ones."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ FAULTS: list[tuple[Any, int | str | None, str]] = [
     ({**V, "method": "m", "params": False}, None, "got a boolean"),
     ({**V, "id": True, "result": 1}, None, "id: expected the integer or string of a request"),
     ({**V, "result": 1}, None, "got null"),
-    ({**V, "id": 1, "error": None}, None, "got none of them"),
+    ({**V, "id": 1, "error": None}, None, "got none of these keys"),
 ]
 
 

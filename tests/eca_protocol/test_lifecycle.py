@@ -1,4 +1,4 @@
-"""ECA's lifecycle: every state meets every input, seen from both sides."""
+"""ECA's lifecycle: every input in every state, for both sides."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def test_a_client_may_send_exactly_what_a_server_would_admit(
 @pytest.mark.parametrize("success", [True, False])
 def test_only_the_awaited_answer_of_initialize_moves_on(state: State, success: bool) -> None:
     gate = gate_in(state)
-    assert not gate.answered("chat/prompt", success=success)
+    assert not gate.record_answer("chat/prompt", success=success)
     assert gate.state is state
-    moved = gate.answered("initialize", success=success)
+    moved = gate.record_answer("initialize", success=success)
     assert moved is (state is State.INITIALIZING)
     following = State.ANSWERED if success else State.NEW
     assert gate.state is (following if moved else state)
@@ -146,9 +146,9 @@ def test_initialize_without_an_id_never_begins_what_no_answer_could_end(state: S
 def test_an_initialize_that_failed_may_be_sent_again() -> None:
     gate = LifecycleGate()
     gate.admit("initialize", "request")
-    assert gate.answered("initialize", success=False)
+    assert gate.record_answer("initialize", success=False)
     assert gate.admit("initialize", "request") is ADMIT
-    assert gate.answered("initialize", success=True)
+    assert gate.record_answer("initialize", success=True)
     with pytest.raises(RPCError, match="once"):
         gate.admit("initialize", "request")
 
@@ -190,6 +190,6 @@ def test_a_connection_only_moves_forward_but_for_a_failed_initialize(
             assert moved == 0 or verdict is ADMIT
         else:
             assert step == "answer"
-            gate.answered("initialize", success=what)
+            gate.record_answer("initialize", success=what)
             assert ORDER.index(gate.state) >= before or (gate.state is State.NEW and not what)
         assert gate.was_shut_down or gate.state is not State.SHUTDOWN

@@ -51,7 +51,7 @@ ADDED = {
         "tool/serverRemoved providers/updated jobs/updated $/progress"
     ),
 }
-"""What came after October 2025."""
+"""The methods that are newer than October 2025."""
 
 
 @pytest.mark.requirement("W-15d")

@@ -1,4 +1,4 @@
-"""How frames become writes."""
+"""The grouping of frames into writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.trio
 
 
 class Recorder:
-    """A transport that notes every write and when it came."""
+    """A transport that records every write and its time."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -52,7 +52,7 @@ async def writing(outbox: Outbox) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.run, no_break)
         yield
-        await outbox.below(0)
+        await outbox.wait_below(0)
         nursery.cancel_scope.cancel()
 
 
@@ -84,15 +84,15 @@ async def test_a_write_holds_whole_frames_and_no_more_than_fit(
     async with writing(outbox):
         pass
     assert outbox.size == 0
-    left = list(frames)
+    remaining = list(frames)
     for write in recorder.writes:
-        held = [left.pop(0)]
+        held = [remaining.pop(0)]
         while sum(map(len, held)) < len(write):
-            held.append(left.pop(0))
+            held.append(remaining.pop(0))
         assert b"".join(held) == write
         assert len(write) <= size or len(held) == 1
-        assert not left or len(write) + len(left[0]) > size
-    assert not left
+        assert not remaining or len(write) + len(remaining[0]) > size
+    assert not remaining
 
 
 async def test_what_is_appended_while_nothing_is_there_is_written() -> None:
@@ -102,7 +102,7 @@ async def test_what_is_appended_while_nothing_is_there_is_written() -> None:
         for frame in [b"one", b"two"]:
             await trio.testing.wait_all_tasks_blocked()
             outbox.append(frame)
-            await outbox.below(0)
+            await outbox.wait_below(0)
     assert recorder.writes == [b"one", b"two"]
 
 
@@ -116,7 +116,7 @@ async def test_silence_follows_an_answer_even_if_nothing_was_waiting(
     outbox.append(b"note")
     outbox.append(b"answer", is_answer=True)
     async with writing(outbox):
-        await outbox.below(0)
+        await outbox.wait_below(0)
         outbox.append(b"next")
         outbox.append(b"next")
     assert recorder.writes == [b"noteanswer", b"nextnext"]
@@ -148,16 +148,16 @@ async def test_without_a_pause_answers_are_joined_like_anything_else() -> None:
     assert recorder.writes == [b"ab"]
 
 
-async def test_who_waits_goes_on_when_the_other_side_is_gone() -> None:
+async def test_a_waiting_task_continues_when_the_other_side_is_gone() -> None:
     outbox = Outbox(Broken())
     broken: list[OSError] = []
     outbox.append(b"x" * 100)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.below, 0)
+        nursery.start_soon(outbox.wait_below, 0)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(outbox.run, broken.append)
     assert [str(error) for error in broken] == ["gone"]
-    assert outbox.silent
+    assert outbox.closed
     outbox.append(b"dropped")
     assert outbox.size == 0
 
@@ -169,8 +169,8 @@ async def test_who_waits_goes_on_when_the_writer_is_cancelled() -> None:
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     outbox.append(b"never written")
-    await outbox.below(0)
-    assert outbox.silent
+    await outbox.wait_below(0)
+    assert outbox.closed
 
 
 async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order() -> None:
@@ -190,10 +190,10 @@ async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order() -> No
     assert (outbox.size, transport.writes) == (0, [b"abc"])
     outbox.append(b"defg")
     room = 100
-    outbox.append(b"h")  # behind what waits, though there is room again
+    outbox.append(b"h")  # behind the waiting frames, although there is space again
     assert outbox.size == 3
     async with writing(outbox):
-        await outbox.below(0)
+        await outbox.wait_below(0)
         assert transport.writes == [b"abc", b"de", b"fgh"]
         outbox.append(b"i")
         assert transport.writes[-1] == b"i"

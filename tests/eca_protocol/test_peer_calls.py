@@ -79,8 +79,8 @@ class TestCalls:
 
         async with conversation({"wait": lambda _: ask_back()}) as (peer, wire):
             await wire.send(request(1, "wait"))
-            asked = await wire.receive()
-            await wire.send(success(asked["id"], "yes"))
+            question = await wire.receive()
+            await wire.send(success(question["id"], "yes"))
             assert await wire.receive() == success(1, "yes")
 
     async def test_ten_thousand_requests_at_once_are_answered_once_each(self) -> None:

@@ -1,4 +1,4 @@
-"""How conversations end, and what every request still gets."""
+"""The ends of connections, and the answers to the requests that are still running."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CANCELLED = ErrorCode.REQUEST_CANCELLED
 
 
 class Far(Wire):
-    """The other end, able to leave."""
+    """The other end, which can close the connection."""
 
     async def leave(self) -> None:
         await self.transport.aclose()
@@ -93,7 +93,7 @@ async def test_a_fatal_fault_is_answered_with_id_null_and_ends_the_conversation(
     await wire.send(notification(), b"Content-Length: x\r\n\r\n", notification())
     async with peer:
         end = await peer.serve()
-        assert end.kind == "fault"
+        assert end.kind == "invalid"
         assert peer.end == end
     assert code_of(*await wire.rest()) == (None, ErrorCode.PARSE_ERROR)
     assert calls == [None]
@@ -149,7 +149,7 @@ async def test_who_waits_to_write_is_told_that_nobody_reads() -> None:
 
     async with Peer(Broken(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
         call = peer.start_call("add", {"text": "x" * 100_000})
-        await peer.drained()
+        await peer.drain()
         assert (await peer.serve()).kind == "broken"
         with pytest.raises(ConnectionClosed, match="nobody is there"):
             await call.result()
@@ -231,8 +231,8 @@ async def test_an_outer_cancellation_still_answers_and_flushes() -> None:
             scope.cancel()
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    said, answer = await wire.rest()
-    assert said == notification("log", {"last": "words"})
+    notified, answer = await wire.rest()
+    assert notified == notification("log", {"last": "words"})
     assert code_of(answer) == (1, CANCELLED)
 
 
@@ -356,7 +356,7 @@ async def test_a_source_of_bulk_waits_until_it_is_drained() -> None:
     async def flood(peer: Peer) -> None:
         for n in range(100):
             peer.notify("flood", {"text": "x" * 10_000})
-            await peer.drained()
+            await peer.drain()
             done.append(n)
 
     peer, wire = pair({}, limit=100)
@@ -392,7 +392,7 @@ async def test_who_is_behind_makes_the_other_side_wait() -> None:
 
 
 class Scripted:
-    """Handlers whose ends the test decides, one by one."""
+    """A handler whose results the test sets one by one."""
 
     def __init__(self) -> None:
         self.open: list[Callable[[], None]] = []
@@ -455,5 +455,5 @@ async def test_every_request_is_answered_once_under_any_interleaving(
     answered = sorted(answer["id"] for answer in answers)
     if how in {"fault", "eof"}:
         assert answered == sorted(sent)
-    else:  # what was never read is not answered; nothing is answered twice
+    else:  # an unread request is not answered; no request is answered twice
         assert Counter(answered) <= Counter(sent)

@@ -1,4 +1,4 @@
-"""Two peers in two processes over real pipes: killed, closed, flooded, deaf."""
+"""Two peers in two processes over real pipes: killed, closed, flooded, not reading."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import pytest
 from eca_protocol.errors import ConnectionClosed, RequestFailed
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.peer import Peer
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from tests.eca_protocol.wire import TABLE, Bare, Wire, code_of, request, success
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-PATIENT = Ladder(after_stdin=10)
+PATIENT = GracePeriods(after_stdin=10)
 
 
 @contextlib.asynccontextmanager
 async def server(backend: str) -> AsyncIterator[Child]:
-    """An echo server in a process of its own; ended, and waited for, at the end."""
+    """Run an echo server in a process of its own, and end it."""
     command = [sys.executable, "-m", "tests.eca_protocol.echo_server", backend]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     child = spawn(command, cwd=ROOT, env=env, stderr="null")
@@ -70,14 +70,14 @@ async def test_a_server_that_is_killed_is_a_closed_connection(anyio_backend: str
 
 
 async def test_a_flood_waits_for_its_reader_and_loses_nothing(anyio_backend: str) -> None:
-    seen: list[int] = []
+    numbers: list[int] = []
     async with server(anyio_backend) as child:
-        handlers = {"log": lambda params: seen.append(params["n"])}
+        handlers = {"log": lambda params: numbers.append(params["n"])}
         async with client(child, handlers) as peer:
             flood = peer.start_call("add", {"count": 20_000, "text": "x" * 100})
             assert await peer.call("add", {"still": "there"}) == {"still": "there"}
             assert await flood.result() == 20_000
-            assert seen == list(range(20_000))
+            assert numbers == list(range(20_000))
 
 
 async def test_a_client_that_leaves_in_a_flood_ends_the_server(anyio_backend: str) -> None:

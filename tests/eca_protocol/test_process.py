@@ -1,4 +1,4 @@
-"""Child processes: how they start, and the ladder that ends them whatever they do."""
+"""Child processes: their start, and their end in every state."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import pytest
 
 from eca_protocol import process
 from eca_protocol.errors import StartFailed
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.process_table import ProcessTable, process_table
 
 pytestmark = pytest.mark.anyio
 
-QUICK = Ladder(after_stdin=0.05, after_term=0.05, after_kill=5)
-PATIENT = Ladder(after_stdin=10, after_term=10, after_kill=10)
+QUICK = GracePeriods(after_stdin=0.05, after_term=0.05, after_kill=5)
+PATIENT = GracePeriods(after_stdin=10, after_term=10, after_kill=10)
 
 
 def python(code: str, **options: Any) -> Child:
@@ -36,7 +36,7 @@ def shell(code: str, **options: Any) -> Child:
 
 
 async def line(child: Child) -> bytes:
-    """What the child says first, which shows that it is up."""
+    """Return the child's first output, which shows that it runs."""
     data = b""
     while not data.endswith(b"\n"):
         piece = await child.transport.receive()
@@ -46,7 +46,7 @@ async def line(child: Child) -> bytes:
 
 
 def alive(pid: int) -> bool:
-    """Whether that process still does anything (a zombie does not)."""
+    """Return True if the process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -88,7 +88,7 @@ async def test_a_child_that_heeds_the_end_of_input_needs_no_signal() -> None:
 async def test_a_child_that_ignores_the_end_of_input_is_terminated() -> None:
     child = python("print('up', flush=True); import time; time.sleep(60)")
     await line(child)
-    assert await child.end(Ladder(after_stdin=0.05)) == -signal.SIGTERM
+    assert await child.end(GracePeriods(after_stdin=0.05)) == -signal.SIGTERM
 
 
 async def test_a_child_that_cleans_up_on_termination_is_let() -> None:
@@ -98,7 +98,7 @@ async def test_a_child_that_cleans_up_on_termination_is_let() -> None:
         "print('up', flush=True); time.sleep(60)"
     )
     await line(child)
-    assert await child.end(Ladder(after_stdin=0.05)) == 9
+    assert await child.end(GracePeriods(after_stdin=0.05)) == 9
 
 
 async def test_a_child_that_ignores_termination_is_killed() -> None:
@@ -155,9 +155,9 @@ async def test_a_descendant_outside_the_group_is_ended_with_it(code: str) -> Non
 
 async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child() -> None:
     child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
-    left = int(await line(child))
+    remaining = int(await line(child))
     assert await child.end(PATIENT) != 0
-    await gone(left)
+    await gone(remaining)
 
 
 async def test_children_that_end_together_share_their_looks_at_all_processes(
@@ -172,7 +172,9 @@ async def test_children_that_end_together_share_their_looks_at_all_processes(
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             for child in children:
-                tasks.start_soon(child.end, Ladder(after_stdin=0, after_term=0, after_kill=10))
+                tasks.start_soon(
+                    child.end, GracePeriods(after_stdin=0, after_term=0, after_kill=10)
+                )
     assert {child.returncode for child in children} == {-signal.SIGKILL}
     to_terminate, to_kill, as_each_ends = 1, 1, len(children)
     assert 2 < len(looks) <= to_terminate + to_kill + as_each_ends
@@ -206,7 +208,7 @@ async def test_several_tasks_may_wait_and_any_may_leave() -> None:
     assert codes == [0, 0]
 
 
-async def test_the_ladder_ends_a_child_that_somebody_still_reads() -> None:
+async def test_a_child_is_ended_while_a_task_reads_its_output() -> None:
     child = python("import sys; sys.stdin.read(); sys.stdout.write('x' * 1_000_000)")
     got: list[int] = []
 
@@ -287,12 +289,12 @@ async def test_without_such_descriptors_nothing_of_a_child_is_left_either(
     for name in missing:
         monkeypatch.delattr(os, name)
     child = shell("trap '' TERM; sleep 60 & echo $!; read line")
-    left = int(await line(child))
+    remaining = int(await line(child))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(child.wait)
         tasks.start_soon(child.wait)
         child.close_stdin()
-    await gone(left)
+    await gone(remaining)
 
 
 async def test_a_child_that_somebody_else_has_reaped_has_ended(
@@ -310,9 +312,9 @@ async def test_without_such_descriptors_a_job_in_a_group_of_its_own_ends_with_th
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
-    left = int(await line(child))
+    remaining = int(await line(child))
     assert await child.end(PATIENT) != 0
-    await gone(left)
+    await gone(remaining)
 
 
 async def test_a_child_that_cannot_be_looked_after_is_not_left(
@@ -331,7 +333,7 @@ async def test_a_child_that_cannot_be_looked_after_is_not_left(
 
 @contextlib.contextmanager
 def so_many_descriptors(free: int) -> Iterator[None]:
-    """No more of them can be had."""
+    """Use up the file descriptors of this process."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     held = [os.dup(0)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 20, limits[1]))
@@ -360,7 +362,7 @@ async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_en
         with so_many_descriptors(8):
             child = spawn(["sleep", "60"], stdin="null", stderr="pipe")
         with so_many_descriptors(free):
-            assert await child.end(Ladder(after_stdin=0)) == -signal.SIGTERM
+            assert await child.end(GracePeriods(after_stdin=0)) == -signal.SIGTERM
     assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
 
 
@@ -394,10 +396,10 @@ async def test_environment_folder_and_error_output_are_given(tmp_path: Path) -> 
         env={"WORD": "given", "PATH": os.environ["PATH"]},
         stderr="pipe",
     )
-    said = b""
-    while said.count(b"\n") < 2:
-        said += await child.transport.receive()
-    assert said.split() == [str(tmp_path).encode(), b"given"]
+    output = b""
+    while output.count(b"\n") < 2:
+        output += await child.transport.receive()
+    assert output.split() == [str(tmp_path).encode(), b"given"]
     errors = child.take_stderr()
     assert await errors.receive() == b"oops\n"
     await errors.aclose()

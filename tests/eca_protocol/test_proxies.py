@@ -1,4 +1,4 @@
-"""Which proxy a URL is asked through."""
+"""The choice of a proxy for a URL."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Server-sent events: the standard's own cases, any chunking, the limit, both directions."""
+"""Server-sent events: the standard's cases, any size of chunks, the limit, both directions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eca_protocol.sse import SSEDecoder, SSEvent, encode_comment, encode_event
 
 
 def decoded(*pieces: bytes, max_event: int = 2**20) -> list[SSEvent | str]:
-    """The events of a stream, and after them its fault, if it has one."""
+    """Return the events of a stream, then its error, if any."""
     decoder = SSEDecoder(max_event=max_event)
     events: list[SSEvent | str] = []
     try:

@@ -1,4 +1,4 @@
-"""Byte streams: pipes, sockets, files, memory, and the owned standard streams."""
+"""Byte streams: pipes, sockets, files, memory, and the reserved standard streams."""
 
 from __future__ import annotations
 
@@ -155,17 +155,17 @@ async def test_writing_may_be_closed_alone(make: Callable[[], tuple[Any, Any]]) 
 
 async def test_closing_wakes_who_reads_and_who_writes(ends: Any) -> None:
     near, _ = ends
-    seen: list[bytes | type[BaseException]] = []
+    results: list[bytes | type[BaseException]] = []
 
     async def read() -> None:
-        seen.append(await near.receive())
+        results.append(await near.receive())
 
     async def write() -> None:
         try:
             while True:
                 await near.send(b"x" * 100_000)
         except OSError:
-            seen.append(OSError)
+            results.append(OSError)
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
@@ -173,7 +173,7 @@ async def test_closing_wakes_who_reads_and_who_writes(ends: Any) -> None:
             tasks.start_soon(write)
             await anyio.wait_all_tasks_blocked()
             await near.aclose()
-    assert sorted(seen, key=str) == [OSError, b""]
+    assert sorted(results, key=str) == [OSError, b""]
 
 
 async def test_a_cancelled_read_loses_nothing(ends: Any) -> None:
@@ -216,26 +216,26 @@ async def test_a_transport_owns_its_descriptors(no_descriptor_left: None) -> Non
 async def test_descriptors_that_were_blocking_are_so_again() -> None:
     read_fd, write_fd = os.pipe()
     near, far = (end.detach() for end in socket.socketpair())
-    kept = [os.dup(fd) for fd in (read_fd, write_fd, near)]
+    duplicates = [os.dup(fd) for fd in (read_fd, write_fd, near)]
     transport = FdTransport(read_fd, write_fd)
     both = FdTransport(os.dup(near), near)
-    assert not any(os.get_blocking(fd) for fd in kept)
+    assert not any(os.get_blocking(fd) for fd in duplicates)
     both.close_writing()
-    assert not os.get_blocking(kept[2])
+    assert not os.get_blocking(duplicates[2])
     await transport.aclose()
     await both.aclose()
-    assert all(os.get_blocking(fd) for fd in kept)
-    for fd in (*kept, far):
+    assert all(os.get_blocking(fd) for fd in duplicates)
+    for fd in (*duplicates, far):
         os.close(fd)
 
 
 async def test_descriptors_that_were_not_blocking_stay_so() -> None:
     read_fd, write_fd = os.pipe()
-    kept = os.dup(read_fd)
+    duplicates = os.dup(read_fd)
     os.set_blocking(read_fd, False)
     await FdTransport(read_fd, write_fd).aclose()
-    assert not os.get_blocking(kept)
-    os.close(kept)
+    assert not os.get_blocking(duplicates)
+    os.close(duplicates)
 
 
 async def test_files_are_read_and_written_to_their_end(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_second_claim_is_refused_and_a_later_one_is_not() -> None:
         print(error, file=sys.stderr)"""
     after = "with owned_stdio() as (_, write_fd): os.write(write_fd, b'again')"
     done = run_python(OWNED.format(body=body, after=after), input=b"")
-    assert b"taken already" in done.stderr
+    assert b"already in use" in done.stderr
     assert done.stdout == b"again"
 
 

@@ -1,4 +1,4 @@
-"""Client certificates: where one is shown, and what is said of one that cannot be used."""
+"""Client certificates: the requests that show one, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import mutual_tls, server, tls
@@ -28,7 +28,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="module")
 def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a certificate, its key in the clear and encrypted, and what is neither."""
+    """Return a directory with a certificate, its key plain and encrypted, and an invalid file."""
     folder = tmp_path_factory.mktemp("files")
     authority.cert_pem.write_to_path(str(folder / "authority.pem"))
     mine, other = authority.issue_cert("me@example.org"), authority.issue_cert("other.example")
@@ -74,13 +74,13 @@ async def test_it_is_shown_by_requests_that_may_and_by_no_other(authority, files
         )
         url = f"https://127.0.0.1:{demanding.port}/"
         assert await ask(client, url, shows_certificate=True) == b"hello"
-        with pytest.raises(HTTPFault):
+        with pytest.raises(HTTPError):
             await ask(client, url, shows_certificate=False)
         assert len(demanding.heads) == 1
         client.client_certificate = ClientCertificate(certificate=str(files / "gone.pem"))
         url = f"https://127.0.0.1:{other.port}/"
         assert await ask(client, url, shows_certificate=False) == b"hello"
-        with pytest.raises(HTTPFault, match=r"gone\.pem: No such file"):
+        with pytest.raises(HTTPError, match=r"gone\.pem: No such file"):
             await ask(client, url, shows_certificate=True)
 
 
@@ -94,7 +94,7 @@ async def test_a_server_that_wants_one_is_understood(authority, files):
         with connection:
             with suppress(ssl.SSLError):
                 connection.do_handshake()
-            with suppress(ConnectionError):  # closed sooner, it would cut off what it said
+            with suppress(ConnectionError):  # an earlier close would cut off its alert
                 while socket.socket.recv(connection, 4096):
                     pass
 
@@ -103,7 +103,7 @@ async def test_a_server_that_wants_one_is_understood(authority, files):
             client.ca_file = str(files / "authority.pem")
             tasks.start_soon(anyio.to_thread.run_sync, refuse, listener)
             url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
-            with pytest.raises(HTTPFault, match="wants a client certificate") as caught:
+            with pytest.raises(HTTPError, match="wants a client certificate") as caught:
                 await ask(client, url, shows_certificate=True)
     assert caught.value.kind == "tls"
 
@@ -114,7 +114,7 @@ def test_certificate_and_key_may_stand_in_one_file(files):
 
 
 @pytest.mark.parametrize(
-    ("certificate", "key", "passphrase", "told"),
+    ("certificate", "key", "passphrase", "advice"),
     [
         ("gone.pem", "me.key", None, "the client certificate cannot be read from .*/gone.pem: No "),
         (
@@ -133,7 +133,12 @@ def test_certificate_and_key_may_stand_in_one_file(files):
             None,
             "the key in .*/encrypted.key is encrypted: give its pass",
         ),
-        ("me.pem", "encrypted.key", "planted", "for the key in .*/encrypted.key does not open it"),
+        (
+            "me.pem",
+            "encrypted.key",
+            "planted",
+            "passphrase does not open the key in .*/encrypted.key",
+        ),
         (
             "damaged CERTIFICATE.pem",
             "me.key",
@@ -148,12 +153,12 @@ def test_certificate_and_key_may_stand_in_one_file(files):
         ),
     ],
 )
-def test_what_cannot_be_used_is_named_with_what_to_do(files, certificate, key, passphrase, told):
+def test_what_cannot_be_used_is_named_with_what_to_do(files, certificate, key, passphrase, advice):
     client = ClientCertificate(
         certificate=str(files / certificate), key=key and str(files / key), passphrase=passphrase
     )
     assert "planted" not in repr(client)
-    with pytest.raises(HTTPFault, match=told) as caught:
+    with pytest.raises(HTTPError, match=advice) as caught:
         make_context(bare_context, None, client)
     assert caught.value.kind == "config"
     assert "planted" not in f"{caught.value} {caught.value.__cause__}"

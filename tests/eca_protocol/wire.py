@@ -1,4 +1,4 @@
-"""What the tests of Peer share: a bare codec and table, and the other end of a wire."""
+"""Helpers for the tests of Peer: a bare codec and table, and the other end of a connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = Table(
 
 
 class Bare:
-    """A codec for which every value is already JSON; params that are an array do not fit."""
+    """A codec that leaves JSON values as they are, and refuses params that are an array."""
 
     def decode_params(self, method: str, raw: Any) -> Any:
         if isinstance(raw, list):
@@ -51,17 +51,17 @@ class Bare:
 
 
 class Wire:
-    """The other end: writes and reads raw messages, and remembers all that came."""
+    """The other end of a connection, which writes, reads and stores raw messages."""
 
     def __init__(self, transport: Transport, framing: Framing = CONTENT_LENGTH) -> None:
         self.transport = transport
-        self.seen: list[Any] = []
+        self.messages: list[Any] = []
         self._framing = framing
         self._decoder = framing.decoder()
         self._unread: deque[bytes] = deque()
 
     async def send(self, *messages: Mapping[str, Any] | bytes) -> None:
-        """Write messages, or bytes as they are, in one piece."""
+        """Write messages or raw bytes in one piece."""
         pieces = [
             message if isinstance(message, bytes) else self._framing.encode(json.dumps(message))
             for message in messages
@@ -69,7 +69,7 @@ class Wire:
         await self.transport.send(b"".join(pieces))
 
     async def receive(self) -> Any:
-        """The next message; None at the end of the stream."""
+        """Return the next message; None at the end of the stream."""
         while not self._unread:
             data = await self.transport.receive()
             if not data:
@@ -78,11 +78,11 @@ class Wire:
                 assert isinstance(frame, bytes)
                 self._unread.append(frame)
         message = json.loads(self._unread.popleft())
-        self.seen.append(message)
+        self.messages.append(message)
         return message
 
     async def rest(self) -> list[Any]:
-        """All that comes until the end of the stream."""
+        """Return all messages until the end of the stream."""
         messages = []
         while (message := await self.receive()) is not None:
             messages.append(message)
@@ -108,7 +108,7 @@ def success(request_id: Any, result: Any = None) -> dict[str, Any]:
 
 
 def code_of(answer: Any) -> tuple[Any, int]:
-    """The id and the code of an error."""
+    """Return the id and the code of an error."""
     assert "result" not in answer
     return answer["id"], answer["error"]["code"]
 
@@ -117,7 +117,7 @@ def code_of(answer: Any) -> tuple[Any, int]:
 async def conversation(
     handlers: Mapping[str, Handler], *, framing: Framing = CONTENT_LENGTH, **options: Any
 ) -> AsyncIterator[tuple[Peer, Wire]]:
-    """A serving peer and the other end of its wire; nothing in it may take 20 seconds."""
+    """Run a peer with the other end of its connection, for at most 20 seconds."""
     near, far = memory_pair(limit=2**22)
     options = {"side": "server", "table": TABLE, "codec": Bare(), **options}
     peer = Peer(near, handlers=handlers, framing=framing, **options)

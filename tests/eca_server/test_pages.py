@@ -1,4 +1,4 @@
-"""Pages: what stands in them is visible and harmless, and only their own script may run."""
+"""Pages: their content is visible and harmless, and only their own script may run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.pages import page, quoted, shown
+from eca_server.pages import escape_attribute, escape_text, render_page
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ from eca_server.pages import page, quoted, shown
     ],
 )
 def test_a_text_is_shown_with_all_that_is_in_it(text: str, seen: str) -> None:
-    assert shown(text) == seen
-    assert quoted(text) == re.sub("</?i>", "", seen)
+    assert escape_text(text) == seen
+    assert escape_attribute(text) == re.sub("</?i>", "", seen)
 
 
 class _Texts(HTMLParser):
-    """The text of a page, and its tags."""
+    """A parser that collects the text and the tags of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class _Texts(HTMLParser):
 @given(st.text(st.sampled_from("<>&\"'/!-=ab \x00\u202e\ud800")) | st.text())
 def test_no_text_becomes_a_tag(text: str) -> None:
     read = _Texts()
-    read.feed(f'<p title="{quoted(text)}">{shown(text)}')
+    read.feed(f'<p title="{escape_attribute(text)}">{escape_text(text)}')
     read.close()
     assert set(read.tags) <= {"p", "i"}
-    assert read.text == html.unescape(quoted(text))
+    assert read.text == html.unescape(escape_attribute(text))
 
 
 def test_a_page_lets_run_only_what_it_carries() -> None:
-    made = page("<a>", ["<p>b</p>"], script="report.js", style="report.css")
+    made = render_page("<a>", ["<p>b</p>"], script="report.js", style="report.css")
     assert "<title>&lt;a&gt;</title>" in made
     assert re.search(r'charset="utf-8">\n<meta http-equiv="Content-Security-Policy"', made)
     for tag in ("style", "script"):
@@ -71,6 +71,6 @@ def test_a_page_lets_run_only_what_it_carries() -> None:
 
 
 def test_a_page_without_a_script_lets_none_run() -> None:
-    made = page("a", [])
+    made = render_page("a", [])
     assert "<script" not in made
     assert "script-src 'none'" in made

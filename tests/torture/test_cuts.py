@@ -34,7 +34,7 @@ from tests.eca_server.stranger import (
     message,
     text_of,
 )
-from tests.torture.proxy import KINDS, Fault, Proxy, Way
+from tests.torture.proxy import KINDS, Fault, LoginAccessConfig, Proxy
 from tests.torture.rounds import Share, Torture, shares
 from tests.torture.servers import QUIET, Place, listed, problems_in, prompts_of, turn
 
@@ -52,9 +52,9 @@ call eca_shell_command {"command": "sleep 0.05; echo ran"}
 say the end"""
 
 
-def drawn_fault(random: Random, sizes: Mapping[Way, int]) -> Fault:
+def drawn_fault(random: Random, sizes: Mapping[LoginAccessConfig, int]) -> Fault:
     """Draw a direction, a kind of fault and a byte."""
-    way: Way = random.choice(["up", "down"])
+    way: LoginAccessConfig = random.choice(["up", "down"])
     return Fault(way, random.choice(KINDS), random.randrange(sizes[way]))
 
 
@@ -66,7 +66,7 @@ class Line:
         self.chat = chat
         self.seen: list[Any] = []
 
-    def play(self, fault: Fault | None, torture: Torture) -> dict[Way, int]:
+    def play(self, fault: Fault | None, torture: Torture) -> dict[LoginAccessConfig, int]:
         """Have a whole session, as far as the fault lets it; return the bytes that passed."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             near = socket.create_connection(listener.getsockname())
@@ -171,7 +171,7 @@ class Caller:
         self.server = server
         self.proxy = proxy
         self.torture = torture
-        self.sizes: dict[Way, int] = {}
+        self.sizes: dict[LoginAccessConfig, int] = {}
         self.prompts = 0
 
     def whole_turn(self, chat: str) -> None:

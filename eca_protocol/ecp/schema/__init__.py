@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of ECP's files and values; what is ours beside upstream's has `x-eca`."""
+"""JSON Schemas (2020-12) of ECP's files and values; additions to upstream's have `x-eca`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ SCHEMAS: Final = ("manifest", "agent-result", "tool-call", "report", "audit")
 
 
 def schema_text(name: str) -> str:
-    """The schema of that name, as it is shipped.
+    """Return the text of a schema.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no schema has this name.
     """
-    from importlib.resources import files  # noqa: PLC0415 - slow, and few who know the names read
+    from importlib.resources import files  # noqa: PLC0415 - slow, and rarely needed
 
     if name not in SCHEMAS:
         raise KeyError(f"expected one of {', '.join(SCHEMAS)}, got {name!r}")

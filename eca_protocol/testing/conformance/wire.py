@@ -21,7 +21,7 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
 from eca_protocol.testing.conformance.cases import Died, Stuck
 from eca_protocol.testing.conformance.seen import Seen
@@ -29,7 +29,7 @@ from eca_protocol.testing.conformance.target import Folders, Target
 from eca_protocol.testing.conformance.verdicts import Exchanged
 from eca_protocol.testing.watching import Observation, Watcher
 from eca_protocol.transcript import Side
-from eca_protocol.transcript.cutter import Cutter, message_in
+from eca_protocol.transcript.splitter import Splitter, message_in
 
 __all__ = ["MOST_SAID", "Heard", "Listener", "Recorded", "Wire", "id_key"]
 
@@ -38,7 +38,7 @@ MOST_SAID: Final = 256 * 1024 * 1024
 
 _LAST_LINES: Final = 16_384  # bytes of its stderr that are kept
 _LEAVE_SECONDS: Final = 3.0
-_LADDER: Final = Ladder(after_stdin=1.0, after_term=1.0, after_kill=2.0)
+_LADDER: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
 
 
 @attrs.frozen(kw_only=True)
@@ -157,7 +157,7 @@ class Wire:
         self._errors = b""
         self._scope = anyio.CancelScope()
         self._closes_input = False
-        self._cut = {"client": Cutter(), "server": Cutter()}
+        self._cut = {"client": Splitter(), "server": Splitter()}
         self._watcher = Watcher()
         self._seen = Seen()
 

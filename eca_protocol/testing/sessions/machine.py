@@ -120,7 +120,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._gates())
     @rule(which=_which)
-    def continue_model(self, which: int) -> None:
+    def let_model_continue(self, which: int) -> None:
         """Open a gate at which a reply of the model waits."""
         self._flush()
         if gates := self._gates():

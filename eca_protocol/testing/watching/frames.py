@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from eca_protocol.json import MAX_VALUES, holds_too_many_values
 from eca_protocol.testing.watching.observation import ObservationLog, Side
-from eca_protocol.transcript.cutter import header_of, message_in
+from eca_protocol.transcript.splitter import header_of, message_in
 
 __all__ = ["Frames"]
 

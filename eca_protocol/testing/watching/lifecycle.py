@@ -89,7 +89,7 @@ class LifecycleChecker:
         is_error = message.get("error") is not None
         if request.method == "initialize" and state is State.NEW:
             self._is_answered = True
-            self._gate.answered("initialize", success=not is_error)
+            self._gate.record_answer("initialize", success=not is_error)
             if self._is_ready_early and not is_error:
                 self._admit("initialized", "notification")
         elif request.method == "initialize":

@@ -104,7 +104,7 @@ def _tagged_validator(members: Any, revision: Revision) -> Validator:
 
 def _model_validator(cls: ModelClass, revision: Revision) -> Validator:
     fields = fields_of(cls)
-    if any(field.reading.rest for field in fields):
+    if any(field.rules.rest for field in fields):
         return lambda _: False
     by_key = {
         field.wire: _validator_of(field.shape, revision)
@@ -112,9 +112,7 @@ def _model_validator(cls: ModelClass, revision: Revision) -> Validator:
         if _may(field, revision)
     }
     required = {
-        field.wire
-        for field in fields
-        if field.wire in by_key and field.reading.required_in(revision)
+        field.wire for field in fields if field.wire in by_key and field.rules.required_in(revision)
     }
     tag = getattr(cls, "type", None)
     if isinstance(tag, str):
@@ -134,4 +132,4 @@ def _model_validator(cls: ModelClass, revision: Revision) -> Validator:
 
 
 def _may(field: Field, revision: Revision) -> bool:
-    return field.reading.written and field.window.written_in(revision)
+    return field.rules.written and field.window.written_in(revision)

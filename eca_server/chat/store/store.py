@@ -33,7 +33,7 @@ from eca_server.chat.store.rows import (
     StoredMessage,
     TurnUsage,
 )
-from eca_server.llm.estimate import BYTES_OF_A_TOKEN, tokens_in
+from eca_server.llm.estimate import BYTES_PER_TOKEN, tokens_in
 
 if TYPE_CHECKING:
     from eca_server.chat.store.keeper import Keeper
@@ -139,7 +139,7 @@ class Store:
             lambda keeper: keeper.append(
                 chat, added, turn=turn, usage=usage, settings=settings, running=running
             ),
-            size=tokens_in([each.message for each in added]) * BYTES_OF_A_TOKEN,
+            size=tokens_in([each.message for each in added]) * BYTES_PER_TOKEN,
         )
 
     async def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:

@@ -1,7 +1,7 @@
-"""Graders: each looks at one step's result and says whether it is as wanted, and why.
+"""Graders: each checks one step's result against an expectation, and gives a reason.
 
-All of a step's graders are asked, in their order. A grader that fails is a check that could not be
-made; it never ends the run.
+All graders of a step run, in their order. If a grader raises, its check could not be made; the run
+continues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import trio
 
 from eca_protocol.ecp import Result
-from eca_server.ecp.graders.settings import GraderSettings, SettingsInvalid, settings_from
+from eca_server.ecp.graders.settings import GraderSettings, SettingsInvalid, read_settings
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import match_calls
 from eca_server.ecp.manifest import Grader, Step
@@ -24,13 +24,13 @@ from eca_server.ecp.results import Check
 if TYPE_CHECKING:
     from eca_server.ecp.graders.llm_judge import Judge
 
-__all__ = ["GraderSettings", "Graders", "SettingsInvalid", "settings_from"]
+__all__ = ["GraderSettings", "Graders", "SettingsInvalid", "read_settings"]
 
 _log = logging.getLogger("eca_server.ecp")
 
 
 class Graders:
-    """Makes checks; enter it around a run."""
+    """The graders of a run; a context manager around it."""
 
     def __init__(self, settings: GraderSettings) -> None:
         self._settings = settings
@@ -51,36 +51,39 @@ class Graders:
     async def grade(
         self, step: Step, result: Result, *, seconds: float = math.inf
     ) -> tuple[Check, ...]:
-        """The verdicts of all graders of a step, in their order.
+        """Return the verdicts of a step's graders, in their order.
 
         Args:
-            step: what was said, and what is to be checked.
-            result: what the agent made of it.
-            seconds: what is not checked by then counts as a check that could not be made.
+            step: the step with its graders.
+            result: the agent's result.
+            seconds: the time limit; later checks count as checks that could not be made.
         """
         checks: list[Check] = []
         with trio.move_on_after(seconds):
             for grader in step.graders:
-                checks.append(await self._graded(grader, step, result))  # noqa: PERF401 - it may end early
-        late = step.graders[len(checks) :]
-        return (*checks, *(_not_made(grader, "the time was over") for grader in late))
+                checks.append(await self._grade_one(grader, step, result))  # noqa: PERF401 - the time limit may end it
+        unfinished = step.graders[len(checks) :]
+        return (
+            *checks,
+            *(_failed_check(grader, "the time limit was exceeded") for grader in unfinished),
+        )
 
-    async def _graded(self, grader: Grader, step: Step, result: Result) -> Check:
+    async def _grade_one(self, grader: Grader, step: Step, result: Result) -> Check:
         try:
             if grader.type == "text_match":
                 return await match_text(grader, result, self._settings)
             if grader.type == "tool_usage":
                 return match_calls(grader, result, self._settings)
             if grader.type == "llm_judge":
-                return await (await self._the_judge()).judge(grader, step, result)
-            from eca_server.ecp.graders.installed import ask_installed  # noqa: PLC0415 - rare
+                return await (await self._get_judge()).judge(grader, step, result)
+            from eca_server.ecp.graders.installed import run_installed  # noqa: PLC0415 - rare
 
-            return await ask_installed(grader, step, result)
-        except Exception as fault:  # noqa: BLE001 - whatever a grader does, the run goes on
+            return await run_installed(grader, step, result)
+        except Exception as fault:  # noqa: BLE001 - a failed grader does not end the run
             _log.debug("the grader %s failed", grader.type, exc_info=True)
-            return _not_made(grader, f"{type(fault).__name__}: {fault}")
+            return _failed_check(grader, f"{type(fault).__name__}: {fault}")
 
-    async def _the_judge(self) -> Judge:
+    async def _get_judge(self) -> Judge:
         if self._judge is None:
             from eca_server.ecp.graders.llm_judge import Judge  # noqa: PLC0415 - an HTTP stack
 
@@ -88,7 +91,7 @@ class Graders:
         return self._judge
 
 
-def _not_made(grader: Grader, why: str) -> Check:
+def _failed_check(grader: Grader, why: str) -> Check:
     return Check(
         type=grader.type,
         field="tool_calls" if grader.type == "tool_usage" else grader.field,

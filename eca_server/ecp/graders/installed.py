@@ -1,8 +1,8 @@
-"""Graders of others: entry points of the group `ecp.graders`, named as a manifest's `type`.
+"""Installed graders: entry points of the group `ecp.graders`, named by a manifest's `type`.
 
-Such a grader is called with the step's result and the manifest's `options`. It gives a verdict: a
-boolean, a score from 0 to 1 (passed from 0.5 on), or a mapping with `passed`, `score`, `reasoning`.
-It may be async (on trio); it is given a minute.
+A grader is called with the step's input, its result and the manifest's `options`. It returns a
+verdict: a boolean, a score from 0 to 1 (0.5 passes), or a mapping with `passed`, `score` and
+`reasoning`. It may be async (on trio); its time limit is a minute.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from eca_server.ecp.manifest import Grader, Step
 from eca_server.ecp.manifest.reading import GRADER_GROUP
 from eca_server.ecp.results import Check
 
-__all__ = ["ask_installed"]
+__all__ = ["run_installed"]
 
 _SECONDS: Final = 60.0
 
 
-async def ask_installed(grader: Grader, step: Step, result: Result) -> Check:
-    """The verdict of an installed grader.
+async def run_installed(grader: Grader, step: Step, result: Result) -> Check:
+    """Run an installed grader.
 
     Raises:
-        LookupError: none is installed under that name.
-        TypeError: its verdict is none of those it may give.
-        trio.TooSlowError: it took more than a minute.
+        LookupError: no grader of that name is installed.
+        TypeError: the verdict has a wrong type.
+        trio.TooSlowError: the grader took more than a minute.
     """
-    found = next(iter(entry_points(group=GRADER_GROUP, name=grader.type)), None)
-    if found is None:
-        raise LookupError(f"no grader called {grader.type} is installed here")
-    ask = found.load()
+    entry = next(iter(entry_points(group=GRADER_GROUP, name=grader.type)), None)
+    if entry is None:
+        raise LookupError(f"no grader called {grader.type} is installed")
+    grade = entry.load()
     with trio.fail_after(_SECONDS):
-        if inspect.iscoroutinefunction(ask):
-            verdict = await ask(step.input, result, dict(grader.options))
+        if inspect.iscoroutinefunction(grade):
+            verdict = await grade(step.input, result, dict(grader.options))
         else:
             verdict = await trio.to_thread.run_sync(
-                ask, step.input, result, dict(grader.options), abandon_on_cancel=True
+                grade, step.input, result, dict(grader.options), abandon_on_cancel=True
             )
     passed, score, reasoning = _read(grader.type, verdict)
     return Check(
@@ -59,6 +59,6 @@ def _read(name: str, verdict: Any) -> tuple[bool, float, str]:
         _, score, why = _read(name, verdict.get("score", passed))
         return passed, score, str(verdict.get("reasoning", why))[:8192]
     raise TypeError(
-        f"{name} gave {verdict!r:.80}: expected a boolean, a score from 0 to 1, or a mapping "
-        "with `passed`"
+        f"expected {name} to return a boolean, a score from 0 to 1, or a mapping with `passed`, "
+        f"got {verdict!r:.80}"
     )

@@ -1,4 +1,4 @@
-"""How checks are made: plain data that travels with the scenarios; keys stay where they are."""
+"""The graders' settings: plain data that is sent to workers with the scenarios, without keys."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Final
 
 import attrs
 
-__all__ = ["GraderSettings", "JudgeSettings", "SettingsInvalid", "settings_from"]
+__all__ = ["GraderSettings", "JudgeSettings", "SettingsInvalid", "read_settings"]
 
 _DEFAULT_MODEL: Final = "gpt-4o-mini"
 
 
 class SettingsInvalid(Exception):
-    """An option or variable that makes no sense; the text names it."""
+    """An option or variable has an invalid value; the text names it."""
 
 
 @attrs.frozen(kw_only=True)
 class JudgeSettings:
-    """Who judges, and how.
+    """The settings of the judging model.
 
     Attributes:
-        model: of an OpenAI-compatible API; `provider/model` asks a provider of the server's own.
-        temperature: of the judge's answers.
-        deadline: seconds for one verdict, repetitions included.
-        url: the API's base; None: OpenAI's.
-        key_variable: the environment variable its key is in, wherever the check is made.
-        cache: a folder of verdicts that are used again; None: none are.
-        config_file: of the server, for its own providers.
+        model: a model of an OpenAI-compatible API, or `provider/model` of the server's providers.
+        temperature: the temperature of the judge's answers.
+        deadline: seconds for one verdict, retries included.
+        url: the API's base URL; None means OpenAI's.
+        key_variable: the environment variable with the API's key, on the machine of the check.
+        cache: the directory of stored verdicts; None disables the cache.
+        config_file: the server's configuration file, for its providers.
     """
 
     model: str = _DEFAULT_MODEL
@@ -41,13 +41,13 @@ class JudgeSettings:
 
 @attrs.frozen(kw_only=True)
 class GraderSettings:
-    """How checks are made.
+    """The settings of all graders.
 
     Attributes:
-        allow_empty: whether an empty text is compared; by default it fails every text check.
-        nested_subset: whether an object within the arguments of a call may have more members.
-        regex_seconds: how long one pattern may be matched.
-        judge: who judges.
+        allow_empty: compare empty texts; by default an empty text fails every text check.
+        nested_subset: allow further members in objects within a call's arguments.
+        regex_seconds: the time limit of one pattern.
+        judge: the settings of the judging model.
     """
 
     allow_empty: bool = False
@@ -56,7 +56,7 @@ class GraderSettings:
     judge: JudgeSettings = attrs.field(factory=JudgeSettings)
 
 
-def settings_from(
+def read_settings(
     environment: Mapping[str, str],
     *,
     allow_empty: bool = False,
@@ -64,10 +64,10 @@ def settings_from(
     judge_cache: str | None = None,
     config_file: str | None = None,
 ) -> GraderSettings:
-    """The settings that options and variables ask for.
+    """Read the settings from options and environment variables.
 
     Raises:
-        SettingsInvalid: a variable is no number, or out of its range.
+        SettingsInvalid: a variable has an invalid value.
     """
     own = "ECP_LLM_JUDGE_API_KEY"
     judge = JudgeSettings(

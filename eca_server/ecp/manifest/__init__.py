@@ -1,4 +1,4 @@
-"""Manifests: what is evaluated and how it is checked, read from YAML with exact complaints."""
+"""Manifests of evaluations, read from YAML with exact error messages."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""YAML as manifests may use it: a tree with positions, within bounds, and without its surprises.
+"""The YAML of manifests: a tree with positions and limits, and strict types.
 
-Refused are several documents, keys that come twice, merge keys, tags of other types, and whatever
-is too large, too deep or multiplied by aliases. What YAML 1.1 makes of `yes`, `012` or a date is
-not what an author meant by it where text is wanted: the message says what it became, and to quote
-it.
+Several documents, duplicate keys, merge keys, tags of other types, and too large, too deep or
+alias-expanded documents are errors. Where text is expected, YAML 1.1 may read `yes`, `012` or a
+date as a different type: the message names that type, and asks for quotes.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 @attrs.define
 class Document:
-    """A parsed file, the problems found so far, and how its nodes are read.
+    """A parsed file with its problems, and the readers of its nodes.
 
-    Each `read_...` gives the value, or None after it noted a problem.
+    Each `read_...` returns the value, or None after adding a problem.
     """
 
     path: Path
@@ -55,12 +54,12 @@ class Document:
     warnings: list[Problem] = attrs.field(factory=list)
     _constructor: Any = attrs.field(factory=lambda: yaml.SafeLoader(""), init=False)
 
-    def complain(self, mark: Any, key: str | None, message: str) -> None:
-        """Note a problem at the place of `mark`."""
+    def add_error(self, mark: Any, key: str | None, message: str) -> None:
+        """Add an error at the position of `mark`."""
         self.problems.append(self._problem(mark, key, message))
 
-    def warn(self, mark: Any, key: str | None, message: str) -> None:
-        """Note something allowed and odd."""
+    def add_warning(self, mark: Any, key: str | None, message: str) -> None:
+        """Add a warning at the position of `mark`."""
         self.warnings.append(attrs.evolve(self._problem(mark, key, message), level="warning"))
 
     def _problem(self, mark: Any, key: str | None, message: str) -> Problem:
@@ -71,59 +70,61 @@ class Document:
     def read_mapping(
         self, node: yaml.Node, key: str | None, known: tuple[str, ...] | None
     ) -> dict[str, tuple[yaml.Node, yaml.Node]] | None:
-        """Its members by name: the key's node and the value's. None of `known`: any name."""
+        """Return the members by name, as key and value nodes; `known` None allows any name."""
         if not isinstance(node, yaml.MappingNode) or _kind(node) != "map":
-            self.complain(node.start_mark, key, f"expected a mapping, got {_what(node)}")
+            self.add_error(node.start_mark, key, f"expected a mapping, got {_describe(node)}")
             return None
         members: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for name_node, value in node.value:
-            name = self.read_text(name_node, _under(key, "a key"))
+            name = self.read_text(name_node, _join_key(key, "a key"))
             if name is None:
                 continue
             if name in members:
                 first = members[name][0].start_mark.line + 1
-                self.complain(
-                    name_node.start_mark, _under(key, name), f"given twice: first in line {first}"
+                self.add_error(
+                    name_node.start_mark,
+                    _join_key(key, name),
+                    f"duplicate key; the first is in line {first}",
                 )
             elif known is not None and name not in known:
                 near = _nearest(name, known) or f"; expected one of {', '.join(known)}"
-                self.complain(name_node.start_mark, _under(key, name), f"unknown key{near}")
+                self.add_error(name_node.start_mark, _join_key(key, name), f"unknown key{near}")
             members.setdefault(name, (name_node, value))
         return members
 
     def read_list(self, node: yaml.Node, key: str) -> list[yaml.Node]:
-        """Its items."""
+        """Return the items of a list."""
         if isinstance(node, yaml.SequenceNode) and _kind(node) == "seq":
             return list(node.value)
-        self.complain(node.start_mark, key, f"expected a list, got {_what(node)}")
+        self.add_error(node.start_mark, key, f"expected a list, got {_describe(node)}")
         return []
 
     def read_text(
         self, node: yaml.Node, key: str, *, empty: bool = True, null: bool = False
     ) -> str | None:
-        """Text, as it stands: nothing else is made into text."""
+        """Return text; other types are not converted."""
         kind = _kind(node)
         if kind == "null" and null:
             return None
         if kind != "str":
-            said = f'; write "{node.value}" in quotes' if isinstance(node, yaml.ScalarNode) else ""
-            self.complain(node.start_mark, key, f"expected text, got {_what(node)}{said}")
+            hint = f'; write "{node.value}" in quotes' if isinstance(node, yaml.ScalarNode) else ""
+            self.add_error(node.start_mark, key, f"expected text, got {_describe(node)}{hint}")
             return None
-        text = _joined(node.value)
+        text = _join_surrogates(node.value)
         if _SURROGATE.search(text):
-            self.complain(node.start_mark, key, "expected text, got half a surrogate pair in it")
+            self.add_error(node.start_mark, key, "expected text, got half a surrogate pair")
             return None
         if not text and not empty:
-            self.complain(node.start_mark, key, "expected text that is not empty")
+            self.add_error(node.start_mark, key, "expected a non-empty text")
             return None
         return text
 
     def read_choice(self, node: yaml.Node, key: str, allowed: tuple[str, ...]) -> str | None:
-        """One of a few words."""
+        """Return one of the allowed words."""
         text = self.read_text(node, key)
         if text is None or text in allowed:
             return text
-        self.complain(
+        self.add_error(
             node.start_mark,
             key,
             f"expected one of {', '.join(allowed)}, got {text[:60]!r}{_nearest(text, allowed)}",
@@ -131,25 +132,25 @@ class Document:
         return None
 
     def read_boolean(self, node: yaml.Node, key: str) -> bool | None:
-        """`true` or `false`."""
+        """Return `true` or `false`."""
         if _kind(node) == "bool" and node.value in {"true", "false"}:
             return bool(node.value == "true")
-        self.complain(node.start_mark, key, f"expected true or false, got {_what(node)}")
+        self.add_error(node.start_mark, key, f"expected true or false, got {_describe(node)}")
         return None
 
     def read_count(self, node: yaml.Node, key: str) -> int | None:
-        """An integer not below zero, in decimal digits."""
+        """Return an integer from 0 on, in decimal digits."""
         if _kind(node) == "int" and re.fullmatch(r"0|[1-9][0-9]{0,8}", node.value):
             return int(node.value)
-        self.complain(node.start_mark, key, f"expected a number from 0 on, got {_what(node)}")
+        self.add_error(node.start_mark, key, f"expected a number from 0 on, got {_describe(node)}")
         return None
 
     def read_json(self, node: yaml.Node, key: str) -> Any:
-        """What JSON can say: dates, numbers that are none and keys that are no text cannot."""
+        """Return a JSON value: no dates, no infinite numbers, and only text as keys."""
         if isinstance(node, yaml.MappingNode):
             members = self.read_mapping(node, key, None) or {}
             return {
-                name: self.read_json(value, _under(key, name))
+                name: self.read_json(value, _join_key(key, name))
                 for name, (_, value) in members.items()
             }
         if isinstance(node, yaml.SequenceNode):
@@ -166,51 +167,51 @@ class Document:
                 value = math.nan
             if not isinstance(value, float) or math.isfinite(value):
                 return value
-        self.complain(
-            node.start_mark, key, f"expected what JSON can say, got {_what(node)}; quote it as text"
+        self.add_error(
+            node.start_mark, key, f"expected a JSON value, got {_describe(node)}; quote it as text"
         )
         return None
 
 
 def parse(data: bytes, path: Path) -> tuple[Document, yaml.Node | None]:
-    """The document's root; None with a problem noted where it is no YAML or out of bounds."""
+    """Parse a document; the root is None, with an error, for invalid YAML or beyond the limits."""
     document = Document(path)
-    text = _decoded(document, data)
+    text = _decode(document, data)
     if text is None:
         return document, None
     root = None
     try:
         try:
-            root = _composed(document, text, _FastLoader)
+            root = _compose(document, text, _FastLoader)
         except yaml.YAMLError as fault:
             if "Unicode character escape" not in str(fault):
                 raise
-            # It refuses surrogates, which any JSON writer may write in pairs.
-            root = _composed(document, text, yaml.SafeLoader)
+            # The C loader rejects escaped surrogate pairs, which are valid in JSON.
+            root = _compose(document, text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        document.complain(mark, None, f"not YAML: {fault.problem or fault.context}")
+        document.add_error(mark, None, f"not YAML: {fault.problem or fault.context}")
     except yaml.YAMLError as fault:
-        document.complain(None, None, f"not YAML: {fault}")
+        document.add_error(None, None, f"not YAML: {fault}")
     return document, None if document.problems else root
 
 
-def _composed(document: Document, text: str, loader: Any) -> yaml.Node | None:
+def _compose(document: Document, text: str, loader: Any) -> yaml.Node | None:
     _check_bounds(document, text, loader)
     if document.problems:
         return None
     root = yaml.compose(text, Loader=loader)
     if root is None:
-        document.complain(None, None, "expected a mapping, got an empty file")
-    elif _expanded(root) > MAX_NODES:
-        message = f"its aliases multiply it beyond {MAX_NODES} values"
-        document.complain(root.start_mark, None, message)
+        document.add_error(None, None, "expected a mapping, got an empty file")
+    elif _expanded_size(root) > MAX_NODES:
+        message = f"its aliases expand to more than {MAX_NODES} values"
+        document.add_error(root.start_mark, None, message)
     return root
 
 
-def _decoded(document: Document, data: bytes) -> str | None:
+def _decode(document: Document, data: bytes) -> str | None:
     if len(data) > MAX_SIZE:
-        document.complain(None, None, f"expected at most {MAX_SIZE} bytes, got more")
+        document.add_error(None, None, f"expected at most {MAX_SIZE} bytes, got more")
         return None
     try:
         return data.decode("utf-8-sig")
@@ -227,20 +228,22 @@ def _check_bounds(document: Document, text: str, loader: Any) -> None:
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                document.complain(event.start_mark, None, "expected one document, got another")
+                document.add_error(
+                    event.start_mark, None, "expected one document, got a second one"
+                )
                 return
         elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
                 message = f"nested more than {MAX_DEPTH} deep"
-                document.complain(event.start_mark, None, message)
+                document.add_error(event.start_mark, None, message)
                 return
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
-def _expanded(root: yaml.Node) -> float:
-    """How many values it is with every alias written out; a loop is without end."""
+def _expanded_size(root: yaml.Node) -> float:
+    """Return the number of values with all aliases expanded; infinity for a loop."""
     sizes: dict[int, float] = {}
     entered: set[int] = set()
     stack: list[tuple[yaml.Node, bool]] = [(root, False)]
@@ -271,15 +274,15 @@ def _kind(node: yaml.Node) -> str:
     return str(node.tag).removeprefix(_STANDARD)
 
 
-def _what(node: yaml.Node) -> str:
+def _describe(node: yaml.Node) -> str:
     kind = _kind(node)
-    said = _KINDS.get(kind, "text" if kind == "str" else f"a value tagged {node.tag:.60}")
+    name = _KINDS.get(kind, "text" if kind == "str" else f"a value tagged {node.tag:.60}")
     if not isinstance(node, yaml.ScalarNode) or kind == "null":
-        return said
+        return name
     shown = node.value if len(node.value) <= 40 else f"{node.value[:40]}..."
     if kind == "bool":
-        return f"the boolean that YAML reads in {shown}"
-    return f"{said}, {shown}" if kind != "timestamp" else f"the date that YAML reads in {shown}"
+        return f"a boolean in YAML, {shown}"
+    return f"{name}, {shown}" if kind != "timestamp" else f"a date in YAML, {shown}"
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:
@@ -287,12 +290,12 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _under(key: str | None, name: str) -> str:
+def _join_key(key: str | None, name: str) -> str:
     return name if key is None else f"{key}.{name}"
 
 
-def _joined(text: str) -> str:
-    """Text whose escaped surrogate pairs are the characters they stand for."""
+def _join_surrogates(text: str) -> str:
+    """Replace escaped surrogate pairs by their characters."""
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

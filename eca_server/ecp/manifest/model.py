@@ -1,4 +1,4 @@
-"""A manifest as it is run: which agent is evaluated, what is said to it, and what is checked."""
+"""The models of a manifest: the agent, its scenarios, inputs and checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONDITIONS: Final[tuple[Condition, ...]] = ("contains", "equals", "does_not_cont
 
 
 class ManifestInvalid(Exception):
-    """The manifest cannot be run; `problems` says where and why, each with file, line, column."""
+    """An invalid manifest; `problems` has the file, line, column and text of each error."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -44,15 +44,15 @@ class Grader:
 
     Attributes:
         type: `text_match`, `llm_judge`, `tool_usage`, or the name of an installed grader.
-        field: of the result, what is looked at; `tool_usage` looks at the tool calls.
-        condition: of a `text_match`, how `value` or `pattern` is compared.
-        prompt: of an `llm_judge`, the criteria.
-        tool_name: of a `tool_usage`, the call's name; None: any.
-        arguments: of a `tool_usage`, the arguments the call has, among others.
-        nested: ours: how an object within the arguments is compared.
-        min_calls: ours: how many calls match at least.
-        max_calls: ours: how many match at most; 0 says that the tool is not used.
-        options: ours: what an installed grader is given.
+        field: the checked field of the result; `tool_usage` checks the tool calls.
+        condition: for `text_match`, the comparison with `value` or `pattern`.
+        prompt: for `llm_judge`, the criteria.
+        tool_name: for `tool_usage`, the call's name; None matches any.
+        arguments: for `tool_usage`, the required arguments; others are allowed.
+        nested: our extension: the comparison of objects within the arguments.
+        min_calls: our extension: the minimum number of matching calls.
+        max_calls: our extension: the maximum number of matching calls; 0 forbids the tool.
+        options: our extension: the options of an installed grader.
     """
 
     type: str
@@ -71,17 +71,17 @@ class Grader:
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """Something that is said to the agent, and the checks of what it makes of it."""
+    """One input for the agent, and the checks of its result."""
 
     input: str
     graders: tuple[Grader, ...] = ()
     constraints: Mapping[str, Any] = attrs.field(factory=dict)
-    """Carried into the report; without effect."""
+    """Copied into the report; no other effect."""
 
 
 @attrs.frozen(kw_only=True)
 class Dataset:
-    """Rows of a file: each becomes a step, to be answered by the row's output if it has one."""
+    """A file whose rows become steps; a row's output is the expected answer."""
 
     type: Literal["csv", "jsonl"]
     source: str
@@ -93,7 +93,7 @@ class Dataset:
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """A conversation from its beginning."""
+    """A conversation: its steps, or the dataset that they come from."""
 
     name: str
     steps: tuple[Step, ...] = ()
@@ -102,14 +102,14 @@ class Scenario:
 
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """What is evaluated.
+    """An evaluation of one agent.
 
     Attributes:
-        path: where it was read.
-        digest: SHA-256 of its bytes, hexadecimal.
-        target: a command or an `http` or `https` URL.
-        require_capabilities: whether an agent that lacks what the checks need is not run at all.
-        warnings: what is allowed and odd.
+        path: the manifest's file.
+        digest: the SHA-256 of its bytes, hexadecimal.
+        target: a command, or an `http` or `https` URL.
+        require_capabilities: do not run an agent that lacks a capability needed by the checks.
+        warnings: unusual but allowed content.
     """
 
     path: Path

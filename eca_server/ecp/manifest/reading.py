@@ -1,7 +1,7 @@
-"""A manifest file, read and checked whole before anything is started.
+"""Reading and checking of a manifest file, before anything is started.
 
-All its faults are found at once. Warnings are what is allowed and yet hardly meant: a scenario
-without checks, a key that has no effect for its grader.
+All errors are reported at once. Warnings name allowed content that is probably a mistake: a step
+without checks, a key without effect on its grader.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def load_manifest(path: Path) -> Manifest:
 
     Raises:
         OSError: the file cannot be read.
-        ManifestInvalid: it is no manifest; the text has a line for each problem.
+        ManifestInvalid: the file is not a valid manifest; the text has a line for each problem.
     """
     with path.open("rb") as file:
         data = file.read(MAX_SIZE + 1)
@@ -77,21 +77,21 @@ def load_manifest(path: Path) -> Manifest:
 
 
 def read_manifest(data: bytes, path: Path) -> Manifest:
-    """Read a manifest's bytes; `path` is where they came from.
+    """Read a manifest from the bytes of the file `path`.
 
     Raises:
-        ManifestInvalid: they are no manifest; the text has a line for each problem.
+        ManifestInvalid: the bytes are not a valid manifest; the text has a line for each problem.
     """
     document, root = parse(data, path)
     manifest = None
     if root is not None:
         manifest = _Reader(document).manifest(root, hashlib.sha256(data).hexdigest())
     if document.problems or manifest is None:
-        raise ManifestInvalid(sorted(document.problems, key=_place))
+        raise ManifestInvalid(sorted(document.problems, key=_position))
     return manifest
 
 
-def _place(problem: Problem) -> tuple[int, int]:
+def _position(problem: Problem) -> tuple[int, int]:
     return problem.line or 0, problem.column or 0
 
 
@@ -120,9 +120,13 @@ class _Reader:
             scenarios = [
                 self._scenario(node, f"scenarios[{index}]") for index, node in enumerate(nodes)
             ]
-            self._warn_of_names(nodes, scenarios)
+            self._warn_about_names(nodes, scenarios)
             if not nodes and not document.problems:
-                document.warn(members["scenarios"][0].start_mark, "scenarios", "nothing is checked")
+                document.add_warning(
+                    members["scenarios"][0].start_mark,
+                    "scenarios",
+                    "there are no scenarios: nothing is checked",
+                )
         return Manifest(
             path=document.path,
             digest=digest,
@@ -133,14 +137,14 @@ class _Reader:
             warnings=tuple(document.warnings),
         )
 
-    def _warn_of_names(self, nodes: list[yaml.Node], scenarios: list[Scenario]) -> None:
-        seen: set[str] = set()
+    def _warn_about_names(self, nodes: list[yaml.Node], scenarios: list[Scenario]) -> None:
+        names: set[str] = set()
         for node, scenario in zip(nodes, scenarios, strict=True):
-            if scenario.name and scenario.name in seen:
-                self._document.warn(
-                    node.start_mark, "name", f"another scenario is called {scenario.name!r}, too"
+            if scenario.name and scenario.name in names:
+                self._document.add_warning(
+                    node.start_mark, "name", f"several scenarios are called {scenario.name!r}"
                 )
-            seen.add(scenario.name)
+            names.add(scenario.name)
 
     def _scenario(self, node: yaml.Node, key: str) -> Scenario:
         document = self._document
@@ -154,16 +158,16 @@ class _Reader:
         if "steps" in members:
             nodes = document.read_list(members["steps"][1], f"{key}.steps")
             steps = [self._step(each, f"{key}.steps[{i}]") for i, each in enumerate(nodes)]
-        if "dataset" in members and _is_given(members["dataset"][1]):
+        if "dataset" in members and _is_set(members["dataset"][1]):
             dataset = self._dataset(members["dataset"], f"{key}.dataset")
             if steps:
-                document.complain(
+                document.add_error(
                     members["dataset"][0].start_mark,
                     f"{key}.dataset",
-                    "expected steps or a dataset, got both: the dataset would not be used",
+                    "expected steps or a dataset, got both",
                 )
         elif not steps:
-            document.complain(node.start_mark, key, "expected steps or a dataset, got neither")
+            document.add_error(node.start_mark, key, "expected steps or a dataset, got neither")
         return Scenario(name=name, steps=tuple(steps), dataset=dataset)
 
     def _dataset(self, member: tuple[yaml.Node, yaml.Node], key: str) -> Dataset | None:
@@ -200,39 +204,39 @@ class _Reader:
         if members is None:
             return Step(input="")
         self._require(node, members, key, ("input",))
-        said = self._text(members, key, "input") or ""
+        text = self._text(members, key, "input") or ""
         constraints: Mapping[str, Any] = {}
-        if "constraints" in members and _is_given(members["constraints"][1]):
+        if "constraints" in members and _is_set(members["constraints"][1]):
             read = document.read_json(members["constraints"][1], f"{key}.constraints")
             if isinstance(read, dict):
                 constraints = read
             else:
                 mark = members["constraints"][1].start_mark
-                document.complain(mark, f"{key}.constraints", "expected a mapping")
+                document.add_error(mark, f"{key}.constraints", "expected a mapping")
         graders: list[Grader] = []
         if "graders" in members:
             nodes = document.read_list(members["graders"][1], f"{key}.graders")
             graders = [self._grader(each, f"{key}.graders[{i}]") for i, each in enumerate(nodes)]
         if not graders:
-            document.warn(node.start_mark, key, "a step without graders checks nothing")
-        return Step(input=said, constraints=constraints, graders=tuple(graders))
+            document.add_warning(node.start_mark, key, "a step without graders checks nothing")
+        return Step(input=text, constraints=constraints, graders=tuple(graders))
 
     def _grader(self, node: yaml.Node, key: str) -> Grader:
         document = self._document
         members = document.read_mapping(node, key, _GRADER_KEYS)
         if members is None or not self._require(node, members, key, ("type",)):
             return Grader(type="")
-        kinds = (*_BUILT_IN, *self._others(members["type"][1]))
+        kinds = (*_BUILT_IN, *self._installed_types(members["type"][1]))
         kind = document.read_choice(members["type"][1], f"{key}.type", kinds)
-        given: dict[str, Any] = {"type": kind or ""}
+        fields: dict[str, Any] = {"type": kind or ""}
         for name, (_, value) in members.items():
-            if name != "type" and name in _GRADER_KEYS and _is_given(value):
+            if name != "type" and name in _GRADER_KEYS and _is_set(value):
                 read = self._grader_value(value, f"{key}.{name}", name)
                 if read is not None and name != "assertion":
-                    given[name] = read
-        if given.get("max_calls") == 0:
-            given.setdefault("min_calls", 0)
-        grader = Grader(**given)
+                    fields[name] = read
+        if fields.get("max_calls") == 0:
+            fields.setdefault("min_calls", 0)
+        grader = Grader(**fields)
         if kind is not None:
             self._check_grader(node, members, key, grader)
         return grader
@@ -258,32 +262,34 @@ class _Reader:
         elif grader.type == "llm_judge":
             needed = ("prompt",)
         for name in needed:
-            if name not in members or not _is_given(members[name][1]):
-                document.complain(node.start_mark, f"{key}.{name}", _NEEDED[name])
+            if name not in members or not _is_set(members[name][1]):
+                document.add_error(node.start_mark, f"{key}.{name}", _NEEDED[name])
         if grader.pattern is not None:
             self._check_pattern(members["pattern"][1], f"{key}.pattern", grader.pattern)
         if grader.type == "llm_judge" and grader.prompt is not None and not grader.prompt.strip():
-            document.complain(node.start_mark, f"{key}.prompt", _NEEDED["prompt"])
+            document.add_error(node.start_mark, f"{key}.prompt", _NEEDED["prompt"])
         if grader.max_calls is not None and grader.max_calls < grader.min_calls:
-            document.complain(node.start_mark, f"{key}.max_calls", "below min_calls")
+            document.add_error(node.start_mark, f"{key}.max_calls", "expected at least min_calls")
         unused = set(members) - {"type"} - set(_KEYS_OF.get(grader.type, (*members,)))
         for name in sorted(unused & set(_GRADER_KEYS)):
             mark = members[name][0].start_mark
-            document.warn(mark, f"{key}.{name}", f"without effect on a {grader.type}")
+            document.add_warning(mark, f"{key}.{name}", f"no effect on {grader.type}")
         if grader.type == "tool_usage" and not {"tool_name", "arguments", "max_calls"} & {*members}:
-            document.warn(node.start_mark, key, "any call of any tool passes this check")
+            document.add_warning(node.start_mark, key, "this check passes for any call of any tool")
 
     def _check_pattern(self, node: yaml.Node, key: str, pattern: str) -> None:
         if not pattern:
-            self._document.complain(node.start_mark, key, _NEEDED["pattern"])
+            self._document.add_error(node.start_mark, key, _NEEDED["pattern"])
             return
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            self._document.complain(node.start_mark, key, f"expected a regular expression: {error}")
+            self._document.add_error(
+                node.start_mark, key, f"expected a regular expression: {error}"
+            )
 
-    def _others(self, node: yaml.Node) -> tuple[str, ...]:
-        """The installed graders, looked for only where a type is none of the built-in ones."""
+    def _installed_types(self, node: yaml.Node) -> tuple[str, ...]:
+        """Return the types of installed graders; skip the search for a built-in type."""
         if getattr(node, "value", None) in _BUILT_IN:
             return ()
         if self._installed is None:
@@ -298,7 +304,7 @@ class _Reader:
         missing = [name for name in names if name not in members]
         for name in missing:
             where = name if key is None else f"{key}.{name}"
-            self._document.complain(node.start_mark, where, "expected this key, got none")
+            self._document.add_error(node.start_mark, where, "this key is missing")
         return not missing
 
     def _text(
@@ -313,10 +319,10 @@ class _Reader:
 _NEEDED: Final = {
     "condition": f"expected one of {', '.join(CONDITIONS)}, got none",
     "value": "expected the text to compare with, got none",
-    "pattern": "expected a regular expression that is not empty, got none",
+    "pattern": "expected a non-empty regular expression, got none",
     "prompt": "expected the judge's criteria, got none",
 }
 
 
-def _is_given(node: yaml.Node) -> bool:
+def _is_set(node: yaml.Node) -> bool:
     return not str(node.tag).endswith(":null")

@@ -1,7 +1,7 @@
-"""JUnit's XML, as build servers read it: a scenario is a test suite, a step a test case.
+"""The JUnit XML report for build servers: a scenario is a test suite, a step a test case.
 
-A build server takes what is skipped as harmless. So whatever did not run as it should is an error
-somewhere: in the step where it stopped, or in a case of its own for the run.
+Build servers ignore skipped cases. So each failure to run is an error, too: in the step where the
+scenario stopped, or in a separate case for the run.
 """
 
 from __future__ import annotations
@@ -13,35 +13,36 @@ from typing import Literal, TypeAlias
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.pages.xml import xml_attribute, xml_text
 
-__all__ = ["junit"]
+__all__ = ["render_junit"]
 
 _Verdict: TypeAlias = Literal["passed", "failure", "error", "skipped"]
 
 
-def junit(report: RunReport) -> str:
-    """The whole run."""
-    verdicts = [_verdicts(scenario) for scenario in report.scenarios]
+def render_junit(report: RunReport) -> str:
+    """Render the report of a run."""
+    by_scenario = [_verdicts(scenario) for scenario in report.scenarios]
     suites = [
-        _suite(scenario, found) for scenario, found in zip(report.scenarios, verdicts, strict=True)
+        _suite(scenario, verdicts)
+        for scenario, verdicts in zip(report.scenarios, by_scenario, strict=True)
     ]
-    told: list[_Verdict] = [verdict for found in verdicts for verdict in found]
-    if report.exit_reason != "ok" and "error" not in told:
-        told.append("error")
-        suites.append(_suite_of_the_run(report))
+    all_verdicts: list[_Verdict] = [each for verdicts in by_scenario for each in verdicts]
+    if report.exit_reason != "ok" and "error" not in all_verdicts:
+        all_verdicts.append("error")
+        suites.append(_run_suite(report))
     name = xml_attribute(report.name)
     seconds = _seconds(sum(scenario.duration_ms for scenario in report.scenarios))
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f'<testsuites name={name} time="{seconds}" {_counts(told)}>\n{"".join(suites)}'
+        f'<testsuites name={name} time="{seconds}" {_counts(all_verdicts)}>\n{"".join(suites)}'
         "</testsuites>\n"
     )
 
 
 def _verdicts(scenario: ScenarioReport) -> list[_Verdict]:
-    found = [_verdict(step) for step in scenario.steps]
-    if scenario.status == "failed" and "error" not in found and "skipped" in found:
-        found[found.index("skipped")] = "error"
-    return found
+    verdicts = [_verdict(step) for step in scenario.steps]
+    if scenario.status == "failed" and "error" not in verdicts and "skipped" in verdicts:
+        verdicts[verdicts.index("skipped")] = "error"
+    return verdicts
 
 
 def _verdict(step: StepReport) -> _Verdict:
@@ -66,26 +67,26 @@ def _suite(scenario: ScenarioReport, verdicts: Sequence[_Verdict]) -> str:
     )
 
 
-def _suite_of_the_run(report: RunReport) -> str:
+def _run_suite(report: RunReport) -> str:
     reason = xml_attribute(report.exit_reason)
     why = xml_text(
-        "\n".join((f"the run ended before its end: {report.exit_reason}", *report.warnings))
+        "\n".join((f"the run was not completed: {report.exit_reason}", *report.warnings))
     )
     return (
         f'<testsuite name="the run" {_counts(["error"])}>\n<testcase classname="the run" '
-        f'name="it came to its end"><error message={reason}>{why}</error></testcase>\n'
+        f'name="completed"><error message={reason}>{why}</error></testcase>\n'
         "</testsuite>\n"
     )
 
 
 def _case(scenario: ScenarioReport, place: int, step: StepReport, verdict: _Verdict) -> str:
     name = xml_attribute(f"{place}: {step.input[:200]}")
-    said = [
+    failures = [
         f"{check.type} of {check.field}: {check.reasoning}"
         for check in step.checks
         if not check.passed
     ]
-    why = xml_text("\n".join(said))
+    why = xml_text("\n".join(failures))
     body = ""
     if verdict == "skipped":
         body = f"<skipped message={xml_attribute(step.error or '')}/>"
@@ -93,7 +94,7 @@ def _case(scenario: ScenarioReport, place: int, step: StepReport, verdict: _Verd
         reason = scenario.exit_reason if step.status == "skipped" else step.exit_reason
         body = f"<error message={xml_attribute(reason)}>{why}</error>"
     elif verdict == "failure":
-        body = f"<failure message={xml_attribute(said[0])}>{why}</failure>"
+        body = f"<failure message={xml_attribute(failures[0])}>{why}</failure>"
     if step.output:
         body += f"<system-out>{xml_text(step.output)}</system-out>"
     classname, seconds = xml_attribute(scenario.name), _seconds(step.duration_ms)

@@ -1,7 +1,7 @@
-"""Keys that an agent or a manifest let slip get into no report, and before nobody's eyes.
+"""Masking of keys in reports and on the terminal.
 
-Masked is whatever text came from somewhere; the report's own words (a status, an exit reason, the
-names of its fields) stay, whatever somebody's password is.
+Every text of an agent or a manifest is masked. The report's own words (a status, an exit reason,
+the names of its fields) stay, even if a password is equal to one.
 """
 
 from __future__ import annotations
@@ -16,38 +16,37 @@ import attrs
 from eca_server.ecp.results import RunReport
 from eca_server.secret import Secret, mask
 
-__all__ = ["hiding", "masked"]
+__all__ = ["make_masker", "mask_report"]
 
 _KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
-_SHORTEST: Final = 6  # characters; a shorter word stands in too many texts
+_SHORTEST: Final = 6  # characters; a shorter value would match too many words
 _REDACTED: Final = "[redacted]"
 _OWN_WORDS: Final = frozenset({"status", "exit_reason", "agent_status"})
 _TEXTS: Final = frozenset(
     {
         *("input", "output", "evaluation_context", "logs", "log", "error"),
-        *("wanted", "saw", "reasoning", "reply"),
+        *("expected", "actual", "reasoning", "reply"),
     }
 )
 
 _T = TypeVar("_T")
 
 
-def masked(report: RunReport, environment: Mapping[str, str], *, redact: bool) -> RunReport:
-    """The report without the values of variables that are named like keys, and key-shaped texts.
+def mask_report(report: RunReport, environment: Mapping[str, str], *, redact: bool) -> RunReport:
+    """Mask the values of variables named like keys, and texts that look like keys.
 
     Args:
-        report: as it was made.
-        environment: where keys may stand.
-        redact: whether what was said and answered, and every text that may quote it, is left out,
-            too.
+        report: the unmasked report.
+        environment: the environment variables.
+        redact: omit inputs, answers, and every text that may quote them, too.
     """
-    masking = _Masking(hiding(environment), redact)
+    masking = _Masking(make_masker(environment), redact)
     audit = masking.record(report.audit)
     return attrs.evolve(masking.model(attrs.evolve(report, audit={})), audit=audit)
 
 
-def hiding(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Masks a text: values of variables that are named like keys, and key-shaped texts."""
+def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """Make a function that masks values of variables named like keys, and texts like keys."""
     values = {
         value.strip()
         for name, value in environment.items()
@@ -58,21 +57,21 @@ def hiding(environment: Mapping[str, str]) -> Callable[[str], str]:
 
 
 class _Masking:
-    def __init__(self, hide: Callable[[str], str], redact: bool) -> None:
+    def __init__(self, mask_text: Callable[[str], str], redact: bool) -> None:
         self._redact = redact
-        self._mask = hide
+        self._mask = mask_text
 
     def model(self, model: _T) -> _T:
-        """One of the report's models, its fields masked."""
-        given = {
+        """Mask the fields of one of the report's models."""
+        masked = {
             field.name: self._value(getattr(model, field.name), field.name)
             for field in attrs.fields(type(model))  # type: ignore[arg-type]  # of an attrs class
             if field.name not in _OWN_WORDS
         }
-        return attrs.evolve(model, **given)  # type: ignore[misc]  # likewise
+        return attrs.evolve(model, **masked)  # type: ignore[misc]  # of an attrs class
 
     def record(self, value: Any, name: str = "") -> Any:
-        """A part of the audit record, whose keys are ours but for what the agent says of itself."""
+        """Mask a part of the audit record; only the keys below `agent` are masked, too."""
         if name in _OWN_WORDS:
             return value
         if name == "agent":

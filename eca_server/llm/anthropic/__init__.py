@@ -1,4 +1,4 @@
-"""The Messages API: Anthropic's own, and that of the servers which imitate it."""
+"""The Messages API: Anthropic's own, and that of compatible servers."""
 
 from __future__ import annotations
 

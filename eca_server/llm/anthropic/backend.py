@@ -1,8 +1,7 @@
 """The backend for the Messages API.
 
-The rules it keeps, beside those of all backends: an answer that pauses goes on by itself, so that
-nobody above sees where it did; thinking that is not taken back is left out of one more try, and
-the user is told.
+A paused answer is continued here, so that callers see one answer. If the provider refuses the
+reasoning of earlier answers, the request is repeated once without it, and the user is notified.
 """
 
 from __future__ import annotations
@@ -14,30 +13,31 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 import attrs
+from typing_extensions import override
 
 from eca_server.llm.answer import Answer
 from eca_server.llm.anthropic.decoder import MessagesDecoder
 from eca_server.llm.anthropic.messages import MessagesWriter
 from eca_server.llm.anthropic.models import read_model
 from eca_server.llm.anthropic.request import DROPPABLE, mark_messages, write_request
-from eca_server.llm.anthropic.thinking import thinking_of
+from eca_server.llm.anthropic.thinking import thinking_support
 from eca_server.llm.backend import BackendError, ModelInfo, Request
+from eca_server.llm.encoding import HistoryEncoder
 from eca_server.llm.events import Event, Finished, Started, Usage
 from eca_server.llm.history import Message, ReasoningPart
-from eca_server.llm.http_backend import Amended, HTTPBackend, refused_parameter
-from eca_server.llm.written import Histories
+from eca_server.llm.http_backend import AmendedRequest, HTTPBackend, refused_parameter
 
 __all__ = ["Anthropic"]
 
-MOST_PAUSES = 10
-"""How often one answer may pause, while the provider's own tools run, before it is left at that."""
+MAX_PAUSES = 10
+"""The most pauses of one answer, while the provider's own tools run."""
 
-MOST_PAGES = 20
-"""Of a listing of models."""
+MAX_PAGES = 20
+"""The most pages that are read of a listing of models."""
 
 _CACHE = "cache_control"
 _MARGIN = 256
-"""Tokens by which the same prompt may count for more the next time."""
+"""Tokens that the same prompt may count more the next time."""
 _LEAST_ANSWER = 1_024
 
 _OVER_WINDOW = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)")
@@ -45,14 +45,16 @@ _OVER_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
 _THINKING_REFUSED = re.compile(
     r"(?=.*thinking)(?=.*(block|signature|expected|modified))", re.IGNORECASE | re.DOTALL
 )
-_LEFT_OUT = "The provider did not take back what the model thought before; it goes on without."
+_REASONING_DROPPED = (
+    "The provider refused the model's earlier reasoning; the chat continues without it."
+)
 
 
 class Anthropic(HTTPBackend):
     """A model behind an endpoint that speaks the Messages API.
 
     Args:
-        settings: as for every `HTTPBackend`.
+        settings: the arguments of `HTTPBackend`.
     """
 
     path = "/v1/messages"
@@ -65,122 +67,127 @@ class Anthropic(HTTPBackend):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._known = thinking_of(self.wire_model, self.capabilities)
+        self._thinking_support = thinking_support(self.wire_model, self.capabilities)
         self._writer = MessagesWriter(self.origin, images=self.capabilities.images)
-        self._histories = Histories(self._writer, mark=self._mark)
-        self._told: set[str | None] = set()
+        self._encoder = HistoryEncoder(self._writer, mark=self._mark)
+        self._notified: set[str | None] = set()
 
+    @override
     def write(self, request: Request) -> dict[str, Any]:
-        """As `HTTPBackend.write`."""
-        behind = [] if request.paused is None else [self._writer.paused(request.paused)]
+        trailing = [] if request.paused is None else [self._writer.paused(request.paused)]
         return write_request(
             request,
-            messages=self._histories.written(request.messages, behind=behind),
+            messages=self._encoder.written(request.messages, trailing=trailing),
             origin=self.origin,
             wire_model=self.wire_model,
-            known=self._known,
+            support=self._thinking_support,
             capabilities=self.capabilities,
             cached=_CACHE not in self._refused,
         )
 
+    @override
     def decoder(self, request: Request, headers: Mapping[str, str]) -> MessagesDecoder:
-        """As `HTTPBackend.decoder`."""
         last = request.messages[-1] if request.messages else None
         return MessagesDecoder(
             may_be_empty=request.paused is not None or (last is not None and last.role == "tool"),
             request_id=headers.get("request-id"),
         )
 
+    @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
-        """As `HTTPBackend.headers_for`."""
-        if request is None or request.reasoning_effort is None or not self._known.betas:
+        if request is None or request.reasoning_effort is None or not self._thinking_support.betas:
             return self.headers
-        return {**self.headers, "anthropic-beta": ",".join(self._known.betas)}
+        return {**self.headers, "anthropic-beta": ",".join(self._thinking_support.betas)}
 
+    @override
     def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
-        """As `HTTPBackend.refused_field`; marks for the cache stand deeper in a request."""
-        words = f"{error.message} {error.raw}"
-        marked = {} if _CACHE in self._refused else {_CACHE: True}
-        if refused_parameter(error.status, words, marked, [_CACHE]):
+        """Also recognize a refusal of cache marks, which are nested in the request."""
+        text = f"{error.message} {error.raw}"
+        fields = {} if _CACHE in self._refused else {_CACHE: True}
+        if refused_parameter(error.status, text, fields, [_CACHE]):
             return _CACHE
         return super().refused_field(error, payload)
 
-    def amended(self, request: Request, error: BackendError) -> Amended | None:
-        """As `HTTPBackend.amended`: a shorter answer, or a history without thinking."""
+    @override
+    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
+        """Retry with a shorter answer, or with a history without reasoning."""
         if error.status != 400:
             return None
         if match := _OVER_WINDOW.search(error.message):
-            left = int(match[2]) - int(match[1]) - _MARGIN
-            if left < _LEAST_ANSWER:
+            remaining = int(match[2]) - int(match[1]) - _MARGIN
+            if remaining < _LEAST_ANSWER:
                 return None
-            return Amended(request=attrs.evolve(request, max_output_tokens=left))
+            return AmendedRequest(request=attrs.evolve(request, max_output_tokens=remaining))
         if match := _OVER_LIMIT.search(error.message):
             limit = int(match[1])
             self.capabilities = attrs.evolve(self.capabilities, output=limit)
-            return Amended(request=attrs.evolve(request, max_output_tokens=limit))
+            return AmendedRequest(request=attrs.evolve(request, max_output_tokens=limit))
         without = [_without_thinking(message) for message in request.messages]
         if without == list(request.messages) or not _THINKING_REFUSED.search(error.message):
             return None
-        note = None if request.cache_key in self._told else _LEFT_OUT
-        self._told.add(request.cache_key)
-        return Amended(request=attrs.evolve(request, messages=without), note=note)
+        note = None if request.cache_key in self._notified else _REASONING_DROPPED
+        self._notified.add(request.cache_key)
+        return AmendedRequest(request=attrs.evolve(request, messages=without), note=note)
 
+    @override
     async def models(self) -> Sequence[ModelInfo]:
-        """As `Backend.models`; the listing may have several pages."""
-        found: list[ModelInfo] = []
+        """List the models of all pages."""
+        models_found: list[ModelInfo] = []
         path = self.models_path
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             listed = await self.get(path)
-            found += self.models_of(listed)
+            models_found += self.parse_models(listed)
             last = listed.get("last_id") if listed.get("has_more") is True else None
             if not isinstance(last, str):
                 break
             path = f"{self.models_path}&after_id={quote(last, safe='')}"
-        return found
+        return models_found
 
+    @override
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
-        """As `HTTPBackend.read_models`."""
         return [read_model(each) for each in listed["data"] if each.get("lifecycle") != "retired"]
 
+    @override
     async def count_tokens(self, request: Request) -> int | None:
-        """As `Backend.count_tokens`; not every server of this API can."""
+        """Count tokens by the endpoint, which not every server of this API has."""
         unknown = ("max_tokens", "stream")
         payload = {k: v for k, v in self.payload(request).items() if k not in unknown}
         path, _, query = self._path.partition("?")
         try:
-            counted = await self.post(f"{path}/count_tokens?{query}", payload)
+            answer = await self.post(f"{path}/count_tokens?{query}", payload)
         except BackendError as error:
             if error.status in (404, 405, 501):
                 return None
             raise
-        count = counted.get("input_tokens") if isinstance(counted, dict) else None
+        count = answer.get("input_tokens") if isinstance(answer, dict) else None
         return count if isinstance(count, int) else None
 
     def _mark(self, written: list[dict[str, Any]]) -> None:
         if _CACHE not in self._refused:
             mark_messages(written)
 
+    @override
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
-        answer, used = Answer(), Usage()
-        for pauses in range(MOST_PAUSES + 1):
-            counted, paused = Usage(), False
+        answer, earlier = Answer(), Usage()
+        for pauses in range(MAX_PAUSES + 1):
+            latest, paused = Usage(), False
             async with aclosing(super()._events(request)) as events:
                 async for event in events:
                     match event:
                         case Started() if pauses:
                             continue
                         case Usage():
-                            counted = event
-                            yield _sum(used, counted)
+                            latest = event
+                            yield _sum(earlier, latest)
                             continue
-                        case Finished(reason="pause") if pauses < MOST_PAUSES:
+                        case Finished(reason="pause") if pauses < MAX_PAUSES:
                             paused = True
                             continue
                     answer.feed(event)
                     yield event
             if not paused:
                 return
-            used = _sum(used, counted)
+            earlier = _sum(earlier, latest)
             request = attrs.evolve(request, paused=answer.message(self.origin))
 
 
@@ -190,7 +197,7 @@ def _without_thinking(message: Message) -> Message:
 
 
 def _sum(first: Usage, second: Usage) -> Usage:
-    """What two requests for one answer used together."""
+    """Return the sum of two usages of one answer."""
 
     def total(name: str) -> Any:
         counts = [getattr(each, name) for each in (first, second)]

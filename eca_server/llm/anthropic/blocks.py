@@ -1,8 +1,7 @@
-"""The blocks that a message of the Messages API is made of, from their pieces to our events.
+"""The content blocks of a message of the Messages API: pieces in, events out. No I/O.
 
-The rule it keeps: what a block has to go back as is given whole, and only what cannot be built
-from our own parts again: signatures, what the provider's own tools did, a text with its quotations.
-No I/O.
+A block is emitted raw only if it must be sent back as it came and cannot be rebuilt from our parts:
+signatures, results of the provider's own tools, a text with its citations.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _PROSE = ("text", *_THOUGHTS)
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _SERVER_RESULT = "_tool_result"
 CALL_FIELDS = ("caller", "toolset_name")
-"""What a call may have that the provider wants back."""
+"""Fields of a call that the provider wants back."""
 
 
 @attrs.define(kw_only=True)
 class _OpenBlock:
-    """A block that has begun; `start` is how, `pieces` are its text, or its input's JSON."""
+    """An open block; `start` is its first event, `pieces` are its text or its input's JSON."""
 
     kind: str
     start: dict[str, Any]
@@ -61,8 +60,8 @@ class Blocks:
         new_key: makes the keys of tool calls.
 
     Attributes:
-        calls: how many calls of our tools there are.
-        any: whether anything came that an answer consists of.
+        calls: the number of calls of our tools.
+        any: whether the message has any content.
     """
 
     def __init__(self, new_key: Callable[[], str]) -> None:
@@ -70,17 +69,17 @@ class Blocks:
         self.any = False
         self._new_key = new_key
         self._open: dict[Any, _OpenBlock] = {}
-        self._last_call: _OpenBlock | None = None  # only what follows tells whether it was cut
+        self._last_call: _OpenBlock | None = None  # the next event shows whether it was truncated
         self._last_kind = ""
         self._reasonings = 0
         self._raw_blocks = 0
         self._cited: set[str] = set()
 
     def begin(self, index: Any, start: Any) -> list[Event]:
-        """Takes the beginning of a block, which may be all of it.
+        """Open a block, which may already be complete.
 
         Raises:
-            BackendError: it is nothing that can be read.
+            BackendError: the block is unreadable.
         """
         if not isinstance(start, dict) or not isinstance(start.get("type"), str):
             raise BackendError("protocol", f"expected a content block, got {str(start)[:60]}")
@@ -111,14 +110,14 @@ class Blocks:
         return events
 
     def add(self, index: Any, delta: Mapping[str, Any]) -> list[Event]:
-        """Takes a piece of a block; one that such a block has not is passed over.
+        """Add a delta to a block; ignore a type of delta that the block does not have.
 
         Raises:
-            BackendError: the block was never begun.
+            BackendError: the block is not open.
         """
         block = self._open.get(index)
         if block is None:
-            raise BackendError("protocol", f"a piece of block {index} came, which was never begun")
+            raise BackendError("protocol", f"a piece of block {index} came, which was never opened")
         match delta.get("type"):
             case "text_delta" if block.kind == "text":
                 if text := _text(delta, "text"):
@@ -142,7 +141,7 @@ class Blocks:
         return []
 
     def end(self, index: Any) -> list[Event]:
-        """Takes the end of a block; of one that is not open nothing comes."""
+        """Close a block; return no events if it is not open."""
         block = self._open.pop(index, None)
         if block is None:
             return []
@@ -170,7 +169,7 @@ class Blocks:
         return events
 
     def finish(self, *, truncated: bool) -> list[Event]:
-        """Takes the end of the message; `truncated`: by a limit."""
+        """Close the message; `truncated`: it ended at a limit."""
         events = [event for index in list(self._open) for event in self.end(index)]
         return [*events, *self._finish_call(truncated=truncated)]
 
@@ -197,8 +196,8 @@ class Blocks:
             if isinstance(url, str) and url not in self._cited:
                 self._cited.add(url)
                 quoted = _text(citation, "cited_text") or None
-                cited = Citation(url=url, title=_text(citation, "title"), quoted=quoted)
-                events.append(cited)
+                event = Citation(url=url, title=_text(citation, "title"), quoted=quoted)
+                events.append(event)
         text = "".join(block.pieces)
         if text.strip() and (block.citations or block.follows_text):
             citations = {"citations": block.citations} if block.citations else {}
@@ -207,20 +206,20 @@ class Blocks:
 
     def _end_server_call(self, block: _OpenBlock) -> list[Event]:
         written = "".join(block.pieces)
-        given = block.start.get("input")
+        arguments = block.start.get("input")
         if written.strip():
             try:
-                given = json.loads(written)
+                arguments = json.loads(written)
             except InvalidJSON:
-                return []  # it was cut, and does not go back
-        given = given if isinstance(given, dict) else {}
+                return []  # it was truncated, and is not sent back
+        arguments = arguments if isinstance(arguments, dict) else {}
         started = ServerTool(
             key=_text(block.start, "id"),
             kind=_text(block.start, "name"),
             phase="started",
-            query=_text(given, "query") or _text(given, "url") or None,
+            query=_text(arguments, "query") or _text(arguments, "url") or None,
         )
-        return [started, self._raw({**block.start, "input": given})]
+        return [started, self._raw({**block.start, "input": arguments})]
 
     def _raw(self, raw: Mapping[str, Any]) -> Block:
         self._raw_blocks += 1
@@ -243,6 +242,6 @@ def _server_result(block: Mapping[str, Any], kind: str) -> ServerTool:
 
 
 def _urls(content: Any) -> Iterator[str]:
-    for found in content if isinstance(content, list) else [content]:
-        if isinstance(found, dict) and isinstance(found.get("url"), str):
-            yield found["url"]
+    for item in content if isinstance(content, list) else [content]:
+        if isinstance(item, dict) and isinstance(item.get("url"), str):
+            yield item["url"]

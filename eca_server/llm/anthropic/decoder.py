@@ -1,8 +1,7 @@
 """The stream of the Messages API. No I/O.
 
-The rules it keeps, beside those of the events: `message_stop` is the API's own mark, a stop reason
-the one of servers that leave it out, the end of the bytes is none; counts are replaced and never
-added; what is not known is passed over.
+`message_stop` ends an answer; for servers without it, a stop reason does; the end of the bytes does
+not. Token counts are replaced, never added up. Unknown events are ignored.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
 _REASONS = {raw: reason for reason, spellings in _SPELLINGS.items() for raw in spellings}
 
 _BEFORE_STARTED = ("message_start", "message", "ping")
-"""What gives `Started` itself, or may come before it."""
+"""Events that emit `Started` themselves, or may precede it."""
 
 
 class MessagesDecoder:
     """Server-sent events of one answer in, our events out.
 
     Args:
-        may_be_empty: whether an answer without any content is fine (after tool results it means
-            that the model has nothing to add).
+        may_be_empty: accept an answer without content (after tool results it means that the model
+            has nothing to add).
         request_id: reported in `Started`.
         new_key: makes the keys of tool calls.
 
     Attributes:
-        started: `Started` was given.
-        finish_seen: a stop reason came; what may follow is counts and `message_stop`.
-        done: `Finished` was given; nothing follows.
+        started: `Started` was emitted.
+        finish_seen: a stop reason came; only counts and `message_stop` may follow.
+        done: `Finished` was emitted; nothing follows.
     """
 
     def __init__(
@@ -89,10 +88,10 @@ class MessagesDecoder:
         }
 
     def feed(self, event: SSEvent) -> list[Event]:
-        """Takes the next event of the stream.
+        """Decode the next event of the stream.
 
         Raises:
-            BackendError: the stream carries an error, or what cannot be read.
+            BackendError: the stream carries an error, or is unreadable.
         """
         if self.done:
             return []
@@ -100,14 +99,14 @@ class MessagesDecoder:
         try:
             value = json.loads(data)
         except InvalidJSON as fault:
-            if data.strip() == "[DONE]":  # of gateways that speak other APIs too
+            if data.strip() == "[DONE]":  # sent by gateways that also speak other APIs
                 return self.close()
             excerpt = data[:200]
             raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
         return self._take(value, event.event)
 
     def feed_object(self, value: Any) -> list[Event]:
-        """Takes a value that is JSON already: one of the stream, or a whole answer.
+        """Decode a JSON value: an event of the stream, or a whole answer.
 
         Raises:
             BackendError: as `feed`.
@@ -115,10 +114,10 @@ class MessagesDecoder:
         return [] if self.done else self._take(value, "")
 
     def close(self) -> list[Event]:
-        """Takes the end of the bytes.
+        """Handle the end of the bytes.
 
         Raises:
-            BackendError: `premature_stop`, the answer had not come to its end; or as `feed`.
+            BackendError: `premature_stop`, the answer is incomplete; or as `feed`.
         """
         if self.done:
             return []
@@ -129,7 +128,7 @@ class MessagesDecoder:
         return self._finish()
 
     def _take(self, value: Any, name: str) -> list[Event]:
-        """Takes a value; `name` is its event's, for those that say it nowhere else."""
+        """Decode a value; `name` is its event's, for servers that leave out `type`."""
         if isinstance(value, dict) and not value.get("error"):
             kind = value.get("type")
             name = kind if isinstance(kind, str) else name
@@ -139,8 +138,8 @@ class MessagesDecoder:
             return self._add(value)
         handle = self._handlers.get(name)
         if handle is not None:
-            begun = [] if self.started or name in _BEFORE_STARTED else self._begun()
-            return begun + handle(value)
+            opening = [] if self.started or name in _BEFORE_STARTED else self._start_once()
+            return opening + handle(value)
         if error := error_in_payload(value, failed=name == "error"):
             raise error
         return []
@@ -149,8 +148,8 @@ class MessagesDecoder:
         delta = value.get("delta")
         return self._blocks.add(_index(value), delta if isinstance(delta, dict) else {})
 
-    def _begun(self, message: Mapping[str, Any] | None = None) -> list[Event]:
-        """What stands before everything else, once."""
+    def _start_once(self, message: Mapping[str, Any] | None = None) -> list[Event]:
+        """Return `Started` if it was not emitted yet."""
         if self.started:
             return []
         self.started = True
@@ -168,12 +167,12 @@ class MessagesDecoder:
         message = value.get("message")
         message = message if isinstance(message, dict) else {}
         self._count(message.get("usage"))
-        return [*self._begun(message), *([self._usage()] if self._counts else [])]
+        return [*self._start_once(message), *([self._usage()] if self._counts else [])]
 
     def _whole(self, message: Mapping[str, Any]) -> list[Event]:
-        """Takes an answer that was not streamed."""
+        """Decode an answer that was not streamed."""
         self._count(message.get("usage"))
-        events = self._begun(message)
+        events = self._start_once(message)
         content = message.get("content")
         for index, block in enumerate(content if isinstance(content, list) else ()):
             events += [*self._blocks.begin(index, block), *self._blocks.end(index)]
@@ -197,7 +196,7 @@ class MessagesDecoder:
             self._counts |= {name: count for name, count in usage.items() if count is not None}
 
     def _usage(self) -> Usage:
-        """The counts so far; the API counts what came from and went into its cache apart."""
+        """Return the counts so far; the API counts cache reads and writes apart from the input."""
 
         def number(*path: str) -> int | None:
             value: Any = self._counts

@@ -1,9 +1,8 @@
-"""Histories in the words of the Messages API. No I/O.
+"""A history in the format of the Messages API. No I/O.
 
-The rules it keeps: what a provider wants back goes only to that provider and model, and there
-exactly as it came, ids included, for signatures cover all that stands before them; results of
-calls stand first in the one message of the user that follows, and behind them what errors show,
-since those hold text only.
+Content that a provider wants back goes only to the same provider and model, exactly as it came, ids
+included: signatures cover everything before them. Tool results come first in the next user message;
+attachments of errors follow them, since an error result holds text only.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 import attrs
 
 from eca_server.llm.anthropic.blocks import CALL_FIELDS
+from eca_server.llm.encoding import Pending
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -30,7 +30,6 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.llm.written import Waiting
 
 __all__ = ["MessagesWriter", "mark_for_cache"]
 
@@ -42,72 +41,72 @@ _Block = dict[str, Any]
 
 
 def mark_for_cache(blocks: list[_Block]) -> None:
-    """Has the provider keep everything up to the last of `blocks`."""
+    """Let the provider cache everything up to the last of `blocks`."""
     blocks[-1] = {**blocks[-1], **_MARK}
 
 
 @attrs.frozen(kw_only=True)
-class _Carried:
-    """What a message needs of those before it.
+class _CarriedState:
+    """State that a message needs from the messages before it.
 
     Attributes:
-        said: blocks of the user, to which the next message may add.
-        ids: of all calls: ours, and the one written.
+        user_blocks: blocks of the user, to which the next message may add.
+        ids: the written id of each call, by our id.
     """
 
-    said: tuple[_Block, ...] = ()
+    user_blocks: tuple[_Block, ...] = ()
     ids: Mapping[str, str] = attrs.field(factory=dict)
 
 
 class MessagesWriter:
-    """As `written.Writer`.
+    """A `Writer` for the Messages API.
 
     Args:
-        origin: whose opaque parts are given back.
-        images: whether the model reads pictures.
+        origin: the model whose opaque parts are sent back.
+        images: whether the model accepts images.
     """
 
     def __init__(self, origin: Origin, *, images: bool = True) -> None:
         self._origin = origin
         self._images = images
 
-    def write(self, messages: Iterable[Message], waiting: Waiting) -> tuple[list[_Block], Waiting]:
-        """As `written.Writer.write`."""
-        [carried] = waiting or [_Carried()]
-        said, ids = list(carried.said), _Ids(carried.ids)
+    def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Block], Pending]:
+        """Write messages; user blocks are carried over to the next message."""
+        [carried] = pending or [_CarriedState()]
+        user_blocks, ids = list(carried.user_blocks), _Ids(carried.ids)
         written: list[_Block] = []
         for message in messages:
             if message.role == "assistant":
-                written += [{"role": "user", "content": said}] if said else []
+                written += [{"role": "user", "content": user_blocks}] if user_blocks else []
                 written.append({"role": "assistant", "content": self._answer(message, ids)})
-                said = []
+                user_blocks = []
             else:
-                said += self._said(message, ids)
-        return written, [_Carried(said=tuple(said), ids=ids.written)]
+                user_blocks += self._user_blocks(message, ids)
+        return written, [_CarriedState(user_blocks=tuple(user_blocks), ids=ids.written)]
 
-    def end(self, waiting: Waiting) -> list[_Block]:
-        """As `written.Writer.end`."""
-        return [{"role": "user", "content": list(carried.said)} for carried in waiting]
+    def end(self, pending: Pending) -> list[_Block]:
+        """Write the carried user blocks as the last message."""
+        return [{"role": "user", "content": list(carried.user_blocks)} for carried in pending]
 
     def paused(self, answer: Message) -> _Block:
-        """An answer that is not at its end."""
+        """Write an unfinished answer, to be continued."""
         return {"role": "assistant", "content": self._verbatim(answer.parts, _Ids({}))}
 
-    def _said(self, message: Message, ids: _Ids) -> Iterator[_Block]:
-        behind: list[_Block] = []
+    def _user_blocks(self, message: Message, ids: _Ids) -> Iterator[_Block]:
+        trailing: list[_Block] = []
         for part in message.parts:
             match part:
                 case TextPart() | ImagePart() | FilePart():
-                    yield self._shown(part)
+                    yield self._content_block(part)
                 case ToolResultPart():
-                    yield self._result(part, ids, behind)
-        yield from behind
+                    yield self._result(part, ids, trailing)
+        yield from trailing
 
     def _answer(self, message: Message, ids: _Ids) -> list[_Block]:
         if message.origin == self._origin:
             blocks = self._verbatim(_paired(message.parts), ids)
             while blocks[-1]["type"] in _THOUGHTS:
-                blocks.pop()  # they are refused at an end
+                blocks.pop()  # the API refuses reasoning at the end
             return blocks
         blocks = []
         for part in message.parts:
@@ -117,13 +116,13 @@ class MessagesWriter:
                 case ServerToolPart():
                     blocks.append(_text(f"[used {part.kind}]"))
                 case ImagePart():
-                    blocks.append(_text("[an image that you made]"))
+                    blocks.append(_text("[image generated by you]"))
                 case ToolCallPart():
                     blocks.append(_call(part, ids.new(part.id, part.id)))
         return blocks
 
     def _verbatim(self, parts: Iterable[Part], ids: _Ids) -> list[_Block]:
-        """An answer of this very model, as it came."""
+        """Write an answer of this very model as it came."""
         blocks: list[_Block] = []
         for part in parts:
             match part:
@@ -137,84 +136,84 @@ class MessagesWriter:
                 case ToolCallPart():
                     call = _call(part, ids.new(part.id, part.provider_id or part.id))
                     opaque = part.opaque if isinstance(part.opaque, dict) else {}
-                    kept = {name: opaque[name] for name in CALL_FIELDS if name in opaque}
-                    blocks.append({**call, **kept})
+                    returned = {name: opaque[name] for name in CALL_FIELDS if name in opaque}
+                    blocks.append({**call, **returned})
                 case BlockPart(raw={"type": "text", "text": str(text)} as raw):
-                    _take_back(blocks, text)
+                    _remove_text(blocks, text)
                     blocks.append(dict(raw))
                 case BlockPart(raw={"type": _} as raw) | ServerToolPart(raw={"type": _} as raw):
                     blocks.append(dict(raw))
                 case ServerToolPart():
                     blocks.append(_text(f"[used {part.kind}]"))
                 case ImagePart():
-                    blocks.append(_text("[an image that you made]"))
+                    blocks.append(_text("[image generated by you]"))
         return blocks
 
-    def _result(self, result: ToolResultPart, ids: _Ids, behind: list[_Block]) -> _Block:
-        """A result; what an error may not hold goes `behind` all of them."""
-        content = [self._shown(part) for part in result.parts]
+    def _result(self, result: ToolResultPart, ids: _Ids, trailing: list[_Block]) -> _Block:
+        """Write a result; attachments of an error are added to `trailing`."""
+        content = [self._content_block(part) for part in result.parts]
         block = {"type": "tool_result", "tool_use_id": ids.written[result.call_id]}
         if not result.is_error:
             return {**block, "content": content}
         texts = [each for each in content if each["type"] == "text"]
         if len(texts) < len(content):
-            behind += (each for each in content if each["type"] != "text")
-            texts.append(_text("[shown behind the results]"))
+            trailing += (each for each in content if each["type"] != "text")
+            texts.append(_text("[shown after the results]"))
         return {**block, "content": texts, "is_error": True}
 
-    def _shown(self, part: TextPart | ImagePart | FilePart) -> _Block:
+    def _content_block(self, part: TextPart | ImagePart | FilePart) -> _Block:
         match part:
             case TextPart(text):
                 return _text(text)
             case ImagePart():
-                return self._picture(part)
+                return self._image(part)
             case FilePart():
                 return _document(part)
 
-    def _picture(self, part: ImagePart) -> _Block:
+    def _image(self, part: ImagePart) -> _Block:
         if not self._images:
-            return _text("[an image was left out: this model reads none]")
+            return _text("[image omitted: this model does not accept images]")
         return {"type": "image", "source": _encoded(part)}
 
 
 class _Ids:
-    """The ids of calls: ours, and what is written for it, which no other call may have."""
+    """The ids of calls: our id, and the written one, which is unique."""
 
     def __init__(self, written: Mapping[str, str]) -> None:
         self.written = dict(written)
         self._taken = set(written.values())
 
-    def new(self, ours: str, wanted: str) -> str:
-        if not _LEGAL_ID.fullmatch(wanted) or wanted in self._taken:
-            wanted = f"call_{hashlib.sha256(ours.encode('utf-8', 'replace')).hexdigest()[:24]}"
-        self.written[ours] = wanted
-        self._taken.add(wanted)
-        return wanted
+    def new(self, ours: str, preferred: str) -> str:
+        if not _LEGAL_ID.fullmatch(preferred) or preferred in self._taken:
+            preferred = f"call_{hashlib.sha256(ours.encode('utf-8', 'replace')).hexdigest()[:24]}"
+        self.written[ours] = preferred
+        self._taken.add(preferred)
+        return preferred
 
 
 def _paired(parts: Sequence[Part]) -> Iterator[Part]:
-    """The parts, but of the provider's own tools only calls with a result, and the reverse."""
+    """Drop calls of the provider's own tools without a result, and results without a call."""
     raws = [part.raw for part in parts if isinstance(part, BlockPart | ServerToolPart)]
     blocks = [raw for raw in raws if isinstance(raw, dict)]
-    answered = {block["tool_use_id"] for block in blocks if "tool_use_id" in block}
-    called = {block["id"] for block in blocks if "id" in block}
+    result_ids = {block["tool_use_id"] for block in blocks if "tool_use_id" in block}
+    call_ids = {block["id"] for block in blocks if "id" in block}
     for part in parts:
         raw = part.raw if isinstance(part, BlockPart | ServerToolPart) else None
         block = raw if isinstance(raw, dict) else {}
-        alone = block.get("tool_use_id", block.get("id")) not in called & answered
-        if not block or not alone or not block.keys() & {"tool_use_id", "id"}:
+        is_unpaired = block.get("tool_use_id", block.get("id")) not in call_ids & result_ids
+        if not block or not is_unpaired or not block.keys() & {"tool_use_id", "id"}:
             yield part
         elif isinstance(part, ServerToolPart):
             yield TextPart(f"[used {part.kind}]")
 
 
 def _call(part: ToolCallPart, written_id: str) -> _Block:
-    given = dict(part.arguments or {})
-    return {"type": "tool_use", "id": written_id, "name": part.name, "input": given}
+    arguments = dict(part.arguments or {})
+    return {"type": "tool_use", "id": written_id, "name": part.name, "input": arguments}
 
 
-def _take_back(blocks: list[_Block], text: str) -> None:
-    """Removes from the end what comes again, with its quotations."""
+def _remove_text(blocks: list[_Block], text: str) -> None:
+    """Remove a text from the end that is written again with its citations."""
     if blocks and blocks[-1]["type"] == "text" and blocks[-1]["text"].endswith(text):
         before = blocks.pop()["text"].removesuffix(text)
         blocks += [_text(before)] if before.strip() else []
@@ -231,7 +230,7 @@ def _document(part: FilePart) -> _Block:
     if part.media_type.startswith("text/") and text.strip():
         source = {"type": "text", "media_type": "text/plain", "data": text}
         return {"type": "document", "source": source, "title": part.name}
-    return _text(f"[the file {part.name} was left out: it cannot be read ({part.media_type})]")
+    return _text(f"[file {part.name} omitted: its type cannot be read ({part.media_type})]")
 
 
 def _encoded(part: ImagePart | FilePart) -> _Block:

@@ -1,4 +1,4 @@
-"""What an endpoint tells of its models."""
+"""Models as listed by an endpoint of the Messages API."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ __all__ = ["read_model"]
 
 
 def read_model(listed: Mapping[str, Any]) -> ModelInfo:
-    """One model of a listing; of what it can do little or nothing may be said.
+    """Read one model of a listing, which may say little about its capabilities.
 
     Raises:
-        KeyError: it has no id.
+        KeyError: the model has no id.
     """
-    told = _object(listed, "capabilities")
-    thinking, effort = _object(told, "thinking"), _object(told, "effort")
+    abilities = _object(listed, "capabilities")
+    thinking, effort = (
+        _object(abilities, "thinking"),
+        _object(abilities, "effort"),
+    )
     types = _supported(_object(thinking, "types"))
     efforts = _supported(effort)
     return ModelInfo(
         name=str(listed["id"]),
         capabilities=Capabilities(
-            images="image_input" not in told or "image_input" in _supported(told),
+            images="image_input" not in abilities or "image_input" in _supported(abilities),
             reasoning=thinking.get("supported") is True,
             context=_number(listed, "max_input_tokens"),
             output=_number(listed, "max_tokens"),

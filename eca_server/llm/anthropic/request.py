@@ -1,7 +1,7 @@
-"""A request in the words of the Messages API. Pure functions.
+"""A request in the format of the Messages API. Pure functions.
 
-The rule it keeps: marks for the provider's cache, of which there may be four, stand where the next
-request will look for them.
+The marks for the provider's cache, of which there may be four, are where the next request looks for
+them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from eca_server.llm.anthropic.messages import mark_for_cache
-from eca_server.llm.anthropic.thinking import Thinking, thinking_fields
+from eca_server.llm.anthropic.thinking import ThinkingSupport, thinking_fields
 from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.encoding import EncodedJSON
 from eca_server.llm.history import Origin, ReasoningPart, ToolCallPart
-from eca_server.llm.written import Written
 
-__all__ = ["DROPPABLE", "mark_messages", "most_tokens", "write_request"]
+__all__ = ["DROPPABLE", "mark_messages", "output_limit", "write_request"]
 
 DROPPABLE = (
     "metadata",
@@ -27,29 +27,29 @@ DROPPABLE = (
     "top_k",
     "top_p",
 )
-"""Optional fields, at the top level of a request."""
+"""Optional fields at the top level of a request."""
 
 _ANSWER = 64_000
 _ANSWER_UNKNOWN = 32_000
-"""The most tokens that an answer is given, if nobody says otherwise."""
+"""Default limits of an answer, in tokens."""
 
 _SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 10}
 
-_NO_TOOL = Tool(name="none", description="There are no tools now.", parameters={})
+_NO_TOOL = Tool(name="none", description="No tools are available.", parameters={})
 
 
-def most_tokens(request: Request, capabilities: Capabilities) -> int:
-    """The limit of the answer, which this API wants to be told."""
+def output_limit(request: Request, capabilities: Capabilities) -> int:
+    """Return the limit of the answer, which this API requires."""
     if request.max_output_tokens is not None:
         return request.max_output_tokens
     return min(capabilities.output or _ANSWER_UNKNOWN, _ANSWER)
 
 
 def mark_messages(written: list[dict[str, Any]]) -> None:
-    """Marks the last two messages of the user for the cache.
+    """Mark the last two user messages for the cache.
 
-    The earlier of the two was the last in the request before, so what that one wrote into the
-    cache is found however much came since.
+    The earlier of the two was the last in the previous request. So the prefix that this request
+    cached is found again, whatever came since.
     """
     for message in [each for each in written if each["role"] == "user"][-2:]:
         mark_for_cache(message["content"])
@@ -58,30 +58,30 @@ def mark_messages(written: list[dict[str, Any]]) -> None:
 def write_request(
     request: Request,
     *,
-    messages: Written,
+    messages: EncodedJSON,
     origin: Origin,
     wire_model: str,
-    known: Thinking,
+    support: ThinkingSupport,
     capabilities: Capabilities,
     cached: bool,
 ) -> dict[str, Any]:
-    """The object to post; optional fields stand at its top level, so they can be dropped.
+    """Return the JSON object to post; optional fields are at its top level, to be droppable.
 
     Args:
-        request: what is asked.
-        messages: its history, written.
-        origin: who is asked.
-        wire_model: what the endpoint calls the model.
-        known: how it can be asked to think.
-        capabilities: what else it can do.
+        request: the request.
+        messages: its encoded history.
+        origin: the model it goes to.
+        wire_model: the endpoint's name of the model.
+        support: the model's options for thinking.
+        capabilities: its other capabilities.
         cached: whether tools and instructions are marked for the cache.
     """
-    max_tokens = most_tokens(request, capabilities)
+    max_tokens = output_limit(request, capabilities)
     payload: dict[str, Any] = {"model": wire_model, "max_tokens": max_tokens, "stream": True}
     tools, choice = [_tool(tool) for tool in request.tools], request.tool_choice
     if tools and capabilities.web_search:
         tools.append(dict(_SEARCH))
-    if not tools and _has_calls(request):  # which is refused unless there are tools
+    if not tools and _has_calls(request):  # the API refuses calls without tools
         tools, choice = [_tool(_NO_TOOL)], "none"
     system = [{"type": "text", "text": request.system}] if request.system.strip() else []
     for name, blocks in (("tools", tools), ("system", system)):
@@ -89,14 +89,14 @@ def write_request(
             if cached:
                 mark_for_cache(blocks)
             payload[name] = blocks
-    thinking = thinking_fields(request.reasoning_effort, known, max_tokens=max_tokens)
+    thinking = thinking_fields(request.reasoning_effort, support, max_tokens=max_tokens)
     kind = thinking.get("thinking", {}).get("type")
     if kind == "enabled" and not _may_begin_to_think(request, origin):
         thinking, kind = {}, None
     if choice == "none" and tools:
         payload["tool_choice"] = {"type": "none"}
     elif choice == "required" and tools and kind in (None, "disabled"):
-        payload["tool_choice"] = {"type": "any"}  # it is refused beside thinking
+        payload["tool_choice"] = {"type": "any"}  # the API refuses it together with thinking
     return {**payload, **thinking, "messages": messages}
 
 
@@ -107,7 +107,7 @@ def _has_calls(request: Request) -> bool:
 
 
 def _may_begin_to_think(request: Request, origin: Origin) -> bool:
-    """Whether a budget can be given: a loop of calls under way has to have begun with thinking."""
+    """Return whether to allow thinking: a running loop of calls must have started with it."""
     if not request.messages or request.messages[-1].role != "tool":
         return True
     answers = (message for message in reversed(request.messages) if message.role == "assistant")
@@ -118,7 +118,7 @@ def _may_begin_to_think(request: Request, origin: Origin) -> bool:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    """A tool; its schema has to be that of an object, without alternatives at the top."""
+    """Write a tool; its schema must be that of an object, without alternatives at the top."""
     return {
         "name": tool.name,
         "description": tool.description,

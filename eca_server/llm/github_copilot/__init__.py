@@ -1,4 +1,4 @@
-"""GitHub Copilot: several APIs behind one login, whose token is good for half an hour."""
+"""GitHub Copilot: several APIs behind one login, whose tokens are valid for half an hour."""
 
 from __future__ import annotations
 

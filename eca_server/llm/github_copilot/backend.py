@@ -1,9 +1,11 @@
-"""The backend for GitHub Copilot: Chat Completions, and a list that says who speaks what else."""
+"""The backend for GitHub Copilot: Chat Completions, and the list of models with their APIs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from typing_extensions import override
 
 from eca_server.llm.backend import ModelInfo
 from eca_server.llm.github_copilot.models import read_models
@@ -13,8 +15,8 @@ __all__ = ["GitHubCopilot"]
 
 
 class GitHubCopilot(OpenAIChat):
-    """A model of Copilot by Chat Completions; one that has it not is asked by another API."""
+    """A model of Copilot that speaks Chat Completions; other models have backends of other APIs."""
 
+    @override
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
-        """As `HTTPBackend.read_models`."""
         return read_models(listed)

@@ -1,4 +1,4 @@
-"""What Copilot lists of its models: which the user may have, their limits, the API of each."""
+"""Models as listed by Copilot: which are enabled, their limits, the API of each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _APIS: Final = (
     ("/responses", "openai-responses"),
     ("/v1/messages", "anthropic"),
 )
-"""The endpoints by which a model may be asked, the first one that it has counts."""
+"""The endpoints of a model; the first supported one counts."""
 
 
 def read_models(listed: Any) -> Sequence[ModelInfo]:
-    """The models for chats that the user has switched on.
+    """Return the chat models that the user has enabled.
 
     Raises:
         KeyError: a model has no name.
-        TypeError: it is no listing.
+        TypeError: the value is no listing.
     """
     return [_model(model) for model in listed["data"] if _is_offered(model)]
 
@@ -35,11 +35,11 @@ def _is_offered(model: Mapping[str, Any]) -> bool:
 
 
 def _model(model: Mapping[str, Any]) -> ModelInfo:
-    told = _object(model, "capabilities")
-    limits, supports = _object(told, "limits"), _object(told, "supports")
+    listed = _object(model, "capabilities")
+    limits, supports = _object(listed, "limits"), _object(listed, "supports")
     output = _count(limits.get("max_output_tokens"))
     prompt = _count(limits.get("max_prompt_tokens"))
-    # What counts is the prompt's own limit, which is lower than the window without the answer.
+    # The prompt has its own limit, which is lower than the window without the answer.
     context = (
         _count(limits.get("max_context_window_tokens"))
         if prompt is None

@@ -1,4 +1,4 @@
-"""Gemini's own API: Google's, and that of Vertex."""
+"""Gemini's own API: Google's and Vertex AI's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The stream of Gemini: whole responses, each with some more parts of the answer. No I/O.
+"""The stream of Gemini: each response has some more parts of the answer. No I/O.
 
-The rules it keeps, beside those of the events: the finish reason is the API's only mark, the end
-of the bytes is none; what is signed keeps its place and its own bounds, and goes back as it came.
+The finish reason is the API's only end mark; the end of the bytes is none. Signed parts keep their
+position and boundaries, and are sent back as they came.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from eca_server.llm.events import (
 )
 from eca_server.llm.google.sources import Sources
 
-__all__ = ["MISTAKES", "GeminiDecoder", "read_usage"]
+__all__ = ["MODEL_ERRORS", "GeminiDecoder", "read_usage"]
 
 _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("STOP",),
@@ -52,7 +52,7 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
 }
 _REASONS = {raw: reason for reason, spellings in _SPELLINGS.items() for raw in spellings}
 
-MISTAKES = frozenset(
+MODEL_ERRORS = frozenset(
     (
         "MALFORMED_FUNCTION_CALL",
         "MALFORMED_RESPONSE",
@@ -61,7 +61,7 @@ MISTAKES = frozenset(
         "UNEXPECTED_TOOL_CALL",
     )
 )
-"""Finish reasons that mean: what came is not what the model meant to say."""
+"""Finish reasons of an answer that the model did not intend."""
 
 _FIELDS = frozenset(("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"))
 _SERVER_TOOLS: Mapping[str, bool] = {
@@ -70,22 +70,22 @@ _SERVER_TOOLS: Mapping[str, bool] = {
     "toolCall": False,
     "toolResponse": True,
 }
-"""Parts that tell of the provider's own tools; whether they are an end."""
+"""Parts of the provider's own tools; True: the part ends the tool's run."""
 
 
 class GeminiDecoder:
     """Server-sent events of one answer in, our events out.
 
     Args:
-        names: of tools, by what they are called on the wire, where that differs.
-        may_be_empty: whether an answer without any content is fine (after tool results it means
-            that the model has nothing to add).
+        names: the names of tools by their names on the wire, where they differ.
+        may_be_empty: accept an answer without content (after tool results it means that the model
+            has nothing to add).
         new_key: makes the keys of tool calls and of reasoning.
 
     Attributes:
-        started: `Started` was given.
-        finish_seen: a finish reason came; what may follow is token counts and sources.
-        done: `Finished` was given; nothing follows.
+        started: `Started` was emitted.
+        finish_seen: a finish reason came; only token counts and sources may follow.
+        done: `Finished` was emitted; nothing follows.
     """
 
     def __init__(
@@ -113,23 +113,23 @@ class GeminiDecoder:
         self._finish_words = ""
 
     def feed(self, event: SSEvent) -> Iterable[Event]:
-        """Takes the next event of the stream.
+        """Decode the next event of the stream.
 
         Raises:
-            BackendError: the stream carries an error, or what cannot be read.
+            BackendError: the stream carries an error, or is unreadable.
         """
         data = event.data
         try:
             value = json.loads(data)
         except InvalidJSON as fault:
             if data.strip() == "[DONE]":
-                return []  # a server in between added it
+                return []  # added by a gateway
             excerpt = data[:200]
             raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
-        return self._fast(value) or self.feed_object(value)
+        return self._decode_text(value) or self.feed_object(value)
 
     def feed_object(self, value: Any) -> Iterable[Event]:
-        """Takes a response that is JSON already, or all of a stream's as one array.
+        """Decode a response, or an array with all responses of a stream.
 
         Raises:
             BackendError: as `feed`.
@@ -139,11 +139,10 @@ class GeminiDecoder:
         return self._response(value)
 
     def close(self) -> list[Event]:
-        """Takes the end of the bytes.
+        """Handle the end of the bytes.
 
         Raises:
-            BackendError: `premature_stop`, the answer had not come to its end; or what it ended
-                with is no answer.
+            BackendError: `premature_stop`, the answer is incomplete; or the answer is unusable.
         """
         if self.done:
             return []
@@ -163,22 +162,22 @@ class GeminiDecoder:
         return [*events, Finished(reason=reason, raw_reason=self._raw_reason)]
 
     def _check_content(self, reason: FinishReason) -> None:
-        ended = self._raw_reason + (f": {self._finish_words}" if self._finish_words else "")
-        if self._raw_reason in MISTAKES:
-            words = f"the model wrote what cannot be read ({ended})"
-            raise BackendError("protocol", words, code=self._raw_reason)
+        reason_text = self._raw_reason + (f": {self._finish_words}" if self._finish_words else "")
+        if self._raw_reason in MODEL_ERRORS:
+            message = f"the model wrote an unreadable answer ({reason_text})"
+            raise BackendError("protocol", message, code=self._raw_reason)
         if self._has_content:
             return
         if reason == "content_filter":
-            words = f"the answer was held back ({ended})"
-            raise BackendError("content_filter", words, code=self._raw_reason)
+            message = f"the answer was blocked ({reason_text})"
+            raise BackendError("content_filter", message, code=self._raw_reason)
         if reason != "length" and not self._may_be_empty:
             raise BackendError(
-                "empty_response", f"the model answered nothing ({ended})", retryable=True
+                "empty_response", f"the model answered nothing ({reason_text})", retryable=True
             )
 
-    def _fast(self, chunk: Any) -> list[Event] | None:
-        """Some more plain text, which is nearly all of a stream; None for everything else."""
+    def _decode_text(self, chunk: Any) -> list[Event] | None:
+        """Decode more plain text, which is nearly all of a stream; None for everything else."""
         if self._thought is not None or not self.started:
             return None
         try:
@@ -237,9 +236,9 @@ class GeminiDecoder:
         extra = {k: v for k, v in part.items() if k not in ("text", "thought")}
         match part:
             case {"text": str(text), "thought": True}:
-                return self._think(text, extra)
+                return self._add_thought(text, extra)
             case {"text": str(text)}:
-                return self._say(text, extra)
+                return self._add_text(text, extra)
             case {"functionCall": dict(call)}:
                 return [*self._end_thought(), *self._call(call, part)]
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if (
@@ -247,21 +246,21 @@ class GeminiDecoder:
             ):
                 return [*self._end_thought(), *self._image(kind, data, extra)]
             case {"thoughtSignature": _} if len(part) == 1:
-                return self._say("", extra)  # a part has to be something when it goes back
-        told = next((name for name in _SERVER_TOOLS if isinstance(part.get(name), dict)), None)
+                return self._add_text("", extra)  # a part must not be empty when it is sent back
+        tool = next((name for name in _SERVER_TOOLS if isinstance(part.get(name), dict)), None)
         events = self._end_thought()
-        if told is not None:
-            events += self._server_tool(told, part[told])
-        return [*events, *self._kept("part", part)]
+        if tool is not None:
+            events += self._server_tool(tool, part[tool])
+        return [*events, *self._raw_block("part", part)]
 
-    def _kept(self, what: str, raw: Any) -> list[Event]:
-        """What goes back as it is: a `part`, or what belongs to the `picture` before."""
+    def _raw_block(self, what: str, raw: Any) -> list[Event]:
+        """Emit a value to be sent back: a `part`, or the signature of the `picture` before it."""
         if not raw:
             return []
         self._blocks += 1
         return [Block(raw={what: raw}, position=self._blocks - 1)]
 
-    def _say(self, text: str, extra: Mapping[str, Any]) -> list[Event]:
+    def _add_text(self, text: str, extra: Mapping[str, Any]) -> list[Event]:
         if not text and not extra:
             return []
         events = self._end_thought()
@@ -269,9 +268,9 @@ class GeminiDecoder:
             self._has_content = True
             self._sources.text.append(text)
             events.append(TextDelta(text))
-        return [*events, *self._kept("part", {"text": text, **extra} if extra else None)]
+        return [*events, *self._raw_block("part", {"text": text, **extra} if extra else None)]
 
-    def _think(self, text: str, extra: Mapping[str, Any]) -> list[Event]:
+    def _add_thought(self, text: str, extra: Mapping[str, Any]) -> list[Event]:
         events = self._end_thought() if extra else []
         if not text and not extra:
             return []
@@ -292,8 +291,8 @@ class GeminiDecoder:
         name = _text(call, "name")
         if not name:
             raise BackendError("protocol", "a tool call came without a name")
-        key, given = self._new_key(), call.get("args")
-        raw = "" if given is None else json.dumps(given).decode()
+        key, arguments_sent = self._new_key(), call.get("args")
+        raw = "" if arguments_sent is None else json.dumps(arguments_sent).decode()
         arguments, error = read_arguments(raw, truncated=False)
         signed = {name: value for name, value in part.items() if name != "functionCall"}
         self._calls += 1
@@ -314,57 +313,59 @@ class GeminiDecoder:
         try:
             decoded = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            raise BackendError("protocol", "an image came that is no base64") from None
+            raise BackendError("protocol", "an image is not valid base64") from None
         self._has_content = True
         signed = {name: value for name, value in extra.items() if name != "inlineData"}
-        return [Image(media_type=kind, data=decoded), *self._kept("picture", signed)]
+        return [Image(media_type=kind, data=decoded), *self._raw_block("picture", signed)]
 
-    def _server_tool(self, told: str, value: Mapping[str, Any]) -> list[Event]:
+    def _server_tool(self, tool: str, value: Mapping[str, Any]) -> list[Event]:
         tool_id = _text(value, "id")
         events: list[Event] = []
-        if (begun := self._server_tools.pop(tool_id, None)) is not None:
-            events.append(attrs.evolve(begun, phase="finished"))
-        if not _SERVER_TOOLS[told]:
+        if (tool_start := self._server_tools.pop(tool_id, None)) is not None:
+            events.append(attrs.evolve(tool_start, phase="finished"))
+        if not _SERVER_TOOLS[tool]:
             self._server_tools_used += 1
             key = f"tool_{self._server_tools_used}"
             kind = _text(value, "toolType").lower() or "code_execution"
-            begun = ServerTool(key=key, kind=kind, phase="started")
-            self._server_tools[tool_id] = begun
-            events.append(begun)
+            tool_start = ServerTool(key=key, kind=kind, phase="started")
+            self._server_tools[tool_id] = tool_start
+            events.append(tool_start)
         return events
 
     def _end_server_tools(self) -> list[Event]:
-        events = [attrs.evolve(begun, phase="finished") for begun in self._server_tools.values()]
+        events = [
+            attrs.evolve(tool_start, phase="finished") for tool_start in self._server_tools.values()
+        ]
         self._server_tools.clear()
         return list(events)
 
 
 def _opaque(signed: Mapping[str, Any] | None) -> Any:
-    """What goes back with a part that is told in our own words."""
+    """Return the fields that are sent back with a part of our own format."""
     return {"part": signed} if signed else None
 
 
 def _check_prompt(feedback: Mapping[str, Any]) -> None:
     reason = _text(feedback, "blockReason")
     if reason and reason != "BLOCKED_REASON_UNSPECIFIED":
-        told = _text(feedback, "blockReasonMessage")
-        words = f"the prompt was blocked ({reason}{f': {told}' if told else ''})"
-        raise BackendError("content_filter", words, code=reason)
+        detail = _text(feedback, "blockReasonMessage")
+        message = f"the prompt was blocked ({reason}{f': {detail}' if detail else ''})"
+        raise BackendError("content_filter", message, code=reason)
 
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:
-    """Token counts in parts that do not overlap, as here only thoughts do not."""
+    """Return token counts that do not overlap; on the wire only thoughts are counted apart."""
 
     def number(name: str) -> int | None:
         return token_count(counts.get(name))
 
     prompt, read = number("promptTokenCount"), number("cachedContentTokenCount")
-    said, thought = number("candidatesTokenCount"), number("thoughtsTokenCount")
+    answer, thought = number("candidatesTokenCount"), number("thoughtsTokenCount")
     uncached = (prompt or 0) - (read or 0) + (number("toolUsePromptTokenCount") or 0)
     return Usage(
         input=None if prompt is None else max(0, uncached),
         cache_read=read,
-        output=None if said is None and thought is None else (said or 0) + (thought or 0),
+        output=None if answer is None and thought is None else (answer or 0) + (thought or 0),
         reasoning=thought,
     )
 
@@ -375,7 +376,7 @@ def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
-    """A list; null, absent or something else altogether is an empty one."""
+    """Return a list; null, absent or any other value is an empty one."""
     value = holder.get(name)
     return value if isinstance(value, list) else []
 

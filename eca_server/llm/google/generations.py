@@ -1,7 +1,7 @@
-"""What each generation of Gemini takes: data, found by a model's name.
+"""The options of each generation of Gemini, by a model's name: data.
 
-The rule it keeps: what an endpoint says of a model counts; its name is looked at only where the
-endpoint says nothing, and a name without a number is taken as the newest.
+The endpoint's listing counts; the model's name decides only where the listing says nothing. A name
+without a number is taken as the newest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eca_server.llm.backend import Capabilities
 __all__ = ["Generation", "generation_of", "thinking_config"]
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""From the least to the most."""
+"""From lowest to highest."""
 
 _BUDGETS: Mapping[str, int] = {
     "none": 0,
@@ -28,35 +28,35 @@ _BUDGETS: Mapping[str, int] = {
     "xhigh": 32_768,
     "max": 32_768,
 }
-"""Tokens, for the models that are given a number."""
+"""Token budgets of models that take a number."""
 
 
 @attrs.frozen(kw_only=True)
 class Generation:
-    """What one model takes.
+    """The options of one model.
 
     Attributes:
-        thinks: it can be asked to show its thoughts.
-        levels: how much it thinks, from the least to the most.
-        budgets: the fewest and the most tokens it may think, where that is a number.
-        signs: a step of its own has to begin with a signed call.
-        pictures_in_results: results of tools may hold pictures.
-        searches_beside_tools: its own search can be offered together with our tools.
+        thinks: whether it can show its reasoning.
+        levels: its thinking levels, from lowest to highest.
+        budgets: the smallest and the largest thinking budget in tokens, if it takes a number.
+        signs: whether the first call of a step must have a signature.
+        images_in_results: whether results of tools may contain images.
+        search_with_tools: whether its own search can be offered together with our tools.
     """
 
     thinks: bool = True
     levels: tuple[str, ...] = ()
     budgets: tuple[int, int] | None = None
     signs: bool = False
-    pictures_in_results: bool = False
-    searches_beside_tools: bool = False
+    images_in_results: bool = False
+    search_with_tools: bool = False
 
 
 _NEWEST = Generation(
     levels=("minimal", "low", "medium", "high"),
     signs=True,
-    pictures_in_results=True,
-    searches_beside_tools=True,
+    images_in_results=True,
+    search_with_tools=True,
 )
 
 _BY_VERSION: tuple[tuple[str, tuple[int, int], Generation], ...] = (
@@ -68,47 +68,49 @@ _BY_VERSION: tuple[tuple[str, tuple[int, int], Generation], ...] = (
     ("", (3, 1), _NEWEST),
     ("pro", (3, 1), attrs.evolve(_NEWEST, levels=("low", "medium", "high"))),
 )
-"""By kind and version, the last row that fits."""
+"""By kind and version; the last matching row counts."""
 
 _GEMINI = re.compile(r"gemini-(?:(\d{1,2})(?:\.(\d{1,2}))?(?!\d)-?)?([a-z]*)")
 
 
 def generation_of(model: str, capabilities: Capabilities) -> Generation:
-    """What is known of a model.
+    """Return the options of a model.
 
     Args:
-        model: what the endpoint calls it.
-        capabilities: what the endpoint said of it.
+        model: the endpoint's name of the model.
+        capabilities: the capabilities that the endpoint listed.
     """
     match = _GEMINI.search(model.lower())
     if match is None:
-        known = Generation(thinks=capabilities.reasoning)
+        generation = Generation(thinks=capabilities.reasoning)
     else:
         major, minor, kind = match.groups()
         version = (int(major), int(minor or 0)) if major else (99, 0)
         fitting = (row for of, since, row in _BY_VERSION if of in ("", kind) and version >= since)
-        known = list(fitting)[-1]
+        generation = list(fitting)[-1]
     if capabilities.efforts is None:
-        return known
-    return attrs.evolve(known, levels=tuple(each.lower() for each in capabilities.efforts))
+        return generation
+    return attrs.evolve(generation, levels=tuple(each.lower() for each in capabilities.efforts))
 
 
-def thinking_config(effort: str | None, known: Generation) -> dict[str, Any]:
-    """What asks for thoughts; empty where there are none to ask for.
+def thinking_config(effort: str | None, generation: Generation) -> dict[str, Any]:
+    """Return the thinking configuration; empty if the model does not reason.
 
     Args:
-        effort: what the user wants; None: nothing in particular, `none`: as little as can be.
-        known: what the model takes.
+        effort: the user's choice; None: no choice, `none`: as little as possible.
+        generation: the model's options.
     """
-    if not known.thinks:
+    if not generation.thinks:
         return {}
     config: dict[str, Any] = {"includeThoughts": True}
-    if effort in _EFFORTS and (places := [_EFFORTS.index(each) for each in _known(known.levels)]):
-        wanted = _EFFORTS.index(effort)
-        nearest = _EFFORTS[min(places, key=lambda place: abs(place - wanted))]
+    if effort in _EFFORTS and (
+        places := [_EFFORTS.index(each) for each in _known(generation.levels)]
+    ):
+        requested = _EFFORTS.index(effort)
+        nearest = _EFFORTS[min(places, key=lambda place: abs(place - requested))]
         config["thinkingLevel"] = nearest.upper()
-    elif effort in _EFFORTS and known.budgets is not None:
-        fewest, most = known.budgets
+    elif effort in _EFFORTS and generation.budgets is not None:
+        fewest, most = generation.budgets
         config["thinkingBudget"] = max(fewest, min(most, _BUDGETS[effort]))
     return config
 

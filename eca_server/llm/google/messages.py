@@ -1,8 +1,8 @@
-"""Histories in the words of Gemini. No I/O.
+"""Histories in the format of Gemini. No I/O.
 
-The rules it keeps: what a model signed goes back to that model only, in its place and in its own
-bounds; the first call of a step that is not signed says so in the documented way; the results of
-calls made together stand together, in the order of the calls.
+Signed parts go back to the same model only, at their position and with their boundaries. The first
+call of a step without a signature gets the documented placeholder. The results of calls made
+together are in one message, in the order of the calls.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from eca_server.llm.encoding import Pending
 from eca_server.llm.google.generations import Generation
 from eca_server.llm.history import (
     BlockPart,
@@ -28,12 +29,11 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.llm.written import Waiting
 
 __all__ = ["ContentWriter", "legal_name"]
 
 UNSIGNED = "skip_thought_signature_validator"
-"""In place of the signature that a call has which another model made."""
+"""The placeholder for the signature of a call that a different model made."""
 
 _SIGNATURE = "thoughtSignature"
 _READ_AS_FILES = ("application/pdf", "audio/", "image/", "video/")
@@ -42,58 +42,58 @@ _Part = dict[str, Any]
 
 
 def legal_name(name: str) -> str:
-    """A tool's name as this API takes it: it begins with a letter."""
+    """Return a tool's name as this API accepts it: it begins with a letter."""
     return name if re.match("[A-Za-z_]", name) else f"_{name}"[:64]
 
 
 @attrs.frozen(kw_only=True)
-class _Carried:
-    """What a message needs of those before it.
+class _CarriedState:
+    """State that a message needs from the messages before it.
 
     Attributes:
-        said: parts of the user, to which the next message may add.
-        calls: of the last answer: by our id, the tool's name and the provider's id of the call.
+        user_parts: parts of the user, to which the next message may add.
+        calls: the calls of the last answer: tool's name and provider's id, by our id.
     """
 
-    said: tuple[_Part, ...] = ()
+    user_parts: tuple[_Part, ...] = ()
     calls: Mapping[str, tuple[str, str | None]] = attrs.field(factory=dict)
 
 
 class ContentWriter:
-    """As `written.Writer`.
+    """A `Writer` for Gemini.
 
     Args:
-        origin: whose opaque parts are given back.
-        known: what the model takes.
-        images: whether the model reads pictures.
+        origin: the model whose opaque parts are sent back.
+        generation: the model's options.
+        images: whether the model accepts images.
     """
 
-    def __init__(self, origin: Origin, known: Generation, *, images: bool = True) -> None:
+    def __init__(self, origin: Origin, generation: Generation, *, images: bool = True) -> None:
         self._origin = origin
-        self._known = known
+        self._generation = generation
         self._images = images
 
-    def write(self, messages: Iterable[Message], waiting: Waiting) -> tuple[list[_Part], Waiting]:
-        """As `written.Writer.write`."""
-        [carried] = waiting or [_Carried()]
-        said, calls = list(carried.said), carried.calls
+    def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Part], Pending]:
+        """Write messages; user parts are carried over to the next message."""
+        [carried] = pending or [_CarriedState()]
+        user_parts, calls = list(carried.user_parts), carried.calls
         written: list[_Part] = []
         for message in messages:
             if message.role == "assistant":
-                written += _content("user", said)
-                said, calls = [], self._call_ids(message)
+                written += _content("user", user_parts)
+                user_parts, calls = [], self._call_ids(message)
                 written += _content("model", self._answer(message, calls))
             elif message.role == "tool":
-                said += self._results(message, calls)
+                user_parts += self._results(message, calls)
             else:
-                said += self._shown(message.parts)
-        return written, [_Carried(said=tuple(said), calls=calls)]
+                user_parts += self._user_content(message.parts)
+        return written, [_CarriedState(user_parts=tuple(user_parts), calls=calls)]
 
-    def end(self, waiting: Waiting) -> list[_Part]:
-        """As `written.Writer.end`."""
-        return [each for carried in waiting for each in _content("user", carried.said)]
+    def end(self, pending: Pending) -> list[_Part]:
+        """Write the carried user parts as the last message."""
+        return [each for carried in pending for each in _content("user", carried.user_parts)]
 
-    def _shown(self, parts: Iterable[Part]) -> Iterator[_Part]:
+    def _user_content(self, parts: Iterable[Part]) -> Iterator[_Part]:
         for part in parts:
             match part:
                 case TextPart(text):
@@ -101,32 +101,34 @@ class ContentWriter:
                 case ImagePart() if self._images:
                     yield _inline(part)
                 case ImagePart():
-                    yield {"text": "[an image was left out: this model reads none]"}
+                    yield {"text": "[image omitted: this model does not accept images]"}
                 case FilePart():
                     yield from _file(part)
 
     def _call_ids(self, message: Message) -> dict[str, tuple[str, str | None]]:
-        taken: set[str] = set()
+        used_ids: set[str] = set()
         calls: dict[str, tuple[str, str | None]] = {}
         for part in message.parts:
             if isinstance(part, ToolCallPart):
-                theirs = part.provider_id if message.origin == self._origin else None
-                theirs = None if theirs in taken else theirs
-                taken |= {theirs} if theirs else set()
-                calls[part.id] = legal_name(part.name), theirs
+                provider_id = part.provider_id if message.origin == self._origin else None
+                provider_id = None if provider_id in used_ids else provider_id
+                used_ids |= {provider_id} if provider_id else set()
+                calls[part.id] = legal_name(part.name), provider_id
         return calls
 
     def _answer(self, message: Message, calls: Mapping[str, tuple[str, str | None]]) -> list[_Part]:
-        ours = message.origin == self._origin
-        parts = self._verbatim(message, calls) if ours else []
-        parts = parts or self._retold(message, calls)
+        is_own = message.origin == self._origin
+        parts = self._verbatim(message, calls) if is_own else []
+        parts = parts or self._foreign(message, calls)
         first = next((part for part in parts if "functionCall" in part), None)
-        if first is not None and self._known.signs:
+        if first is not None and self._generation.signs:
             first.setdefault(_SIGNATURE, UNSIGNED)
         return parts
 
-    def _retold(self, message: Message, calls: Mapping[str, tuple[str, str | None]]) -> list[_Part]:
-        """An answer of another model."""
+    def _foreign(
+        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
+    ) -> list[_Part]:
+        """Write an answer of a different model."""
         parts: list[_Part] = []
         for part in message.parts:
             match part:
@@ -135,7 +137,7 @@ class ContentWriter:
                 case ServerToolPart():
                     parts.append({"text": f"[used {part.kind}]"})
                 case ImagePart():
-                    parts.append({"text": "[an image that you made]"})
+                    parts.append({"text": "[image generated by you]"})
                 case ToolCallPart():
                     parts.append(_call(part, calls[part.id]))
         return parts
@@ -143,7 +145,7 @@ class ContentWriter:
     def _verbatim(
         self, message: Message, calls: Mapping[str, tuple[str, str | None]]
     ) -> list[_Part]:
-        """An answer of this very model, as it came."""
+        """Write an answer of this very model as it came."""
         parts: list[_Part] = []
         for part in message.parts:
             match part:
@@ -156,7 +158,7 @@ class ContentWriter:
                 case ToolCallPart():
                     parts.append({**_call(part, calls[part.id]), **_signed(part)})
                 case BlockPart(raw={"part": dict(raw)}):
-                    _take_back(parts, raw.get("text"))
+                    _remove_text(parts, raw.get("text"))
                     parts.append(dict(raw))
                 case BlockPart(raw={"picture": dict(raw)}) if parts and "inlineData" in parts[-1]:
                     parts[-1].update(raw)
@@ -166,23 +168,23 @@ class ContentWriter:
         self, message: Message, calls: Mapping[str, tuple[str, str | None]]
     ) -> list[_Part]:
         parts: list[_Part] = []
-        behind: list[_Part] = []
+        trailing: list[_Part] = []
         for result in message.parts:
             assert isinstance(result, ToolResultPart)
-            name, theirs = calls[result.call_id]
-            shown = list(self._shown(result.parts))
+            name, provider_id = calls[result.call_id]
+            shown = list(self._user_content(result.parts))
             texts = [part["text"] for part in shown if "text" in part]
-            pictures = [part for part in shown if "text" not in part]
-            if pictures and not self._known.pictures_in_results:
-                texts.append("[shown behind the results]")
-                behind += pictures
-                pictures = []
-            told = {"error" if result.is_error else "output": "\n".join(texts)}
-            response: _Part = {"name": name, "response": told}
-            response |= {"id": theirs} if theirs else {}
-            response |= {"parts": pictures} if pictures else {}
+            images = [part for part in shown if "text" not in part]
+            if images and not self._generation.images_in_results:
+                texts.append("[shown after the results]")
+                trailing += images
+                images = []
+            output = {"error" if result.is_error else "output": "\n".join(texts)}
+            response: _Part = {"name": name, "response": output}
+            response |= {"id": provider_id} if provider_id else {}
+            response |= {"parts": images} if images else {}
             parts.append({"functionResponse": response})
-        return [*parts, *behind]
+        return [*parts, *trailing]
 
 
 def _content(role: str, parts: Iterable[_Part]) -> list[_Part]:
@@ -190,22 +192,22 @@ def _content(role: str, parts: Iterable[_Part]) -> list[_Part]:
     return [{"role": role, "parts": listed}] if listed else []
 
 
-def _call(part: ToolCallPart, known: tuple[str, str | None]) -> _Part:
-    name, theirs = known
+def _call(part: ToolCallPart, identity: tuple[str, str | None]) -> _Part:
+    name, provider_id = identity
     call: _Part = {"name": name, "args": dict(part.arguments or {})}
-    return {"functionCall": {**call, "id": theirs} if theirs else call}
+    return {"functionCall": {**call, "id": provider_id} if provider_id else call}
 
 
 def _signed(part: ReasoningPart | ToolCallPart) -> Mapping[str, Any]:
-    """What a part has beside what we tell in our own words."""
+    """Return the fields that a part has besides those of our own format."""
     match part.opaque:
         case {"part": dict(signed)}:
             return signed
     return {}
 
 
-def _take_back(parts: list[_Part], text: Any) -> None:
-    """Removes from the end what comes again, signed."""
+def _remove_text(parts: list[_Part], text: Any) -> None:
+    """Remove a text from the end that is written again with its signature."""
     if text and parts and parts[-1].keys() == {"text"} and parts[-1]["text"].endswith(text):
         before = parts.pop()["text"].removesuffix(text)
         parts += [{"text": before}] if before else []
@@ -218,7 +220,7 @@ def _file(part: FilePart) -> Iterator[_Part]:
     elif part.media_type.startswith("text/"):
         yield {"text": f"The file {part.name}:\n\n{part.data.decode('utf-8', 'replace')}"}
     else:
-        yield {"text": f"[the file {part.name} was left out: it cannot be read]"}
+        yield {"text": f"[file {part.name} omitted: its type cannot be read]"}
 
 
 def _inline(part: ImagePart | FilePart) -> _Part:

@@ -1,7 +1,6 @@
-"""A request in the words of Gemini. Pure functions.
+"""A request in the format of Gemini. Pure functions.
 
-The rule it keeps: what an endpoint or a model may not take is optional here, each thing under a
-name of its own, and it can be left out by that name.
+Each option that an endpoint or a model may not accept has a name, by which it can be left out.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.encoding import HistoryEncoder
 from eca_server.llm.google.generations import Generation, thinking_config
 from eca_server.llm.google.messages import legal_name
 from eca_server.llm.google.schema import openapi_schema, takes_nothing
-from eca_server.llm.written import Histories
 
-__all__ = ["refused_thing", "write_request"]
+__all__ = ["refused_option", "write_request"]
 
 _MODES = {"none": "NONE", "required": "ANY"}
 
@@ -27,25 +26,25 @@ _REFUSALS: Mapping[str, str] = {
     "amount of thinking": r"thinking[_ ]?(level|budget)|budget -?\d+|thinking mode",
     "thoughts": r"thinking|include_?thoughts",
 }
-"""What a request may go without, by the words of its refusal; the first that fits is left out."""
+"""Refusals by the name of the refused option; the first match is left out."""
 
 
 def write_request(
     request: Request,
     *,
-    known: Generation,
+    generation: Generation,
     capabilities: Capabilities,
-    histories: Histories,
+    histories: HistoryEncoder,
     without: Collection[str] = (),
 ) -> dict[str, Any]:
-    """The object to post.
+    """Return the JSON object to post.
 
     Args:
-        request: what is asked.
-        known: what the model takes.
-        capabilities: what else it can do.
-        histories: where its history is written.
-        without: what it goes without, as `refused_thing` names it.
+        request: the request.
+        generation: the model's options.
+        capabilities: its other capabilities.
+        histories: the encoder of its history.
+        without: the options to leave out, as named by `refused_option`.
     """
     payload: dict[str, Any] = {}
     before: list[dict[str, Any]] = []
@@ -55,20 +54,20 @@ def write_request(
             before = [{"role": "user", **instructions}]
         else:
             payload["systemInstruction"] = instructions
-    payload |= _tools(request, known, capabilities, without)
+    payload |= _tools(request, generation, capabilities, without)
     config: dict[str, Any] = {}
     if request.max_output_tokens is not None:
         config["maxOutputTokens"] = request.max_output_tokens
     effort = None if "amount of thinking" in without else request.reasoning_effort
-    if "thoughts" not in without and (thinking := thinking_config(effort, known)):
+    if "thoughts" not in without and (thinking := thinking_config(effort, generation)):
         config["thinkingConfig"] = thinking
     if config:
         payload["generationConfig"] = config
     return {**payload, "contents": histories.written(request.messages, before=before)}
 
 
-def refused_thing(words: str, payload: Mapping[str, Any]) -> str | None:
-    """What of `payload` a refusal is about; None: about something it cannot go without."""
+def refused_option(words: str, payload: Mapping[str, Any]) -> str | None:
+    """Return the option of `payload` that a refusal is about; None: it is about something else."""
     there = _optional(payload)
     return next(
         (
@@ -98,7 +97,7 @@ def _optional(payload: Mapping[str, Any]) -> set[str]:
 
 
 def _tools(
-    request: Request, known: Generation, capabilities: Capabilities, without: Collection[str]
+    request: Request, generation: Generation, capabilities: Capabilities, without: Collection[str]
 ) -> dict[str, Any]:
     tools: list[dict[str, Any]] = []
     config: dict[str, Any] = {}
@@ -107,8 +106,8 @@ def _tools(
         tools.append({"functionDeclarations": declared})
         if request.tool_choice in _MODES:
             config["functionCallingConfig"] = {"mode": _MODES[request.tool_choice]}
-    beside = known.searches_beside_tools or not request.tools
-    if capabilities.web_search and beside and "search" not in without:
+    may_search = generation.search_with_tools or not request.tools
+    if capabilities.web_search and may_search and "search" not in without:
         tools.append({"googleSearch": {}})
         if request.tools:
             config["includeServerSideToolInvocations"] = True

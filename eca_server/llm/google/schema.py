@@ -1,7 +1,7 @@
-"""JSON Schemas in the part of OpenAPI 3.0 that Gemini's `parameters` take. Pure functions.
+"""JSON Schemas in the subset of OpenAPI 3.0 that Gemini's `parameters` accept. Pure functions.
 
-The rule it keeps: what cannot be said is left out, and the schema then allows more than it did,
-never less. It is only for endpoints that do not take JSON Schema itself.
+Unsupported keywords are dropped, so the schema allows more than before, never less. Only endpoints
+that do not accept JSON Schema need it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["openapi_schema", "takes_nothing"]
 
 _DEPTH = 16
 _MOST = 2_000
-"""Levels, and schemas in all, after which anything is allowed, as where a schema holds itself."""
+"""Limits of levels and of schemas, beyond which anything is allowed (a schema may be recursive)."""
 
 _ALTERNATIVES = ("anyOf", "oneOf")
 _TEXTS = ("description", "format", "pattern", "title")
@@ -26,40 +26,40 @@ Schema = Mapping[str, Any]
 
 
 def takes_nothing(schema: Schema) -> bool:
-    """Whether a tool has no parameters at all."""
+    """Return whether a tool has no parameters."""
     elsewhere = ("properties", "patternProperties", "$ref", *_ALTERNATIVES, "allOf")
     is_closed = schema.get("additionalProperties", False) is False
     return is_closed and not any(schema.get(name) for name in elsewhere)
 
 
 def openapi_schema(schema: Schema) -> dict[str, Any]:
-    """The schema of an object, in the words that are taken; alternatives of it are put together."""
+    """Return the schema of an object in the supported subset; its alternatives are merged."""
     conversion = _Conversion(schema)
     whole, opened = conversion.opened(schema, ())
     properties: dict[str, Any] = {}
     for each in (*_alternatives(whole), whole):
         if isinstance(each, Mapping):
-            found = conversion.opened(each, ())[0].get("properties")
-            properties |= found if isinstance(found, Mapping) else {}
+            others = conversion.opened(each, ())[0].get("properties")
+            properties |= others if isinstance(others, Mapping) else {}
     made = conversion.body({**whole, "properties": properties}, "object", opened)
     return _limits(whole, _TEXTS) | made
 
 
 class _Conversion:
-    """One schema being converted; what it refers to is put in the place of the reference."""
+    """The conversion of one schema; references are replaced by their targets."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._left = _MOST
+        self._remaining = _MOST
         self._depth = 0
 
     def schema(self, schema: Any, opened: tuple[str, ...]) -> dict[str, Any]:
-        """Any schema; `opened` are the references that led to it."""
+        """Convert any schema; `opened` are the references on the path to it."""
         if not isinstance(schema, Mapping):
             return {"type": "STRING"}
-        if schema.get("$ref") in opened or not self._left or self._depth == _DEPTH:
+        if schema.get("$ref") in opened or not self._remaining or self._depth == _DEPTH:
             return {"type": "OBJECT"}
-        self._left -= 1
+        self._remaining -= 1
         self._depth += 1
         made = self._either(*self.opened(schema, opened))
         self._depth -= 1
@@ -86,7 +86,7 @@ class _Conversion:
         return made | self.body(schema, kinds[0] if kinds else _guessed(schema), opened)
 
     def body(self, schema: Schema, kind: str, opened: tuple[str, ...]) -> dict[str, Any]:
-        """What a schema of one type says of its values."""
+        """Convert the part of a schema that describes values of one type."""
         made: dict[str, Any] = {"type": kind.upper()}
         values = [schema["const"]] if "const" in schema else _list(schema, "enum")
         if kind == "string" and values and all(isinstance(each, str) and each for each in values):
@@ -104,14 +104,14 @@ class _Conversion:
         return made
 
     def opened(self, schema: Schema, opened: tuple[str, ...]) -> tuple[Schema, tuple[str, ...]]:
-        """A schema without references at its top, as one, and the references that led to it.
+        """Resolve the references at a schema's top; return the schema and the references to it.
 
-        Of what lies outside it anything is allowed.
+        A target outside of the schema allows anything.
         """
         while isinstance(reference := schema.get("$ref"), str):
-            beside = {name: value for name, value in schema.items() if name != "$ref"}
-            found = None if reference in opened else self._found(reference)
-            schema, opened = {**(found or {}), **beside}, (*opened, reference)
+            siblings = {name: value for name, value in schema.items() if name != "$ref"}
+            target = None if reference in opened else self._target(reference)
+            schema, opened = {**(target or {}), **siblings}, (*opened, reference)
         merged: dict[str, Any] = {name: value for name, value in schema.items() if name != "allOf"}
         for each in _list(schema, "allOf"):
             if isinstance(each, Mapping) and each.get("$ref") not in opened:
@@ -119,33 +119,33 @@ class _Conversion:
                 _merge(merged, part)
         return merged, opened
 
-    def _found(self, reference: str) -> Schema | None:
-        found: Any = self._root
+    def _target(self, reference: str) -> Schema | None:
+        target: Any = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else None
+            target = target.get(name) if isinstance(target, Mapping) else None
+        return target if isinstance(target, Mapping) else None
 
 
 def _merge(merged: dict[str, Any], part: Schema) -> None:
-    """Adds what has to hold, too."""
+    """Add a schema of `allOf`."""
     for name, value in part.items():
-        ours = merged.get(name)
-        if isinstance(ours, Mapping) and isinstance(value, Mapping):
-            merged[name] = {**ours, **value}
-        elif isinstance(ours, list) and isinstance(value, list) and name == "required":
-            merged[name] = [*ours, *value]
+        current = merged.get(name)
+        if isinstance(current, Mapping) and isinstance(value, Mapping):
+            merged[name] = {**current, **value}
+        elif isinstance(current, list) and isinstance(value, list) and name == "required":
+            merged[name] = [*current, *value]
         else:
             merged.setdefault(name, value)
 
 
 def _limits(schema: Schema, names: Iterable[str]) -> dict[str, Any]:
-    """What stands in a schema under these names, as far as it is what it has to be."""
+    """Return the keywords of a schema with these names, if their values have the right type."""
     made: dict[str, Any] = {}
     for name in names:
         value = schema.get(name)
-        wanted = str if name in _TEXTS else int | float if name in _NUMBERS else int
-        if isinstance(value, wanted) and not isinstance(value, bool):
+        expected = str if name in _TEXTS else int | float if name in _NUMBERS else int
+        if isinstance(value, expected) and not isinstance(value, bool):
             made[name] = value
     if made.get("format") not in _FORMATS:
         made.pop("format", None)

@@ -1,7 +1,7 @@
-"""Where an answer of Gemini comes from: what was searched for, which pages were found. No I/O.
+"""The sources of a Gemini answer: searches and pages. No I/O.
 
-The rule it keeps: a page is cited once, and where it belongs is found by the words it stands for,
-for the positions that come with them count bytes of a part nobody else knows.
+A page is cited once. Its place is found by the cited text, since the positions from the API count
+bytes of a part that is not known here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Sources:
     """The sources of one answer.
 
     Attributes:
-        text: what the user has been shown, in pieces.
+        text: the visible text so far, in pieces.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class Sources:
         self._cited: set[str] = set()
 
     def read(self, candidate: Mapping[str, Any], *, searches: bool) -> list[Event]:
-        """Takes what a piece of the answer tells of its sources.
+        """Read the sources in a piece of the answer.
 
         Args:
             candidate: the piece.
-            searches: whether a search is told, too; not if it was a part of the answer.
+            searches: whether to emit the search, too; not if it is a part of the answer.
         """
         events: list[Event] = []
         grounding = candidate.get("groundingMetadata")
@@ -66,22 +66,22 @@ class Sources:
         return [Citation(url=url, title=title, span=span)]
 
     def _spans(self, supports: Iterable[Any]) -> dict[int, tuple[int, int]]:
-        """Where in the text each page is needed first."""
+        """Return the first place in the text that each page supports."""
         text = "".join(self.text)
         spans: dict[int, tuple[int, int]] = {}
         for support in supports:
             segment = support.get("segment") if isinstance(support, dict) else None
-            words = _text(segment, "text") if isinstance(segment, dict) else ""
-            start = text.find(words) if words else -1
+            cited_text = _text(segment, "text") if isinstance(segment, dict) else ""
+            start = text.find(cited_text) if cited_text else -1
             if start >= 0:
                 for number in _items(support, "groundingChunkIndices"):
                     if isinstance(number, int):
-                        spans.setdefault(number, (start, start + len(words)))
+                        spans.setdefault(number, (start, start + len(cited_text)))
         return spans
 
 
 def _page(chunk: Any) -> tuple[str, str]:
-    """The address and the title of a page; empty for a source that is none."""
+    """Return the address and the title of a page; empty for other sources."""
     page = chunk.get("web") if isinstance(chunk, dict) else None
     return (_text(page, "uri"), _text(page, "title")) if isinstance(page, dict) else ("", "")
 

@@ -1,4 +1,4 @@
-"""Ollama's own API: models on one's own machine, which are loaded when they are asked."""
+"""Ollama's own API: local models, which are loaded at their first request."""
 
 from __future__ import annotations
 

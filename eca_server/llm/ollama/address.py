@@ -1,7 +1,7 @@
-"""Where Ollama is, by the variable `OLLAMA_HOST`. No I/O.
+"""The address of Ollama, from the variable `OLLAMA_HOST`. No I/O.
 
-The rule it keeps: the variable is read as Ollama itself reads it; and since servers are told by it
-where to listen, an address that means every one of this machine leads to this machine.
+The variable is read as Ollama itself reads it. Since it also tells servers where to listen, an
+address for all interfaces stands for this machine.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _PORT = 11434
 
 
 def address_of(host: str) -> str | None:
-    """The base URL that a value of `OLLAMA_HOST` means; None: it means nothing.
+    """Return the base URL for a value of `OLLAMA_HOST`; None: the value is unusable.
 
-    It may have no scheme, no host or no port: `0.0.0.0`, `:11500`, `[::1]:11434`, `ollama.com`.
+    It may lack the scheme, the host or the port: `0.0.0.0`, `:11500`, `[::1]:11434`, `ollama.com`.
     """
-    scheme, found, rest = host.strip().strip("\"'").partition("://")
-    if not found:
+    scheme, separator, rest = host.strip().strip("\"'").partition("://")
+    if not separator:
         scheme, rest = "http", scheme
         if rest == "ollama.com":
             scheme = "https"
@@ -36,7 +36,7 @@ def address_of(host: str) -> str | None:
     except ValueError:
         return None
     if port is None:
-        port = _PORTS[scheme] if found or scheme == "https" else _PORT
+        port = _PORTS[scheme] if separator or scheme == "https" else _PORT
     base = f"{scheme}://{_reached(name)}:{port}"
     return f"{base}/{path.strip('/')}" if path.strip("/") else base
 

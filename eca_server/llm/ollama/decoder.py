@@ -1,7 +1,6 @@
 """The stream of Ollama's own API: one object a line. No I/O.
 
-The rules it keeps, beside those of the events: only `done` is the end; every call counts, in
-whichever object it stands; a count that is absent is unknown, not zero.
+Only `done` ends an answer. Calls count in any object. An absent count is unknown, not zero.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _REASONS: Mapping[str, FinishReason] = {"": "stop", "stop": "stop", "length": "l
 
 
 class OllamaDecoder:
-    """The objects of one answer in, our events out; as `answer_body.Decoder`.
+    """The objects of one answer in, our events out; an `answer_body.Decoder`.
 
     Args:
-        context: tokens the model was loaded with, prompt and answer together; None: not known.
-        tags: what begins and ends a thought in a text; None: as is usual.
-        may_be_empty: whether an answer without any content is fine (after tool results it means
-            that the model has nothing to add).
+        context: the context size of the loaded model, in tokens; None: unknown.
+        tags: the tags around reasoning in a text; None: the usual ones.
+        may_be_empty: accept an answer without content (after tool results it means that the model
+            has nothing to add).
         new_key: makes the keys of tool calls.
     """
 
@@ -67,19 +66,19 @@ class OllamaDecoder:
         self._reasoning_open = False
         self._calls = 0
         self._has_content = False
-        self._plain = False  # nothing is open or held back: text is text
+        self._plain = False  # no block is open and no text held back
 
     def feed(self, event: SSEvent) -> list[Event]:
-        """As `Decoder.feed`: a gateway may send the same objects as events."""
+        """Decode an event: some gateways send the objects as events."""
         try:
             value = json.loads(event.data)
         except InvalidJSON as fault:
-            words = f"not JSON in the stream ({fault}): {event.data[:200]}"
-            raise BackendError("protocol", words) from None
+            message = f"not JSON in the stream ({fault}): {event.data[:200]}"
+            raise BackendError("protocol", message) from None
         return self.feed_object(value)
 
     def feed_object(self, value: Any) -> list[Event]:
-        """As `Decoder.feed_object`."""
+        """Decode an object of the stream."""
         if self.done:
             return []
         if self._plain:
@@ -93,10 +92,10 @@ class OllamaDecoder:
         return self._object(value)
 
     def close(self) -> list[Event]:
-        """As `Decoder.close`."""
+        """Raise BackendError unless the answer has ended."""
         if not self.done:
-            words = "the answer broke off before its end"
-            raise BackendError("premature_stop", words, retryable=True)
+            message = "the answer broke off before its end"
+            raise BackendError("premature_stop", message, retryable=True)
         return []
 
     def _object(self, value: Any) -> list[Event]:
@@ -124,7 +123,7 @@ class OllamaDecoder:
         return events
 
     def _content(self, content: str) -> list[Event]:
-        """Text; a model whose template Ollama does not know thinks in it, between tags."""
+        """Decode text; it contains reasoning between tags if Ollama does not know the template."""
         if self._tags is None or not content:
             return self._text(content)
         thought, text = self._tags.feed(content)
@@ -133,7 +132,7 @@ class OllamaDecoder:
         return [*self._reason(thought), *self._text(text)]
 
     def _end_tags(self) -> list[Event]:
-        """What was held back, since it might have been a tag; from here on nothing is one."""
+        """Emit the text that was held back as a possible tag; later text has no tags."""
         if self._tags is None:
             return []
         thought, text = self._tags.close()
@@ -172,18 +171,18 @@ class OllamaDecoder:
             excerpt = json.dumps(call)[:200].decode("utf-8", "replace")
             raise BackendError("protocol", f"expected a tool call with a name, got {excerpt}")
         self._has_content = True
-        given = function.get("arguments")
-        raw = given if isinstance(given, str) else json.dumps(given or {}).decode()
+        written = function.get("arguments")
+        raw = written if isinstance(written, str) else json.dumps(written or {}).decode()
         arguments, error = read_arguments(raw, truncated=False)
         provider_id = call.get("id")
         key = self._new_key()
-        begun = ToolCallStarted(
+        start = ToolCallStarted(
             key=key, name=name, provider_id=provider_id if isinstance(provider_id, str) else None
         )
         pieces = [ToolCallArguments(key, raw)] if raw else []
-        ended = ToolCallFinished(key=key, raw=raw, arguments=arguments, error=error)
+        finish = ToolCallFinished(key=key, raw=raw, arguments=arguments, error=error)
         self._calls += 1
-        return [*self._end_reasoning(), begun, *pieces, ended]
+        return [*self._end_reasoning(), start, *pieces, finish]
 
     def _finish(self, value: Mapping[str, Any]) -> list[Event]:
         events = [*self._end_tags(), *self._end_reasoning()]
@@ -191,8 +190,8 @@ class OllamaDecoder:
         raw_reason = raw_reason if isinstance(raw_reason, str) else None
         reason = _REASONS.get(raw_reason or "", "other")
         if not self._has_content and not self._may_be_empty and reason != "length":
-            words = "the model answered nothing; the prompt may be longer than its context"
-            raise BackendError("empty_response", words, retryable=True)
+            message = "the model answered nothing; the prompt may be longer than its context"
+            raise BackendError("empty_response", message, retryable=True)
         usage = Usage(input=_count(value, "prompt_eval_count"), output=_count(value, "eval_count"))
         if usage != Usage():
             events.append(usage)
@@ -209,5 +208,5 @@ class OllamaDecoder:
 
 
 def _count(value: Mapping[str, Any], name: str) -> int | None:
-    """A number of tokens; Ollama leaves out what is 0, and may not know it either."""
+    """Read a number of tokens; Ollama omits 0 and unknown alike."""
     return token_count(value.get(name))

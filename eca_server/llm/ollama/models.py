@@ -1,6 +1,6 @@
-"""What Ollama says of its models: those that are installed, one of them, those in memory. No I/O.
+"""Ollama's data on its models: the installed ones, one of them, the loaded ones. No I/O.
 
-The rule it keeps: what an older server does not say is unknown.
+A field that an older server lacks is unknown.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import attrs
 from eca_server.llm.backend import Capabilities, ModelInfo
 from eca_server.llm.ollama.request import LEVELS
 
-__all__ = ["Shown", "loaded_context", "read_installed", "read_shown"]
+__all__ = ["ModelDetails", "loaded_context", "read_details", "read_installed"]
 
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
 _LEVELS: Mapping[str, tuple[str, ...]] = {"gptoss": ("low", "medium", "high")}
-"""How much a model can be asked to think where the server does not say, by its architecture;
-others can be asked to, or not to."""
+"""Efforts by a model's architecture, for servers that do not list them; other models can only
+switch reasoning on and off."""
 
 _NO_CHAT = ("bert", "nomic-bert")
-"""Families of models that only embed, for the servers that do not say what a model can do."""
+"""Families of embedding models, for servers that list no capabilities."""
 
 
 @attrs.frozen(kw_only=True)
-class Shown:
-    """What is known of one model; None is unknown.
+class ModelDetails:
+    """The known details of one model; None is unknown.
 
     Attributes:
         tools: it calls tools.
-        images: it reads pictures.
-        thinking: it thinks before it answers.
-        efforts: how much it can be asked to think; empty: only whether.
-        most: tokens of prompt and answer together that it can be loaded with.
-        chosen: how many it is always loaded with, by whoever made it.
-        hosted: it runs elsewhere, and has all the context that it can have.
+        images: it accepts images.
+        thinking: it reasons before it answers.
+        efforts: its reasoning efforts; empty: reasoning is on or off.
+        most: the largest context, in tokens.
+        chosen: the fixed context of its Modelfile.
+        hosted: it runs elsewhere, with its full context.
     """
 
     tools: bool | None = None
@@ -50,16 +50,16 @@ class Shown:
 
 
 def read_installed(listed: Any) -> Iterator[ModelInfo]:
-    """The models that can chat.
+    """Yield the chat models.
 
-    How much context one can have is not told here, since it will rarely be given that much.
+    Their context is left out, since models are rarely loaded with the largest one.
 
     Raises:
-        TypeError, KeyError: it is no such list.
+        TypeError, KeyError: the value is no such list.
     """
     for each in listed["models"]:
-        told = each.get("capabilities")
-        abilities = told if isinstance(told, list) else None
+        names = each.get("capabilities")
+        abilities = names if isinstance(names, list) else None
         details = each.get("details")
         family = details.get("family") if isinstance(details, dict) else None
         if family in _NO_CHAT or (abilities is not None and "completion" not in abilities):
@@ -74,14 +74,16 @@ def read_installed(listed: Any) -> Iterator[ModelInfo]:
         )
 
 
-def read_shown(shown: Any) -> Shown:
-    """One model; whatever is odd in it is unknown."""
+def read_details(shown: Any) -> ModelDetails:
+    """Read the details of one model; invalid values are unknown."""
     if not isinstance(shown, dict):
-        return Shown()
-    told, info, thinking = (shown.get(name) for name in ("capabilities", "model_info", "thinking"))
+        return ModelDetails()
+    listed, info, thinking = (
+        shown.get(name) for name in ("capabilities", "model_info", "thinking")
+    )
     abilities: dict[str, bool] = {}
-    if isinstance(told, list):
-        abilities = {name: name in told for name in ("tools", "vision", "thinking")}
+    if isinstance(listed, list):
+        abilities = {name: name in listed for name in ("tools", "vision", "thinking")}
     info = info if isinstance(info, dict) else {}
     architecture = str(info.get("general.architecture"))
     values = thinking.get("values") if isinstance(thinking, dict) else None
@@ -91,7 +93,7 @@ def read_shown(shown: Any) -> Shown:
         else _LEVELS.get(architecture, ())
     )
     chosen = _NUM_CTX.search(str(shown.get("parameters")))
-    return Shown(
+    return ModelDetails(
         tools=abilities.get("tools"),
         images=abilities.get("vision"),
         thinking=abilities.get("thinking"),
@@ -103,7 +105,7 @@ def read_shown(shown: Any) -> Shown:
 
 
 def loaded_context(running: Any, name: str) -> int | None:
-    """How many tokens a model in memory was loaded with, 0 if unknown; None: it is not there."""
+    """Return the context size of a loaded model, 0 if unknown; None: it is not loaded."""
     models = running.get("models") if isinstance(running, dict) else None
     for each in models if isinstance(models, list) else ():
         if isinstance(each, dict) and _full(name) in (each.get("model"), each.get("name")):
@@ -112,7 +114,7 @@ def loaded_context(running: Any, name: str) -> int | None:
 
 
 def _full(name: str) -> str:
-    """A model's name with its tag, which may be left out."""
+    """Return a model's name with its tag, which may be omitted."""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 

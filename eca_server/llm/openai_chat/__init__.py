@@ -1,4 +1,4 @@
-"""Chat Completions: OpenAI's API, and the one that most other servers imitate."""
+"""Chat Completions: OpenAI's API, and that of most compatible servers."""
 
 from __future__ import annotations
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from eca_server.llm.backend import Request
 from eca_server.llm.corrections import CorrectingBackend
+from eca_server.llm.encoding import HistoryEncoder
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_chat.messages import ChatWriter
 from eca_server.llm.openai_chat.profiles import PROFILES, Profile
 from eca_server.llm.openai_chat.request import DROPPABLE, write_request
-from eca_server.llm.written import Histories
 
 __all__ = ["OpenAIChat"]
 
@@ -20,32 +22,32 @@ class OpenAIChat(CorrectingBackend):
     """A model behind an endpoint that speaks Chat Completions.
 
     Args:
-        profile: what the server takes; None: what is known of it by the provider.
-        settings: as for every `HTTPBackend`.
+        profile: the server's options; None: those of its provider.
+        settings: the arguments of `HTTPBackend`.
     """
 
     path = "/chat/completions"
     droppable = DROPPABLE
-    of_the_server = frozenset({"stream_options"})
-    mistakes = frozenset({"tool_use_failed"})
+    server_wide = frozenset({"stream_options"})
+    model_error_codes = frozenset({"tool_use_failed"})
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self._profile = profile or PROFILES.get(self.server, Profile())
         images = self.capabilities.images
-        self._histories = Histories(ChatWriter(self.origin, self._profile, images=images))
+        self._encoder = HistoryEncoder(ChatWriter(self.origin, self._profile, images=images))
 
+    @override
     def write(self, request: Request) -> dict[str, Any]:
-        """As `HTTPBackend.write`."""
         return write_request(
             request,
             wire_model=self.wire_model,
             profile=self._profile,
-            histories=self._histories,
+            histories=self._encoder,
         )
 
+    @override
     def decoder(self, request: Request, headers: Mapping[str, str]) -> ChatDecoder:
-        """As `HTTPBackend.decoder`."""
         last = request.messages[-1] if request.messages else None
         return ChatDecoder(
             think_tags=self._profile.think_tags,
@@ -54,7 +56,8 @@ class OpenAIChat(CorrectingBackend):
             request_id=headers.get("x-request-id"),
         )
 
+    @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
-        """As `HTTPBackend.headers_for`: the profile adds its own."""
-        added = {name.lower(): value for name, value in self._profile.headers.items()}
-        return {**self.headers, **added}
+        """Add the profile's headers."""
+        extra = {name.lower(): value for name, value in self._profile.headers.items()}
+        return {**self.headers, **extra}

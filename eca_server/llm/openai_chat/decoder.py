@@ -1,8 +1,7 @@
-"""The stream of Chat Completions, in every dialect that servers speak. No I/O.
+"""The stream of Chat Completions, in every known dialect. No I/O.
 
-The rules it keeps, beside those of the events: the finish reason is the API's own mark and `[DONE]`
-another, the end of the bytes is none; token counts are replaced and never added; one block of
-reasoning has its text once, however many fields repeat it.
+The finish reason and `[DONE]` are end marks; the end of the bytes is none. Token counts are
+replaced, never added up. A block of reasoning has its text once, however many fields repeat it.
 """
 
 from __future__ import annotations
@@ -50,25 +49,25 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
 _REASONS = {raw: reason for reason, spellings in _SPELLINGS.items() for raw in spellings}
 
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
-"""Finish reasons that are errors: the answer is not complete."""
+"""Finish reasons of incomplete answers."""
 
 
 class ChatDecoder:
     """Server-sent events of one answer in, our events out.
 
     Args:
-        think_tags: `auto`: a tag that is the first thing said opens reasoning; `open`: the text
-            begins inside it; `off`: tags are text.
-        tags: those that the user names for this provider; they are never text.
-        may_be_empty: whether an answer without any content is fine (after tool results it means
-            that the model has nothing to add).
+        think_tags: `auto`: a tag at the start of the text opens reasoning; `open`: the text starts
+            inside reasoning; `off`: tags are text.
+        tags: the tags that the user configured; they are never text.
+        may_be_empty: accept an answer without content (after tool results it means that the model
+            has nothing to add).
         request_id: reported in `Started`.
         new_key: makes the keys of tool calls.
 
     Attributes:
-        started: `Started` was given.
-        finish_seen: a finish reason came; what may follow is the usage and `[DONE]`.
-        done: `Finished` was given; nothing follows.
+        started: `Started` was emitted.
+        finish_seen: a finish reason came; only usage and `[DONE]` may follow.
+        done: `Finished` was emitted; nothing follows.
     """
 
     def __init__(
@@ -99,15 +98,15 @@ class ChatDecoder:
         self._reasoning_open = False
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
-        self._opaque: str | None = None  # Copilot's
+        self._opaque: str | None = None  # from Copilot
         self._cited: set[str] = set()
         self._blocks = 0
 
     def feed(self, event: SSEvent) -> list[Event]:
-        """Takes the next event of the stream.
+        """Decode the next event of the stream.
 
         Raises:
-            BackendError: the stream carries an error, or what cannot be read.
+            BackendError: the stream carries an error, or is unreadable.
         """
         if self.done:
             return []
@@ -119,10 +118,10 @@ class ChatDecoder:
         except InvalidJSON as fault:
             excerpt = data[:200]
             raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
-        return self._fast(chunk) or self.feed_object(chunk, failed=event.event == "error")
+        return self._decode_text(chunk) or self.feed_object(chunk, failed=event.event == "error")
 
     def feed_object(self, chunk: Any, *, failed: bool = False) -> list[Event]:
-        """Takes a chunk that is JSON already: one of the stream, or a whole answer.
+        """Decode a JSON chunk: one of the stream, or a whole answer.
 
         Raises:
             BackendError: as `feed`.
@@ -150,10 +149,10 @@ class ChatDecoder:
         return events
 
     def close(self) -> list[Event]:
-        """Takes the end of the bytes.
+        """Handle the end of the bytes.
 
         Raises:
-            BackendError: `premature_stop`, the answer had not come to its end; or as `feed`.
+            BackendError: `premature_stop`, the answer is incomplete; or as `feed`.
         """
         if self.done:
             return []
@@ -163,8 +162,8 @@ class ChatDecoder:
             )
         return self._finish()
 
-    def _fast(self, chunk: Any) -> list[Event] | None:
-        """The plain text delta, which is nearly all of a stream; None for everything else."""
+    def _decode_text(self, chunk: Any) -> list[Event] | None:
+        """Decode a plain text delta, which is nearly all of a stream; None for everything else."""
         if self._tags is not None or self._reasoning_open or not self.started:
             return None
         try:
@@ -191,7 +190,7 @@ class ChatDecoder:
             raise error_from_payload({"error": error})
         delta = choice.get("delta")
         if not isinstance(delta, dict):
-            # A whole message is an answer that was not streamed, or repeats what was.
+            # A whole message is an answer that was not streamed, or repeats the deltas.
             whole = choice.get("message")
             delta = whole if isinstance(whole, dict) and not self._has_content else {}
         events = self._delta(delta)
@@ -299,7 +298,7 @@ class ChatDecoder:
                 try:
                     decoded = base64.b64decode(data, validate=True)
                 except binascii.Error:
-                    raise BackendError("protocol", "an image came that is no base64") from None
+                    raise BackendError("protocol", "an image is not valid base64") from None
                 self._has_content = True
                 return [Image(media_type=head.partition(";")[0], data=decoded)]
         return []
@@ -319,7 +318,7 @@ class ChatDecoder:
             reasoning, text = self._tags.close()
             events += [*self._reason(reasoning, "tags"), *self._text(text)]
         events += self._end_reasoning()
-        if self._details or self._opaque:  # it came behind the text, and must go back all the same
+        if self._details or self._opaque:  # they came after the text, and must be sent back, too
             events += [ReasoningStarted(f"reasoning_{self._reasonings + 1}")]
             self._reasonings, self._reasoning_open = self._reasonings + 1, True
             self._reasoning_field = "reasoning_details" if self._details else "reasoning_text"
@@ -342,7 +341,7 @@ class ChatDecoder:
 
 
 def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
-    """A list; null, absent or something else altogether is an empty one."""
+    """Return a list; null, absent or any other value is an empty one."""
     value = holder.get(name)
     return value if isinstance(value, list) else []
 

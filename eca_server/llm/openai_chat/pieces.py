@@ -1,7 +1,6 @@
-"""What comes in fragments over Chat Completions: tool calls, reasoning details, usage.
+"""The fragments of Chat Completions: tool calls, reasoning details, usage. No I/O.
 
-The rule of all of them: take every dialect that is known to be spoken, and never guess silently.
-No I/O.
+Every known dialect is accepted; unknown ones are errors, not guesses.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ class _Call:
 
 
 class ToolCalls:
-    """Puts the fragments of `tool_calls` together, whichever way they are labelled.
+    """The tool calls of an answer, joined from their fragments.
 
     A fragment belongs to the call whose id it repeats; without an id, to the call of its index;
-    without either, to the last call. It begins a new call when it has an id or an index not seen
-    before, or when the call it would go to is complete and it brings a name and a new object:
-    some servers give every call the index 0, the same id, or neither.
+    without either, to the last call. It starts a new call if it has a new id or index, or if the
+    call it would belong to is complete and it has a name and a new object: some servers give every
+    call the index 0, the same id, or neither.
     """
 
     def __init__(self, new_key: Callable[[], str]) -> None:
@@ -57,10 +56,10 @@ class ToolCalls:
         return len(self._calls)
 
     def feed(self, fragment: Any) -> list[Event]:
-        """Takes one entry of a `tool_calls` list.
+        """Add an entry of a `tool_calls` list.
 
         Raises:
-            BackendError: it belongs to no call and begins none, or is no entry at all.
+            BackendError: it belongs to no call and starts none, or is no entry.
         """
         if not isinstance(fragment, dict):
             raise BackendError("protocol", f"expected a tool call, got {str(fragment)[:60]}")
@@ -81,14 +80,14 @@ class ToolCalls:
         call.name = name
         assert name is not None
         started = ToolCallStarted(key=call.key, name=name, provider_id=call.provider_id)
-        raw = call.raw  # what came before the name was known comes with it
+        raw = call.raw  # includes pieces from before the name was known
         return [started, ToolCallArguments(call.key, raw)] if raw else [started]
 
     def finish(self, *, truncated: bool) -> list[Event]:
-        """Ends every call; after a truncation one whose arguments do not parse is not run.
+        """Finish every call; in a truncated answer, a call with unparsable arguments does not run.
 
         Raises:
-            BackendError: a call never got a name.
+            BackendError: a call has no name.
         """
         events: list[Event] = []
         for call in self._calls:
@@ -108,12 +107,14 @@ class ToolCalls:
 
     def _call_for(self, fragment: Mapping[str, Any], name: str | None, text: str) -> _Call:
         index, provider_id = fragment.get("index"), fragment.get("id") or None
-        known = self._known(index, provider_id, name)
-        if known is not None and not (name and text.startswith("{") and _is_object(known.raw)):
-            return known
+        existing = self._known(index, provider_id, name)
+        if existing is not None and not (
+            name and text.startswith("{") and _is_object(existing.raw)
+        ):
+            return existing
         if name is None and provider_id is None:
             raise BackendError(
-                "protocol", f"a piece of tool call {index!r} came, which was never begun"
+                "protocol", f"a piece of tool call {index!r} came, which was never opened"
             )
         call = _Call(key=self._new_key(), index=index, provider_id=provider_id)
         self._calls.append(call)
@@ -143,34 +144,34 @@ def _is_object(raw: str) -> bool:
 
 
 def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:
-    """Adds a delta's `reasoning_details` to those collected; returns the text that it brought.
+    """Merge a delta's `reasoning_details` into the collected ones; return the text it added.
 
-    Fragments of one index and type belong together: their text grows, the rest is set.
+    Fragments of one index and type belong together: their texts are joined, other fields replaced.
     """
-    brought = []
+    added = []
     for fragment in fragments if isinstance(fragments, list) else ():
         if not isinstance(fragment, dict):
             continue
         text = fragment.get("text") or fragment.get("summary")
         if isinstance(text, str):
-            brought.append(text)
+            added.append(text)
         index, kind = fragment.get("index"), fragment.get("type")
-        same = (known for known in details if known.get("index") == index is not None)
-        known = next((known for known in same if known.get("type") == kind), None)
-        if known is None:
+        same = (existing for existing in details if existing.get("index") == index is not None)
+        existing = next((existing for existing in same if existing.get("type") == kind), None)
+        if existing is None:
             details.append(dict(fragment))
             continue
         for name, value in fragment.items():
             grows = name in ("text", "summary", "data") and isinstance(value, str)
-            if grows and isinstance(known.get(name), str):
-                known[name] += value
+            if grows and isinstance(existing.get(name), str):
+                existing[name] += value
             elif value is not None:
-                known[name] = value
-    return "".join(brought)
+                existing[name] = value
+    return "".join(added)
 
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:
-    """Token counts of any dialect, in parts that do not overlap."""
+    """Return token counts that do not overlap, from any dialect."""
 
     def number(*path: str) -> int | None:
         value: Any = counts
@@ -185,7 +186,7 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
     written = number("prompt_tokens_details", "cache_write_tokens")
     thought, total = number("completion_tokens_details", "reasoning_tokens"), number("total_tokens")
     if None not in (prompt, output, thought, total) and total == prompt + output + thought:  # type: ignore[operator]  # none of them is None
-        output += thought  # type: ignore[operator]  # a dialect that counts it beside the output
+        output += thought  # type: ignore[operator]  # a dialect that counts it apart from the output
     cost = counts.get("cost")
     return Usage(
         input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),

@@ -1,7 +1,7 @@
-"""How servers that speak Chat Completions differ in what they take: data, nothing else.
+"""The options of servers that speak Chat Completions: data.
 
-The reader takes every dialect from everybody; only the writer needs to know whom it writes to.
-What a server is not known to take is not sent to it.
+The decoder accepts every dialect from every server; only requests depend on the server. A field is
+sent only to servers that are known to accept it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["PROFILES", "Profile"]
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """What one server takes.
+    """The options of one server.
 
     Attributes:
         max_tokens_field: the name of the output limit.
         system_role: the role of the instructions.
-        stream_options: what is sent as `stream_options`; None: the field is refused.
+        stream_options: the value of `stream_options`; None: the field is refused.
         reasoning_back: whether reasoning is sent back in the field that it came in.
-        effort: how the reasoning effort is asked for: its own field, OpenRouter's object, not.
-        think_tags: where inline reasoning may begin, as `ChatDecoder` takes it.
-        tool_choice_required: whether `tool_choice: required` is taken.
-        short_call_ids: ids of calls must be nine letters and digits.
-        files: whether documents (PDF) can be given to it.
-        null_content: whether a message that only calls tools has null as its text, not "".
+        effort: the form of the reasoning effort: its own field, OpenRouter's object, or none.
+        think_tags: the place of inline reasoning, as for `ChatDecoder`.
+        tool_choice_required: whether `tool_choice: required` is accepted.
+        short_call_ids: ids of calls must have nine letters and digits.
+        files: whether documents (PDF) are accepted.
+        null_content: whether a message with calls only has null as its text, not "".
         extra: fields of every request.
         headers: headers of every request.
     """
@@ -48,7 +48,7 @@ class Profile:
 
 
 _LOCAL = Profile(short_call_ids=True)
-"""Templates of Mistral's models are strict about ids wherever they run; no other template is."""
+"""Templates of Mistral's models require short ids on any server; no other template does."""
 
 PROFILES: Mapping[str, Profile] = {
     "openai": Profile(
@@ -81,4 +81,4 @@ PROFILES: Mapping[str, Profile] = {
     "llama-cpp": _LOCAL,
     "vllm": _LOCAL,
 }
-"""By the name of the known provider; everybody else (LiteLLM, xAI, ...) gets `Profile()`."""
+"""By the name of the known provider; all others (LiteLLM, xAI, ...) get `Profile()`."""

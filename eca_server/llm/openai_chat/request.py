@@ -1,7 +1,7 @@
-"""A request in the words of Chat Completions. Pure functions.
+"""A request in the format of Chat Completions. Pure functions.
 
-The rule it keeps: what a server may not know stands at the top level, under the name by which it
-refuses it, so that it can be dropped.
+A field that a server may not accept is at the top level, under the name by which the server refuses
+it, so that it can be dropped.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 from eca_server.llm.backend import Request
 from eca_server.llm.efforts import DEEPSEEK_V4
+from eca_server.llm.encoding import HistoryEncoder
 from eca_server.llm.openai_chat.profiles import Profile
-from eca_server.llm.written import Histories
 
 __all__ = ["DROPPABLE", "write_request"]
 
@@ -29,13 +29,13 @@ DROPPABLE = (
     "top_p",
     "verbosity",
 )
-"""Optional fields, at the top level of a request."""
+"""Optional fields at the top level of a request."""
 
 
 def write_request(
-    request: Request, *, wire_model: str, profile: Profile, histories: Histories
+    request: Request, *, wire_model: str, profile: Profile, histories: HistoryEncoder
 ) -> dict[str, Any]:
-    """The JSON object to post; optional fields stand at its top level, so they can be dropped."""
+    """Return the JSON object to post; optional fields are at its top level, to be droppable."""
     instructions = [{"role": profile.system_role, "content": request.system}]
     payload: dict[str, Any] = {
         "model": wire_model,
@@ -64,14 +64,14 @@ def write_request(
     if request.max_output_tokens is not None:
         payload[profile.max_tokens_field] = request.max_output_tokens
     if request.reasoning_effort:
-        payload |= _about_reasoning(request.reasoning_effort, wire_model.lower(), profile)
+        payload |= _reasoning_fields(request.reasoning_effort, wire_model.lower(), profile)
     return {**payload, **profile.extra}
 
 
-def _about_reasoning(effort: str, wire_model: str, profile: Profile) -> dict[str, Any]:
-    """Return the fields that ask a model to reason so much."""
+def _reasoning_fields(effort: str, wire_model: str, profile: Profile) -> dict[str, Any]:
+    """Return the fields for a reasoning effort."""
     if profile.effort == "reasoning":
-        if "claude-" in wire_model and effort != "none":  # OpenRouter hands this one on to Claude
+        if "claude-" in wire_model and effort != "none":  # OpenRouter passes it on to Claude
             return {"reasoning": {"enabled": True}, "verbosity": effort}
         return {"reasoning": {"effort": effort}}
     if effort == "none" and DEEPSEEK_V4.search(wire_model):

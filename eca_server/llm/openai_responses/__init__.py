@@ -1,4 +1,4 @@
-"""Responses: OpenAI's API for models that think, and for the servers that imitate it."""
+"""Responses: OpenAI's API for reasoning models, and that of compatible servers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The stream of Responses. No I/O.
 
-The rules it keeps, beside those of the events: one of four events ends an answer, the end of the
-bytes does not; an item is known by its place in the output, since some servers give it another id
-in each event; what is told only in the last event counts as well; what is not known is passed over.
+One of four events ends an answer; the end of the bytes does not. An item is identified by its
+position in the output, since some servers give it a new id in each event. Content that appears only
+in the last event counts, too. Unknown events are ignored.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from eca_server.llm.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.llm.openai_responses.output_items import AnswerSoFar, Message, OutputItem
+from eca_server.llm.openai_responses.output_items import AnswerState, Message, OutputItem
 
 __all__ = ["ResponsesDecoder", "read_usage"]
 
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, Image)
 
-_OF_TEXT = {
+_ITEM_TYPES = {
     "output_text": "message",
     "refusal": "message",
     "function_call_arguments": "function_call",
 }
-"""What an item is whose beginning was left out, by the first word of its event."""
+"""Types of items without an opening event, by the first word of an event's name."""
 
-_CUT: Mapping[str, FinishReason] = {
+_INCOMPLETE_REASONS: Mapping[str, FinishReason] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
-"""Why an answer is incomplete, in our words."""
+"""Finish reasons of incomplete answers."""
 
 
 class ResponsesDecoder:
     """Server-sent events of one answer in, our events out.
 
     Args:
-        may_be_empty: whether an answer without any content is fine (after tool results it means
-            that the model has nothing to add).
+        may_be_empty: accept an answer without content (after tool results it means that the model
+            has nothing to add).
         request_id: reported in `Started`.
         new_key: makes the keys of tool calls.
 
     Attributes:
-        started: `Started` was given.
-        finish_seen: as `done`; the mark of the end comes with all the rest.
-        done: `Finished` was given; nothing follows.
+        started: `Started` was emitted.
+        finish_seen: as `done`: the end mark comes with all content.
+        done: `Finished` was emitted; nothing follows.
     """
 
     def __init__(
@@ -77,17 +77,17 @@ class ResponsesDecoder:
         self.done = False
         self._may_be_empty = may_be_empty
         self._request_id = request_id
-        self._answer = AnswerSoFar(new_key)
+        self._answer = AnswerState(new_key)
         self._open: dict[int | str, OutputItem] = {}
         self._ended: set[int | str] = set()
         self._has_content = False
         self._calls = 0
 
     def feed(self, event: SSEvent) -> list[Event]:
-        """Takes the next event of the stream.
+        """Decode the next event of the stream.
 
         Raises:
-            BackendError: the stream carries an error, or what cannot be read.
+            BackendError: the stream carries an error, or is unreadable.
         """
         if self.done:
             return []
@@ -98,14 +98,14 @@ class ResponsesDecoder:
         except InvalidJSON as fault:
             excerpt = event.data[:200]
             raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
-        if events := self._fast(value):
+        if events := self._decode_text(value):
             return events
         if isinstance(value, dict) and "type" not in value and event.event != "message":
             value["type"] = event.event
         return self.feed_object(value)
 
     def feed_object(self, value: Any) -> list[Event]:
-        """Takes an event that is JSON already, or a whole response that was not streamed.
+        """Decode a JSON event, or a whole response that was not streamed.
 
         Raises:
             BackendError: as `feed`.
@@ -114,7 +114,7 @@ class ResponsesDecoder:
             return []
         kind = value.get("type") if isinstance(value, dict) else None
         if not isinstance(kind, str) or not kind.startswith("response."):
-            return self._odd(value)
+            return self._other(value)
         events: list[Event] = []
         if not self.started:
             response = value.get("response")
@@ -124,17 +124,17 @@ class ResponsesDecoder:
         return events
 
     def close(self) -> list[Event]:
-        """Takes the end of the bytes.
+        """Handle the end of the bytes.
 
         Raises:
-            BackendError: `premature_stop`, the answer had not come to its end.
+            BackendError: `premature_stop`, the answer is incomplete.
         """
         if self.done:
             return []
         raise BackendError("premature_stop", "the answer broke off before its end", retryable=True)
 
-    def _fast(self, value: Any) -> list[Event] | None:
-        """A piece of text, which is nearly all of a stream; None for everything else."""
+    def _decode_text(self, value: Any) -> list[Event] | None:
+        """Decode a piece of text, which is nearly all of a stream; None for everything else."""
         try:
             if value["type"] != "response.output_text.delta":
                 return None
@@ -146,13 +146,13 @@ class ResponsesDecoder:
         self._has_content = True
         return item.text(text, value.get("content_index"))
 
-    def _odd(self, value: Any) -> list[Event]:
-        """What is no event of an answer: an error, a sign of life, or a whole response."""
+    def _other(self, value: Any) -> list[Event]:
+        """Decode a value that is no event: an error, a sign of life, a whole response."""
         if error := error_in_payload(value):
             raise error
         if isinstance(value.get("output"), list):
-            begun = [] if self.started else [self._start(value)]
-            return [*begun, *self._end(value, str(value.get("status")))]
+            opening = [] if self.started else [self._start(value)]
+            return [*opening, *self._end(value, str(value.get("status")))]
         if "type" in value:
             return []
         excerpt = json.dumps(value)[:200].decode("utf-8", "replace")
@@ -170,10 +170,10 @@ class ResponsesDecoder:
     def _event(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
         match kind, event:
             case "output_item.added", {"item": dict(item)}:
-                self._ended.discard(place := _place(event, item))
-                return self._begin(place, item)
+                self._ended.discard(key := _item_key(event, item))
+                return self._begin(key, item)
             case "output_item.done", {"item": dict(item)}:
-                return self._finish_item(_place(event, item), item)
+                return self._finish_item(_item_key(event, item), item)
             case (("completed" | "incomplete" | "failed"), {"response": dict(response)}):
                 return self._end(response, kind)
             case "queued", _:
@@ -181,48 +181,48 @@ class ResponsesDecoder:
         return self._piece(kind, event)
 
     def _piece(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
-        place = _place(event, {})
-        if place in self._ended:
+        key = _item_key(event, {})
+        if key in self._ended:
             return []
-        begun: list[Event] = []
-        if place not in self._open:
+        opening: list[Event] = []
+        if key not in self._open:
             word = kind.partition(".")[0]
-            of = "reasoning" if word.startswith("reasoning") else _OF_TEXT.get(word)
+            of = "reasoning" if word.startswith("reasoning") else _ITEM_TYPES.get(word)
             if of is None or not kind.endswith(".delta"):
                 return []
-            begun = self._begin(place, {"type": of})
-        return [*begun, *self._open[place].feed(kind, event)]
+            opening = self._begin(key, {"type": of})
+        return [*opening, *self._open[key].feed(kind, event)]
 
-    def _begin(self, place: int | str, head: Mapping[str, Any]) -> list[Event]:
-        if place in self._open or place in self._ended:
+    def _begin(self, key: int | str, head: Mapping[str, Any]) -> list[Event]:
+        if key in self._open or key in self._ended:
             return []
-        item = self._open[place] = self._answer.item(head)
+        item = self._open[key] = self._answer.item(head)
         self._calls += head.get("type") == "function_call"
         return item.begin()
 
-    def _finish_item(self, place: int | str, whole: Mapping[str, Any]) -> list[Event]:
-        if place in self._ended:
+    def _finish_item(self, key: int | str, whole: Mapping[str, Any]) -> list[Event]:
+        if key in self._ended:
             return []
-        begun = self._begin(place, whole)
-        self._ended |= {place, str(whole.get("id") or place)}
+        opening = self._begin(key, whole)
+        self._ended |= {key, str(whole.get("id") or key)}
         truncated = whole.get("status") == "incomplete"
-        return [*begun, *self._open.pop(place).end(whole, truncated=truncated)]
+        return [*opening, *self._open.pop(key).end(whole, truncated=truncated)]
 
     def _end(self, response: Mapping[str, Any], status: str) -> list[Event]:
         error = response.get("error")
         if status in ("failed", "cancelled") or error:
-            words = error or {"message": f"the provider ended the answer as {status}"}
-            raise error_from_payload({"error": words})
+            detail = error or {"message": f"the provider ended the answer as {status}"}
+            raise error_from_payload({"error": detail})
         events: list[Event] = []
         output = response.get("output")
         for index, item in enumerate(output if isinstance(output, list) else ()):
             item_id = str(item.get("id")) if isinstance(item, dict) else ""
             if isinstance(item, dict) and item_id not in self._ended:
-                place = item_id if item_id in self._open else index
-                events += self._finish_item(place, item)
+                key = item_id if item_id in self._open else index
+                events += self._finish_item(key, item)
         reason, raw_reason = _reason(response, status)
-        for place in list(self._open):
-            events += self._open.pop(place).end(None, truncated=reason != "stop")
+        for key in list(self._open):
+            events += self._open.pop(key).end(None, truncated=reason != "stop")
         if isinstance(usage := response.get("usage"), dict):
             events.append(read_usage(usage))
         if any(isinstance(event, _CONTENT) for event in events):
@@ -238,8 +238,8 @@ class ResponsesDecoder:
         return [*events, Finished(reason=reason, raw_reason=raw_reason)]
 
 
-def _place(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
-    """What an item is known by: its place in the output, else its id."""
+def _item_key(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
+    """Return the key of an item: its position in the output, else its id."""
     index = event.get("output_index")
     return index if isinstance(index, int) else str(event.get("item_id") or item.get("id") or "")
 
@@ -249,11 +249,11 @@ def _reason(response: Mapping[str, Any], status: str) -> tuple[FinishReason, str
         return "stop", None
     details = response.get("incomplete_details")
     raw = str(details.get("reason") or "incomplete") if isinstance(details, dict) else "incomplete"
-    return _CUT.get(raw, "other"), raw
+    return _INCOMPLETE_REASONS.get(raw, "other"), raw
 
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:
-    """Token counts in parts that do not overlap; on the wire the prompt includes the cached."""
+    """Return token counts that do not overlap; on the wire the input includes the cached tokens."""
 
     def number(holder: Any, name: str) -> int | None:
         value = holder.get(name) if isinstance(holder, dict) else None

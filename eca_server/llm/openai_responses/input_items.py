@@ -1,7 +1,7 @@
-"""A history in the words of Responses: its input items. Pure functions.
+"""A history in the format of Responses: its input items. Pure functions.
 
-The rules it keeps: items that the server wants back go in their order to the model that made them
-and to nobody else; a reasoning item never stands without the item that it led to.
+Items that the server wants back go, in their order, only to the model that made them. A reasoning
+item never appears without the item that it led to.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from eca_server.llm.encoding import Pending
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -28,7 +29,6 @@ from eca_server.llm.history import (
 )
 from eca_server.llm.openai_responses.output_items import SEPARATOR
 from eca_server.llm.openai_responses.profiles import Profile
-from eca_server.llm.written import Waiting
 
 __all__ = ["ResponsesWriter"]
 
@@ -40,11 +40,11 @@ _Item = dict[str, Any]
 
 @attrs.frozen
 class _CallIds:
-    """What calls are called on the wire.
+    """The written ids of calls.
 
     Attributes:
-        pending: by our ids, of the calls that have no result yet.
-        used: all there were.
+        pending: ids of calls without a result, by our ids.
+        used: all ids.
     """
 
     pending: dict[str, str] = attrs.field(factory=dict)
@@ -54,10 +54,10 @@ class _CallIds:
         return _CallIds(dict(self.pending), set(self.used))
 
     def add(self, part: ToolCallPart, *, own: bool) -> str:
-        """The model's own id of its call, else ours; a hash where ours is not legal."""
-        theirs = part.provider_id if own else None
-        if theirs and len(theirs) <= _LONGEST_ID and theirs not in self.used:
-            call_id = theirs
+        """Return the model's own id of its call, else ours; a hash if ours is not legal."""
+        provider_id = part.provider_id if own else None
+        if provider_id and len(provider_id) <= _LONGEST_ID and provider_id not in self.used:
+            call_id = provider_id
         elif _LEGAL_ID.fullmatch(part.id) and part.id not in self.used:
             call_id = part.id
         else:
@@ -68,13 +68,13 @@ class _CallIds:
 
 
 class ResponsesWriter:
-    """Messages as Responses has them; what waits are the ids of calls.
+    """A `Writer` for Responses; the ids of calls are carried over.
 
     Args:
-        origin: whose own messages are given back as they were.
-        profile: what the server takes.
-        images: whether the model reads pictures.
-        refused: ids of reasoning items that the server did not take back.
+        origin: the model whose own messages are sent back as they came.
+        profile: the server's options.
+        images: whether the model accepts images.
+        refused: ids of reasoning items that the server refused.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class ResponsesWriter:
         self._refused = refused
 
     def write(
-        self, messages: Iterable[Message], waiting: Waiting
-    ) -> tuple[list[dict[str, Any]], Waiting]:
-        """As `Writer.write`."""
-        ids = waiting[0].copy() if waiting else _CallIds()
+        self, messages: Iterable[Message], pending: Pending
+    ) -> tuple[list[dict[str, Any]], Pending]:
+        """Write messages; the ids of calls are carried over."""
+        ids = pending[0].copy() if pending else _CallIds()
         items: list[_Item] = []
         for message in messages:
             if message.role == "user":
@@ -107,8 +107,8 @@ class ResponsesWriter:
                 items += self._foreign(message, ids)
         return items, [ids]
 
-    def end(self, waiting: Waiting) -> list[dict[str, Any]]:
-        """As `Writer.end`: every call has had its result."""
+    def end(self, pending: Pending) -> list[dict[str, Any]]:
+        """Return no items: every call has a result."""
         return []
 
     def _user_content(self, message: Message) -> str | list[_Item]:
@@ -118,15 +118,15 @@ class ResponsesWriter:
                 case TextPart(text):
                     content.append({"type": "input_text", "text": text})
                 case ImagePart() | FilePart():
-                    content.append(self._shown(part))
+                    content.append(self._attachment(part))
         return _plain(content)
 
     def _own(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
-        """An answer of this very model: its items as they were, but for their ids.
+        """Write an answer of this very model: its items as they came, without their ids.
 
-        Where nothing is stored an id leads nowhere; only reasoning items have to have theirs.
+        Without storage an id refers to nothing; only reasoning items must have theirs.
         """
-        thoughts: list[_Item] = []  # held back until the item that they led to
+        thoughts: list[_Item] = []  # held back until the item they led to
         texts: list[str] = []
         after_message = False
         for part in message.parts:
@@ -136,24 +136,24 @@ class ResponsesWriter:
                     texts.append(text.removeprefix(SEPARATOR) if after_message else text)
                     after_message = False
                     continue
-                case ReasoningPart(opaque=dict(opaque)) if self._is_taken_back(opaque):
-                    yield from _drain(thoughts, _message(texts))
+                case ReasoningPart(opaque=dict(opaque)) if self._can_be_returned(opaque):
+                    yield from _flush(thoughts, _message(texts))
                     thoughts.append(opaque)
                     continue
                 case BlockPart(raw={"type": "message"} as head):
                     after_message = True
                     item = _message(texts, head)
                 case BlockPart(raw=dict(raw)) | ServerToolPart(raw=dict(raw)):
-                    yield from _drain(thoughts, _message(texts))
+                    yield from _flush(thoughts, _message(texts))
                     item = raw
                 case ToolCallPart():
-                    yield from _drain(thoughts, _message(texts))
+                    yield from _flush(thoughts, _message(texts))
                     item = _call(part, ids.add(part, own=True))
-            yield from _drain(thoughts, item)
-        yield from _drain(thoughts, _message(texts))
+            yield from _flush(thoughts, item)
+        yield from _flush(thoughts, _message(texts))
 
     def _foreign(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
-        """An answer of somebody else: what was said and called."""
+        """Write the text and calls of a different model's answer."""
         texts: list[str] = []
         for part in message.parts:
             match part:
@@ -162,29 +162,31 @@ class ResponsesWriter:
                 case ServerToolPart():
                     texts.append(f"[used {part.kind}]")
                 case ImagePart():
-                    texts.append("[an image that you made]")
+                    texts.append("[image generated by you]")
                 case ToolCallPart():
-                    if said := _message(texts):
-                        yield said
+                    if message_item := _message(texts):
+                        yield message_item
                     yield _call(part, ids.add(part, own=False))
-        if said := _message(texts):
-            yield said
+        if message_item := _message(texts):
+            yield message_item
 
-    def _is_taken_back(self, item: Mapping[str, Any]) -> bool:
+    def _can_be_returned(self, item: Mapping[str, Any]) -> bool:
         readable = item.get("encrypted_content") or item.get("content")
         return bool(readable) and item.get("id") not in self._refused
 
     def _results(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
-        later: list[_Item] = []  # pictures that cannot stand in the outputs
+        later: list[_Item] = []  # images that outputs cannot contain
         for result in message.parts:
             assert isinstance(result, ToolResultPart)
             text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
             content = [{"type": "input_text", "text": f"{'Error: ' * result.is_error}{text}"}]
-            shown = [self._shown(part) for part in result.parts if not isinstance(part, TextPart)]
-            told = [each for each in shown if each["type"] == "input_text"]
-            if len(told) < len(shown) and not self._profile.pictures_in_results:
-                content += [*told, {"type": "input_text", "text": "[shown below]"}]
-                later += [each for each in shown if each not in told]
+            shown = [
+                self._attachment(part) for part in result.parts if not isinstance(part, TextPart)
+            ]
+            texts = [each for each in shown if each["type"] == "input_text"]
+            if len(texts) < len(shown) and not self._profile.images_in_results:
+                content += [*texts, {"type": "input_text", "text": "[shown after the results]"}]
+                later += [each for each in shown if each not in texts]
             else:
                 content += shown
             yield {
@@ -195,11 +197,11 @@ class ResponsesWriter:
         if later:
             yield {"role": "user", "content": later}
 
-    def _shown(self, part: ImagePart | FilePart) -> _Item:
+    def _attachment(self, part: ImagePart | FilePart) -> _Item:
         if isinstance(part, FilePart):
             return {"type": "input_file", "filename": part.name, "file_data": _data_url(part)}
         if not self._images:
-            text = "[an image was left out: this model reads none]"
+            text = "[image omitted: this model does not accept images]"
             return {"type": "input_text", "text": text}
         return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
 
@@ -214,21 +216,21 @@ def _call(part: ToolCallPart, call_id: str) -> _Item:
 
 
 def _message(texts: list[str], head: Mapping[str, Any] | None = None) -> _Item | None:
-    """The message that was said, which is taken out of `texts`; None if there is none."""
+    """Take the texts and return them as a message; None if they are blank."""
     text = "".join(texts)
     texts.clear()
     return {**(head or {}), "role": "assistant", "content": text} if text.strip() else None
 
 
 def _plain(content: list[_Item]) -> str | list[_Item]:
-    """A string when there is only text, for the servers that take nothing else."""
+    """Return a string if there is only text, for servers that accept nothing else."""
     if all(part["type"] == "input_text" for part in content):
         return "\n\n".join(part["text"] for part in content)
     return content
 
 
-def _drain(thoughts: list[_Item], item: _Item | None) -> Iterator[_Item]:
-    """An item behind the thoughts that led to it; without it they wait on."""
+def _flush(thoughts: list[_Item], item: _Item | None) -> Iterator[_Item]:
+    """Yield the reasoning that led to an item, then the item; without an item, keep both."""
     if item is not None:
         yield from thoughts
         thoughts.clear()

@@ -1,8 +1,7 @@
-"""The output items of an answer over Responses while they are being written: pieces in, events out.
+"""The output items of an answer over Responses: pieces in, events out. No I/O.
 
-The rules of all of them: a piece that a server leaves out of the stream is taken from the whole
-item, so that the pieces join to it; what has to be sent back stands as it came in the item that is
-done, never in the one that was begun. No I/O.
+Text that a server omits from the stream is taken from the completed item, so that the pieces join
+to its text. Data to be sent back comes from the completed item, never from its first event.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from eca_server.llm.events import (
     ToolCallStarted,
 )
 
-__all__ = ["SEPARATOR", "AnswerSoFar", "Message", "OutputItem"]
+__all__ = ["SEPARATOR", "AnswerState", "Message", "OutputItem"]
 
 SEPARATOR = "\n\n"
-"""Stands between two messages of one answer, and between two parts of one reasoning."""
+"""The separator of two messages of one answer, and of two parts of one reasoning."""
 
-_FOR_US = frozenset(
+_CLIENT_ITEMS = frozenset(
     {
         "apply_patch_call",
         "computer_call",
@@ -47,38 +46,38 @@ _FOR_US = frozenset(
         "shell_call",
     }
 )
-"""Items that wait for an answer nobody here gives; sent back without one they are refused."""
+"""Items that expect an output from the client; without it the server refuses them."""
 
 
 class OutputItem(Protocol):
-    """One output item, from its first sign to its end."""
+    """One output item, from its first event to its end."""
 
     def begin(self) -> list[Event]:
-        """What is known of it at once."""
+        """Open the item; emit the events that are known at once."""
         ...
 
     def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
-        """Takes an event of it: `output_text.delta` and so on; unknown ones give nothing."""
+        """Decode an event of the item, such as `output_text.delta`; ignore unknown ones."""
         ...
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
-        """Takes its end.
+        """Close the item.
 
         Args:
-            whole: the item as it is when it is done; None if the answer ended without.
-            truncated: it was cut.
+            whole: the completed item; None if the answer ended without it.
+            truncated: whether it is incomplete.
         """
         ...
 
 
 @attrs.define
-class AnswerSoFar:
-    """What the items of one answer have to know of each other.
+class AnswerState:
+    """State that the items of one answer share.
 
     Attributes:
         new_key: makes the keys of tool calls.
         visible: characters of text so far.
-        refused: a refusal was among it.
+        refused: whether the model refused.
         cited: the URLs of the sources so far.
     """
 
@@ -90,7 +89,7 @@ class AnswerSoFar:
     blocks: int = 0
 
     def item(self, head: Mapping[str, Any]) -> OutputItem:
-        """A new item; `head` is as much of it as is known."""
+        """Make a new item; `head` is its known part."""
         match head.get("type"):
             case "message":
                 return Message(self)
@@ -103,26 +102,26 @@ class AnswerSoFar:
         return _Other(self)
 
     def block(self, raw: Mapping[str, Any]) -> Block:
-        """A piece to be sent back as it is."""
+        """Make a block to be sent back as it is."""
         self.blocks += 1
         return Block(raw=raw, position=self.blocks - 1)
 
 
 class Message:
-    """What the model says."""
+    """A message of the model."""
 
-    def __init__(self, answer: AnswerSoFar) -> None:
+    def __init__(self, answer: AnswerState) -> None:
         self._answer = answer
-        self._said = 0  # characters of text
-        self._refused = 0  # and of a refusal
-        self._parts: dict[int, int] = {}  # where each part of the text begins in all of it
+        self._text_length = 0
+        self._refusal_length = 0
+        self._parts: dict[int, int] = {}  # the start of each part in the visible text
 
     def begin(self) -> list[Event]:
-        """As `OutputItem.begin`."""
+        """Emit nothing: a message opens with its first text."""
         return []
 
     def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
-        """As `OutputItem.feed`."""
+        """Decode a text, a refusal or a citation."""
         match kind, event:
             case "output_text.delta", {"delta": str(text)}:
                 return self.text(text, event.get("content_index"))
@@ -133,45 +132,48 @@ class Message:
         return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
-        """As `OutputItem.end`."""
+        """Emit the text that was not streamed, and the block to be sent back."""
         events: list[Event] = []
         if whole is None:
             return events
-        said, refused = self._said, self._refused  # of each the parts came in their order
+        text_length, refusal_length = (
+            self._text_length,
+            self._refusal_length,
+        )  # in order of the parts
         for index, part in enumerate(_listed(whole, "content")):
             match part:
                 case {"type": "output_text", "text": str(text)}:
-                    events += self.text(text[said:], index)
-                    said = max(0, said - len(text))
+                    events += self.text(text[text_length:], index)
+                    text_length = max(0, text_length - len(text))
                     for each in _listed(part, "annotations"):
                         events += self._cite(each, index) if isinstance(each, dict) else []
                 case {"type": "refusal", "refusal": str(text)}:
-                    events += self._refusal(text[refused:])
-                    refused = max(0, refused - len(text))
-        if self._said:
+                    events += self._refusal(text[refusal_length:])
+                    refusal_length = max(0, refusal_length - len(text))
+        if self._text_length:
             phase = whole.get("phase")
             raw = {"type": "message", **({"phase": phase} if phase else {})}
             events.append(self._answer.block(raw))
         return events
 
     def text(self, text: str, index: Any) -> list[Event]:
-        """A piece of the text of that part."""
+        """Emit a piece of the text of the part with this index."""
         if not text:
             return []
         answer = self._answer
-        separated = not self._said and answer.visible
+        separated = not self._text_length and answer.visible
         if separated:
             answer.visible += len(SEPARATOR)
         if type(index) is int and index not in self._parts:
             self._parts[index] = answer.visible
-        self._said += len(text)
+        self._text_length += len(text)
         answer.visible += len(text)
         return [TextDelta(SEPARATOR), TextDelta(text)] if separated else [TextDelta(text)]
 
     def _refusal(self, text: str) -> list[Event]:
         if not text:
             return []
-        self._refused += len(text)
+        self._refusal_length += len(text)
         self._answer.refused = True
         return [RefusalDelta(text)]
 
@@ -190,12 +192,12 @@ class Message:
 
 
 class _Reasoning:
-    def __init__(self, answer: AnswerSoFar) -> None:
+    def __init__(self, answer: AnswerState) -> None:
         answer.reasonings += 1
         self._key = f"reasoning_{answer.reasonings}"
-        self._field = ""  # a summary or the text itself: one of them is shown
+        self._field = ""  # the summary or the text itself: only one of them is shown
         self._part: Any = None
-        self._said = 0
+        self._length = 0
 
     def begin(self) -> list[Event]:
         return [ReasoningStarted(self._key)]
@@ -211,27 +213,27 @@ class _Reasoning:
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
         events: list[Event] = []
         for field in ("summary", "content"):
-            if self._said and field != self._field:
+            if self._length and field != self._field:
                 continue
             parts = _listed(whole or {}, field)
             texts = [part.get("text") for part in parts if isinstance(part, dict)]
             text = SEPARATOR.join(text for text in texts if isinstance(text, str) and text)
-            events += self._text(text[self._said :], field, self._part)
+            events += self._text(text[self._length :], field, self._part)
         opaque = None if whole is None or truncated else _without_nulls(whole)
         return [*events, ReasoningFinished(key=self._key, opaque=opaque)]
 
     def _text(self, text: str, field: str, part: Any) -> list[Event]:
-        if not text or (self._said and field != self._field):
+        if not text or (self._length and field != self._field):
             return []
-        if self._said and part != self._part:
+        if self._length and part != self._part:
             text = SEPARATOR + text
         self._field, self._part = field, part
-        self._said += len(text)
+        self._length += len(text)
         return [ReasoningDelta(self._key, text)]
 
 
 class _Call:
-    def __init__(self, answer: AnswerSoFar, head: Mapping[str, Any]) -> None:
+    def __init__(self, answer: AnswerState, head: Mapping[str, Any]) -> None:
         self._key = answer.new_key()
         self._head = head
         self._begun = False
@@ -244,7 +246,7 @@ class _Call:
         self._begun = True
         call_id = self._head.get("call_id")
         provider_id = call_id if isinstance(call_id, str) and call_id else None
-        raw = "".join(self._pieces)  # what came before the name was known comes with it
+        raw = "".join(self._pieces)  # includes pieces from before the name was known
         started = ToolCallStarted(key=self._key, name=name, provider_id=provider_id)
         return [started, ToolCallArguments(self._key, raw)] if raw else [started]
 
@@ -288,8 +290,8 @@ class _Search:
         action = (whole or {}).get("action")
         action = action if isinstance(action, dict) else {}
         queries = [action.get("query"), *_listed(action, "queries")]
-        found = [each.get("url") for each in _listed(action, "sources") if isinstance(each, dict)]
-        urls = [url for url in (action.get("url"), *found) if isinstance(url, str)]
+        sources = [each.get("url") for each in _listed(action, "sources") if isinstance(each, dict)]
+        urls = [url for url in (action.get("url"), *sources) if isinstance(url, str)]
         return [
             ServerTool(
                 key=self._key,
@@ -303,9 +305,9 @@ class _Search:
 
 
 class _Other:
-    """An item of a kind of which nothing is to be shown, but a picture."""
+    """An item that is not shown, except for an image."""
 
-    def __init__(self, answer: AnswerSoFar) -> None:
+    def __init__(self, answer: AnswerState) -> None:
         self._answer = answer
 
     def begin(self) -> list[Event]:
@@ -316,7 +318,7 @@ class _Other:
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
         kind = None if whole is None or truncated else whole.get("type")
-        if whole is None or not isinstance(kind, str) or not kind or kind in _FOR_US:
+        if whole is None or not isinstance(kind, str) or not kind or kind in _CLIENT_ITEMS:
             return []
         block = self._answer.block(_without_nulls(whole))
         match whole:
@@ -325,12 +327,12 @@ class _Other:
                 try:
                     return [Image(media_type=media_type, data=base64.b64decode(data)), block]
                 except binascii.Error:
-                    raise BackendError("protocol", "an image came that is no base64") from None
+                    raise BackendError("protocol", "an image is not valid base64") from None
         return [block]
 
 
 def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item as it is sent back: some servers refuse the nulls that they sent."""
+    """Return an item as it is sent back: some servers refuse the nulls that they sent."""
     return {name: value for name, value in item.items() if value is not None}
 
 

@@ -1,7 +1,7 @@
-"""How servers that speak Responses differ in what they take: data, nothing else.
+"""The options of servers that speak Responses: data.
 
-What a server is not known to take is not sent to it; what it refuses all the same, by its name, is
-dropped and remembered.
+A field is sent only to servers that are known to accept it. A field that a server still refuses by
+name is left out of further requests.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ __all__ = ["PROFILES", "Profile"]
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """What one server takes.
+    """The options of one server.
 
     Attributes:
-        encrypted_reasoning: whether its reasoning can be asked for in a form to be sent back.
-        summary: which summary of the reasoning is asked for; None: the field is not known.
-        cache_key: whether it takes `prompt_cache_key`.
-        pictures_in_results: whether the output of a call may be a list, so that it can hold
-            pictures.
+        encrypted_reasoning: whether it returns reasoning in a form that can be sent back.
+        summary: the requested summary of the reasoning; None: the field is unknown.
+        cache_key: whether it accepts `prompt_cache_key`.
+        images_in_results: whether the output of a call may be a list, which can contain images.
         extra: fields of every request.
         headers: headers of every request.
     """
@@ -31,7 +30,7 @@ class Profile:
     encrypted_reasoning: bool = False
     summary: str | None = None
     cache_key: bool = False
-    pictures_in_results: bool = False
+    images_in_results: bool = False
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -40,7 +39,7 @@ _AS_OPENAI = Profile(
     encrypted_reasoning=True,
     summary="auto",
     cache_key=True,
-    pictures_in_results=True,
+    images_in_results=True,
     extra={"truncation": "disabled"},
 )
 
@@ -53,4 +52,4 @@ PROFILES: Mapping[str, Profile] = {
     "openrouter": attrs.evolve(_AS_OPENAI, headers={"X-Title": "ECA for Python"}),
     "xai": Profile(encrypted_reasoning=True, cache_key=True),
 }
-"""By the name of the provider; everybody else (Groq, LM Studio, vLLM, ...) gets `Profile()`."""
+"""By the name of the provider; all others (Groq, LM Studio, vLLM, ...) get `Profile()`."""

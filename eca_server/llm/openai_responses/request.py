@@ -1,7 +1,7 @@
-"""A request in the words of Responses. Pure functions.
+"""A request in the format of Responses. Pure functions.
 
-The rule it keeps: nothing is stored on the server, so all that it has to know is in every request;
-what a server may not know stands at the top level, under the name by which it refuses it.
+The server stores nothing, so each request is complete. A field that a server may not accept is at
+the top level, under the name by which the server refuses it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import hashlib
 from typing import Any
 
 from eca_server.llm.backend import Capabilities, Request
+from eca_server.llm.encoding import HistoryEncoder
 from eca_server.llm.openai_responses.profiles import Profile
-from eca_server.llm.written import Histories
 
 __all__ = ["DROPPABLE", "write_request"]
 
@@ -29,7 +29,7 @@ DROPPABLE = (
     "top_p",
     "truncation",
 )
-"""Optional fields, at the top level of a request."""
+"""Optional fields at the top level of a request."""
 
 
 def write_request(
@@ -37,10 +37,10 @@ def write_request(
     *,
     wire_model: str,
     profile: Profile,
-    histories: Histories,
+    histories: HistoryEncoder,
     capabilities: Capabilities,
 ) -> dict[str, Any]:
-    """The object to post; optional fields stand at its top level, so they can be dropped."""
+    """Return the JSON object to post; optional fields are at its top level, to be droppable."""
     payload: dict[str, Any] = {
         "model": wire_model,
         "input": histories.written(request.messages),
@@ -55,7 +55,7 @@ def write_request(
             payload["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
         payload["max_output_tokens"] = request.max_output_tokens
-    payload |= _about_reasoning(request.reasoning_effort, profile, thinks=capabilities.reasoning)
+    payload |= _reasoning_fields(request.reasoning_effort, profile, thinks=capabilities.reasoning)
     if request.cache_key is not None and profile.cache_key:
         payload["prompt_cache_key"] = hashlib.sha256(request.cache_key.encode()).hexdigest()[:32]
     return {**payload, **profile.extra}
@@ -76,13 +76,13 @@ def _tools(request: Request, *, web_search: bool) -> list[dict[str, Any]]:
     return [*tools, {"type": "web_search"}] if searches else tools
 
 
-def _about_reasoning(effort: str | None, profile: Profile, *, thinks: bool) -> dict[str, Any]:
-    """How to reason, and what of it to give; asked of models that do, for others refuse it."""
-    asked: dict[str, Any] = {"effort": effort} if effort else {}
+def _reasoning_fields(effort: str | None, profile: Profile, *, thinks: bool) -> dict[str, Any]:
+    """Return the reasoning options; none for a model without reasoning, which refuses them."""
+    reasoning: dict[str, Any] = {"effort": effort} if effort else {}
     reasons = effort != "none" and (thinks or effort is not None)
     if reasons and profile.summary is not None:
-        asked["summary"] = profile.summary
-    fields: dict[str, Any] = {"reasoning": asked} if asked else {}
+        reasoning["summary"] = profile.summary
+    fields: dict[str, Any] = {"reasoning": reasoning} if reasoning else {}
     if reasons and profile.encrypted_reasoning:
         fields["include"] = ["reasoning.encrypted_content"]
     return fields

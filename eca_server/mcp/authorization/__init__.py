@@ -1,1 +1,1 @@
-"""Logins at servers over HTTP (MCP authorization): who gives the tokens out, and how one is had."""
+"""Logins at servers over HTTP (MCP authorization): discovery, registration and tokens."""

@@ -1,8 +1,8 @@
-"""Whom to ask for a token: from a server's refusal to the endpoints of its authorization server.
+"""Discovery of a server's authorization server, from a refusal to its endpoints.
 
-By RFC 9728 (protected resource), RFC 8414 (authorization server), RFC 7591 (registration). The
-rules it keeps: everything is asked over `https`, or of this machine if the server itself is on it;
-what a document says of itself must be what it was asked as; no redirect is followed.
+By RFC 9728 (protected resource), RFC 8414 (authorization server), RFC 7591 (registration). Rules:
+every request uses `https`, or goes to this machine if the MCP server is on it; a document must name
+itself as it was requested; no redirect is followed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eca_protocol.http import HTTPClient
 from eca_server.credentials.oauth import (
     Authentication,
     Client,
-    OAuthFault,
+    OAuthError,
     ask,
     is_on_this_machine,
     secret_in,
@@ -29,12 +29,12 @@ from eca_server.secret import mask
 
 __all__ = [
     "AuthorizationServer",
-    "Demand",
-    "Resource",
-    "canonical",
-    "demand_in",
+    "BearerChallenge",
+    "ProtectedResource",
+    "canonical_url",
     "find_authorization_server",
     "find_resource",
+    "parse_bearer_challenge",
     "register",
 ]
 
@@ -44,18 +44,18 @@ _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+
 _PROTECTED: Final = "/.well-known/oauth-protected-resource"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
-_BASIC: Final = "client_secret_basic"  # what is meant where nothing is said (RFC 8414)
+_BASIC: Final = "client_secret_basic"  # the default (RFC 8414)
 _POST: Final = "client_secret_post"
 
 
 @attrs.frozen(kw_only=True)
-class Demand:
-    """What a refusal says of the token that is wanted (`WWW-Authenticate`).
+class BearerChallenge:
+    """The bearer challenge of a refusal (`WWW-Authenticate`).
 
     Attributes:
-        metadata_url: where the resource is described.
-        scopes: what the token must be for.
-        error: why the one that came is refused.
+        metadata_url: the URL of the resource's metadata.
+        scopes: the scopes that the token must have.
+        error: the reason why the token was refused.
     """
 
     metadata_url: str | None = None
@@ -64,14 +64,14 @@ class Demand:
 
 
 @attrs.frozen(kw_only=True)
-class Resource:
-    """What the tokens are for.
+class ProtectedResource:
+    """The resource that tokens grant access to.
 
     Attributes:
-        identifier: its name with the authorization server.
+        identifier: its name at the authorization server.
         issuer: the authorization server.
-        scopes: all that there are, if it tells.
-        is_described: it has told all this; else it is the guess of MCP 2025-03-26.
+        scopes: its supported scopes, if it lists them.
+        is_described: true if this is its own metadata; else the default of MCP 2025-03-26.
     """
 
     identifier: str
@@ -82,18 +82,18 @@ class Resource:
 
 @attrs.frozen(kw_only=True)
 class AuthorizationServer:
-    """Who gives the tokens out.
+    """The authorization server of a resource.
 
     Attributes:
         issuer: its name, byte for byte.
-        authorize_url: where the browser is sent.
-        token_url: where codes are exchanged.
-        registration_url: where programs introduce themselves; None: nowhere.
-        scopes: those that it knows, if it tells.
-        authentication: where a client's secret has to stand.
-        is_open_to_public: it takes clients without a secret, as far as is known.
-        reads_documents: it takes the URL of a metadata document as a client's id.
-        names_itself: it promises to say who it is when it sends the browser back (RFC 9207).
+        authorize_url: the authorization endpoint, for the browser.
+        token_url: the token endpoint.
+        registration_url: the registration endpoint; None: it has none.
+        scopes: its supported scopes, if it lists them.
+        authentication: the way in which a client sends its secret.
+        is_open_to_public: true if it accepts clients without a secret, as far as is known.
+        reads_documents: true if it accepts the URL of a metadata document as a client's id.
+        names_itself: true if it sends its issuer with the redirect (RFC 9207).
     """
 
     issuer: str
@@ -107,77 +107,77 @@ class AuthorizationServer:
     names_itself: bool = False
 
 
-def demand_in(header: str) -> Demand:
-    """What stands in `WWW-Authenticate`, of however many challenges."""
+def parse_bearer_challenge(header: str) -> BearerChallenge:
+    """Parse the bearer challenge of `WWW-Authenticate`, which may have several challenges."""
     bearer = _BEARER.search(header)
     fields: dict[str, str] = {}
     for name, quoted, plain in _PARAMETER.findall(header[bearer.end() :] if bearer else ""):
         fields.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
-    return Demand(
+    return BearerChallenge(
         metadata_url=fields.get("resource_metadata"),
         scopes=tuple(fields.get("scope", "").split()),
         error=fields.get("error"),
     )
 
 
-def canonical(url: str) -> str:
-    """A server's URL as authorization servers are told it."""
+def canonical_url(url: str) -> str:
+    """Return the canonical form of a server's URL for authorization servers."""
     parts = urlsplit(url)
     whole = parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower(), fragment="")
     return whole.geturl().rstrip("/")
 
 
-async def find_resource(http: HTTPClient, url: str, demand: Demand) -> Resource:
-    """What a server says of itself as something that tokens are for.
+async def find_resource(http: HTTPClient, url: str, demand: BearerChallenge) -> ProtectedResource:
+    """Read the metadata of a server as a protected resource.
 
     Raises:
-        OAuthFault: it says that it is another one, or something that cannot be used.
-        ValueError: what it tells as a URL is none.
-        HTTPFault: it cannot be reached.
+        OAuthError: the metadata is that of a different resource, or invalid.
+        ValueError: the metadata has an invalid URL.
+        HTTPError: the server cannot be reached.
     """
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     places = [urljoin(url, _PROTECTED + path), urljoin(url, _PROTECTED)]
     document = await _first(http, [demand.metadata_url] if demand.metadata_url else places, url)
     if document is None:
-        return Resource(
-            identifier=canonical(url),
+        return ProtectedResource(
+            identifier=canonical_url(url),
             issuer=f"{parts.scheme}://{parts.netloc}",
             is_described=False,
         )
-    identifier = _text(document, "resource") or canonical(url)
+    identifier = _text(document, "resource") or canonical_url(url)
     if not _covers(identifier, url):
-        raise OAuthFault(f"its metadata is that of another resource: {mask(identifier)}")
+        raise OAuthError(f"its metadata describes a different resource: {mask(identifier)}")
     issuers = _texts(document, "authorization_servers")
     if not issuers:
-        raise OAuthFault("its metadata names no authorization server")
-    return Resource(
+        raise OAuthError("its metadata names no authorization server")
+    return ProtectedResource(
         identifier=identifier, issuer=issuers[0], scopes=_texts(document, "scopes_supported")
     )
 
 
 def _covers(identifier: str, url: str) -> bool:
-    """Whether a resource is the server, or what the server's path is a part of."""
-    if not is_same_origin(canonical(identifier), canonical(url)):
+    """Return whether a resource's URL is the server's, or a prefix of it."""
+    if not is_same_origin(canonical_url(identifier), canonical_url(url)):
         return False
     inside, outside = urlsplit(url).path.rstrip("/"), urlsplit(identifier).path.rstrip("/")
     return inside == outside or inside.startswith(f"{outside}/")
 
 
 async def find_authorization_server(
-    http: HTTPClient, resource: Resource, url: str
+    http: HTTPClient, resource: ProtectedResource, url: str
 ) -> AuthorizationServer:
-    """What the authorization server of a resource says of itself.
+    """Read the metadata of a resource's authorization server.
 
     Args:
-        http: how it is asked.
-        resource: whose it is.
-        url: the server's; it tells whether this machine may be asked.
+        http: the HTTP client.
+        resource: the resource.
+        url: the MCP server's URL; decides whether requests may go to this machine.
 
     Raises:
-        OAuthFault: it is none that can be used, or says that it is another one.
-        ValueError: what it tells as a URL is none.
-        HTTPFault: it cannot be reached.
+        OAuthError: the metadata is that of a different server, or invalid.
+        ValueError: the metadata has an invalid URL.
+        HTTPError: the authorization server cannot be reached.
     """
     issuer = resource.issuer
     path = urlsplit(issuer).path.rstrip("/")
@@ -187,10 +187,10 @@ async def find_authorization_server(
     document = await _first(http, places, url)
     if document is None:
         if resource.is_described:
-            raise OAuthFault(f"the authorization server {mask(issuer)} does not describe itself")
+            raise OAuthError(f"the authorization server {mask(issuer)} has no metadata")
         document = {"issuer": issuer} | {
-            f"{what}_endpoint": urljoin(issuer, f"/{place}")
-            for what, place in (
+            f"{name}_endpoint": urljoin(issuer, f"/{endpoint}")
+            for name, endpoint in (
                 ("authorization", "authorize"),
                 ("token", "token"),
                 ("registration", "register"),
@@ -198,11 +198,11 @@ async def find_authorization_server(
         }
     named = _text(document, "issuer")
     if named is None or named.removesuffix("/") != issuer.removesuffix("/"):
-        raise OAuthFault(f"the authorization server {mask(issuer)} says that it is another one")
+        raise OAuthError(f"the metadata of {mask(issuer)} names a different authorization server")
     methods = _texts(document, "code_challenge_methods_supported")
     if methods and "S256" not in methods:
-        raise OAuthFault("the authorization server does not know PKCE with S256")
-    ways = _texts(document, "token_endpoint_auth_methods_supported")
+        raise OAuthError("the authorization server does not support PKCE with S256")
+    auth_methods = _texts(document, "token_endpoint_auth_methods_supported")
     registration_url = _text(document, "registration_endpoint")
     return AuthorizationServer(
         issuer=named,
@@ -210,8 +210,8 @@ async def find_authorization_server(
         token_url=_endpoint(document, "token_endpoint", url),
         registration_url=registration_url and _allowed(registration_url, url),
         scopes=_texts(document, "scopes_supported"),
-        authentication=_POST if _POST in ways and _BASIC not in ways else _BASIC,
-        is_open_to_public=not ways or "none" in ways,
+        authentication=_POST if _POST in auth_methods and _BASIC not in auth_methods else _BASIC,
+        is_open_to_public=not auth_methods or "none" in auth_methods,
         reads_documents=document.get("client_id_metadata_document_supported") is True,
         names_itself=document.get("authorization_response_iss_parameter_supported") is True,
     )
@@ -226,15 +226,15 @@ async def register(
     resource: str,
     scope: str,
 ) -> Client:
-    """An introduction of this program to an authorization server.
+    """Register this program with an authorization server.
 
     Raises:
-        OAuthFault: it takes none.
-        HTTPFault: it cannot be reached.
+        OAuthError: the server refuses it.
+        HTTPError: the server cannot be reached.
     """
     if server.registration_url is None:
-        raise OAuthFault("its authorization server takes no registrations: set `clientId`")
-    wanted = {
+        raise OAuthError("its authorization server does not support registration: set `clientId`")
+    request = {
         "client_name": name,
         "redirect_uris": [redirect],
         "grant_types": ["authorization_code", "refresh_token"],
@@ -249,13 +249,13 @@ async def register(
             "POST",
             server.registration_url,
             headers={"content-type": "application/json"},
-            content=json.dumps(wanted),
+            content=json.dumps(request),
         )
-    except OAuthFault as fault:
-        raise OAuthFault(f"the registration was refused ({fault}): set `clientId`") from fault
+    except OAuthError as error:
+        raise OAuthError(f"the registration was refused ({error}): set `clientId`") from error
     client_id = _text(answer, "client_id")
     if client_id is None:
-        raise OAuthFault("the registration was answered without a client_id: set `clientId`")
+        raise OAuthError("the registration was answered without a client_id: set `clientId`")
     secret = secret_in(answer, "client_secret") if answer.get("client_secret") else None
     agreed = answer.get("token_endpoint_auth_method")
     return Client(
@@ -268,29 +268,29 @@ async def register(
 
 
 async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, Any] | None:
-    """The first document that there is."""
+    """Return the first existing document, or None."""
     for place in places:
         try:
             return await ask(http, "GET", _allowed(place, url), headers={})
-        except OAuthFault as fault:
-            if fault.status is None or (fault.status >= 500):
+        except OAuthError as error:
+            if error.status is None or (error.status >= 500):
                 raise
     return None
 
 
 def _endpoint(document: Mapping[str, Any], name: str, url: str) -> str:
-    found = _text(document, name)
-    if found is None:
-        raise OAuthFault(f"the authorization server names no {name}")
-    return _allowed(found, url)
+    endpoint = _text(document, name)
+    if endpoint is None:
+        raise OAuthError(f"the metadata of the authorization server has no {name}")
+    return _allowed(endpoint, url)
 
 
 def _allowed(place: str, url: str) -> str:
-    """A URL that a server has led us to; this machine is open only to servers that are on it."""
+    """Return a URL from metadata if it is allowed: `https`, or local for a local MCP server."""
     parts = urlsplit(place)
     is_open = parts.scheme == "http" and is_on_this_machine(place) and is_on_this_machine(url)
     if parts.scheme != "https" and not is_open:
-        raise OAuthFault(f"expected an https URL for a login, got {mask(place)}")
+        raise OAuthError(f"expected an https URL for a login, got {mask(place)}")
     return place
 
 

@@ -1,8 +1,8 @@
-"""The login at one server: the token that its requests carry, and how the user gets one.
+"""The login at one server: the token of its requests, and the OAuth flow that obtains one.
 
-The rules it keeps: no browser is opened here, the user is given a link; the token goes to the
-server's origin alone; one login waits at a time, five minutes, and the server is started again
-after it; the tokens are stored where the keys of providers are.
+Rules: no browser is opened here, the user receives a link; the token is sent to the server's origin
+only; one login is pending at a time, for five minutes, and the server is restarted after it; tokens
+are stored with the keys of providers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from urllib.parse import urlencode, urlsplit
 
 import trio
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config.files import Stamp, stamp_of
 from eca_server.credentials import (
     Client,
     LoggedOut,
     Logins,
-    LoginsFault,
-    OAuthFault,
+    LoginsError,
+    OAuthError,
     Tokens,
     TokenSet,
 )
@@ -32,22 +32,22 @@ from eca_server.credentials.oauth import Challenge, tokens_for_code
 from eca_server.credentials.redirect import Redirect, redirect_page
 from eca_server.mcp.authorization.discovery import (
     AuthorizationServer,
-    Demand,
-    canonical,
-    demand_in,
+    BearerChallenge,
+    canonical_url,
     find_authorization_server,
     find_resource,
+    parse_bearer_challenge,
     register,
 )
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.secret import Secret
 
-__all__ = ["MOST_STEP_UPS", "Login"]
+__all__ = ["MAX_STEP_UPS", "Login"]
 
 _log = logging.getLogger("eca_server.mcp")
 
-MOST_STEP_UPS: Final = 2
-"""How often a user logs in for the same scopes because a token was not enough."""
+MAX_STEP_UPS: Final = 2
+"""Maximum number of logins for the same scopes after the server asked for more scopes."""
 
 _OFFLINE: Final = "offline_access"
 _TOO_LITTLE: Final = "insufficient_scope"
@@ -57,21 +57,21 @@ class Login:
     """The login at one server; it outlives the sessions with it.
 
     Args:
-        url: the server's.
-        http: how authorization servers are asked.
-        logins: where tokens are stored.
-        nursery: where a login waits for the user.
-        client_id: our name with the authorization server; None: we introduce ourselves.
-        client_secret: what goes with that name.
-        client_name: how we introduce ourselves.
-        client_metadata_url: our name with servers that read metadata documents; None: none.
-        port: where the browser comes back to; 0: any.
-        shared_by: who uses the stored tokens beside us; empty: whoever asks this server.
-        hide: told of new secrets before they are used.
-        on_login: told that the user has logged in.
+        url: the server's URL.
+        http: the HTTP client for authorization servers.
+        logins: the store of tokens.
+        nursery: the nursery in which a login waits for the user.
+        client_id: our client id at the authorization server; None: we register.
+        client_secret: the secret of this client id.
+        client_name: our name in a registration.
+        client_metadata_url: our client id at servers that read metadata documents, if any.
+        port: the local port of the redirect; 0: any.
+        shared_by: the name of the group that shares the stored tokens; empty: all users of the URL.
+        hide: called with new secrets before they are used.
+        on_login: called when the user has logged in.
 
     Attributes:
-        key: what its tokens are stored under.
+        key: the key of its stored tokens.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Login:
         on_login: Callable[[], object] = lambda: None,
     ) -> None:
         self._url = url
-        self.key = f"mcp:{canonical(url)}{f' ({shared_by})' if shared_by else ''}"
+        self.key = f"mcp:{canonical_url(url)}{f' ({shared_by})' if shared_by else ''}"
         self._http = http
         self._logins = logins
         self._nursery = nursery
@@ -114,18 +114,18 @@ class Login:
 
     @property
     def is_known(self) -> bool:
-        """Whether the user has logged in, as far as that was looked at."""
-        return self._tokens is not None and not self._tokens.are_over
+        """True if a valid login has been read or made."""
+        return self._tokens is not None and not self._tokens.have_ended
 
     async def forget(self) -> bool:
-        """Log out, and wait for nobody to log in any more; whether a login was stored.
+        """Cancel a pending login and remove the stored one; return False if none was stored.
 
         Raises:
-            LoginsFault: it cannot be removed.
+            LoginsError: the stored login cannot be removed.
         """
         self.give_up()
         self._drop()
-        async with self._storing:  # what a login has begun to store is there first
+        async with self._storing:  # after a login that is being stored
             was_stored = await trio.to_thread.run_sync(self._logins.remove, self.key)
         self._drop()
         return was_stored
@@ -135,11 +135,11 @@ class Login:
         self._times_forgotten += 1
 
     def give_up(self) -> None:
-        """Wait for nobody to log in any more; the page of ours, and its port, are free again."""
+        """Cancel the pending login and free its port."""
         self._waiting.cancel()
 
     async def token(self) -> Secret | None:
-        """What a request carries; None: nobody has logged in, here or elsewhere."""
+        """Return the token for requests; None: the user has not logged in."""
         if self._tokens is None:
             await self._read()
         if self._tokens is None:
@@ -148,13 +148,13 @@ class Login:
             return await self._tokens.current()
         except LoggedOut:
             return None
-        except ECAError as fault:
-            raise MCPFault(f"its login could not be renewed: {fault}", kind="closed") from fault
+        except ECAError as error:
+            raise MCPError(f"could not renew the login: {error}", kind="closed") from error
 
     async def _read(self) -> None:
-        """Take a login that is stored, if the file is another one than it was."""
+        """Read a stored login, if the file has changed."""
         before = self._times_forgotten
-        # The system's keyring may ask the user, and whoever waits for it may be stopped meanwhile.
+        # The system's keyring may ask the user, and the caller may be cancelled meanwhile.
         read_at, tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
         self._read_at = read_at
         if tokens is not None and self._tokens is None and before == self._times_forgotten:
@@ -170,52 +170,54 @@ class Login:
         try:
             if self._logins.is_locked:
                 self._logins.unlock()
-        except LoginsFault as fault:
-            _log.warning("a stored login cannot be read: %s", fault)
+        except LoginsError as error:
+            _log.warning("a stored login cannot be read: %s", error)
         return stamp, self._logins.read().tokens.get(self.key)
 
-    async def was_refused(self, token: Secret) -> bool:
-        """The server did not take this token; whether there is another one now."""
+    async def renew_refused(self, token: Secret) -> bool:
+        """Renew a token that the server refused; return whether there is a new one."""
         if self._tokens is None:
             return False
         try:
-            return await self._tokens.refused(token)
+            return await self._tokens.replace_refused(token)
         except LoggedOut:
             return False
-        except ECAError as fault:
-            raise MCPFault(f"its login could not be renewed: {fault}", kind="closed") from fault
+        except ECAError as error:
+            raise MCPError(f"could not renew the login: {error}", kind="closed") from error
 
-    def is_wanted(self, status: int, challenge: str) -> bool:
-        """Whether a refusal wants the user to log in, perhaps for more than before.
+    def requires_login(self, status: int, challenge: str) -> bool:
+        """Return whether a refusal requires a login, perhaps for more scopes.
 
-        A server that wants more of a user who has logged in for just that is not believed for
-        ever: what it refuses then is refused.
+        After `MAX_STEP_UPS` logins for the same scopes a further refusal is final.
         """
         if status != 403:
             return status == 401
-        demand = demand_in(challenge)
-        return demand.error == _TOO_LITTLE and self._logins_for[demand.scopes] < MOST_STEP_UPS
+        demand = parse_bearer_challenge(challenge)
+        return demand.error == _TOO_LITTLE and self._logins_for[demand.scopes] < MAX_STEP_UPS
 
-    async def fault(self, challenge: str) -> MCPFault:
-        """What to tell the user, with the page to log in; it is waited for from now on."""
+    async def login_error(self, challenge: str) -> MCPError:
+        """Start a login, and return the error with its page for the user."""
         async with self._asking:
-            demand = demand_in(challenge)
+            demand = parse_bearer_challenge(challenge)
             is_new = not set(demand.scopes) <= set(self._scopes)
             if not self._page or is_new:
                 self._waiting.cancel()
                 try:
                     self._page = await self._nursery.start(self._run, demand)
-                except (OAuthFault, HTTPFault) as fault:
-                    return MCPFault(
-                        f"it wants a login, and none is possible: {fault}", kind="start"
+                except (OAuthError, HTTPError) as error:
+                    return MCPError(
+                        f"it requires a login, which is not possible: {error}", kind="start"
                     )
             host = urlsplit(self._page).hostname
-            return MCPFault(f"it wants a login at {host}", kind="login", url=self._page)
+            return MCPError(f"it requires a login at {host}", kind="login", url=self._page)
 
     async def _run(
-        self, demand: Demand, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+        self,
+        demand: BearerChallenge,
+        *,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Find out whom to ask, wait for the user, keep the tokens."""
+        """Run the login and store its tokens; report the page as started."""
         has_begun = False
 
         def begin(page: str) -> None:
@@ -227,29 +229,29 @@ class Login:
             self._waiting = waiting
             try:
                 await self._log_in(demand, begin)
-            except (OAuthFault, HTTPFault, LoginsFault) as fault:
+            except (OAuthError, HTTPError, LoginsError) as error:
                 if not has_begun:
                     raise
-                _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, fault)
-            except Exception as fault:  # one of ours must not end the connection
+                _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, error)
+            except Exception as error:  # a bug must not end the connection
                 if not has_begun:
                     raise
-                _log.error("the login at %s failed", urlsplit(self._url).hostname, exc_info=fault)
+                _log.error("the login at %s failed", urlsplit(self._url).hostname, exc_info=error)
             else:
                 self._on_login()
         if self._waiting is waiting:
             self._page = ""
         if not has_begun:
-            raise OAuthFault("it was given up")
+            raise OAuthError("it was cancelled")
 
-    async def _log_in(self, demand: Demand, begin: Callable[[str], None]) -> None:
+    async def _log_in(self, demand: BearerChallenge, begin: Callable[[str], None]) -> None:
         try:
             resource = await find_resource(self._http, self._url, demand)
             server = await find_authorization_server(self._http, resource, self._url)
-        except ValueError as fault:  # a URL that is none, somewhere in what the server told
-            raise OAuthFault(f"its metadata cannot be used: {fault}") from fault
-        wanted = demand.scopes or resource.scopes
-        self._scopes = tuple(dict.fromkeys((*self._scopes, *wanted)))
+        except ValueError as error:  # an invalid URL in the metadata
+            raise OAuthError(f"its metadata is invalid: {error}") from error
+        scopes = demand.scopes or resource.scopes
+        self._scopes = tuple(dict.fromkeys((*self._scopes, *scopes)))
         scope = " ".join(self._scopes)
         is_offline = _OFFLINE in server.scopes and _OFFLINE not in self._scopes
         if is_offline:
@@ -295,7 +297,7 @@ class Login:
         if self._client_id is None and document is not None:
             parts = urlsplit(document)
             if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
-                raise OAuthFault("expected an https URL with a path as `clientMetadataUrl`")
+                raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
             return Client(id=document, token_url=server.token_url, resource=resource)
         if self._client_id is None:
             return await register(
@@ -316,18 +318,18 @@ class Login:
 
 
 async def _code(page: Redirect, server: AuthorizationServer) -> Secret:
-    """The code that the browser brings, from the authorization server that was asked."""
+    """Return the code of the redirect, if it comes from the right authorization server."""
     try:
-        code: Secret | OAuthFault = await page.code()
-    except OAuthFault as fault:
-        code = fault
+        code: Secret | OAuthError = await page.code()
+    except OAuthError as error:
+        code = error
     came_back = page.issuer is not None or server.names_itself
-    if came_back and page.issuer != server.issuer and not _nobody_came(code):
-        raise OAuthFault("another authorization server sent the browser back")
-    if isinstance(code, OAuthFault):
+    if came_back and page.issuer != server.issuer and not _has_no_answer(code):
+        raise OAuthError("the redirect came from a different authorization server")
+    if isinstance(code, OAuthError):
         raise code
     return code
 
 
-def _nobody_came(code: Secret | OAuthFault) -> bool:
-    return isinstance(code, OAuthFault) and code.code is None
+def _has_no_answer(code: Secret | OAuthError) -> bool:
+    return isinstance(code, OAuthError) and code.code is None

@@ -1,4 +1,4 @@
-"""A server of the tests' own, on Peer: it records what comes and says what a test tells it to."""
+"""A test server on Peer, which records the messages and sends those that a test chooses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eca_protocol.streams import memory_pair
 
 
 class FakeServer:
-    """Answers everything well; `on` replaces what a method does."""
+    """A server that answers every request; `on` replaces the handler of a method."""
 
     def __init__(self, peer: Peer, handlers: dict[str, Callable[[Any], Any]]) -> None:
         self.peer = peer
@@ -41,11 +41,11 @@ class FakeServer:
             self.on(method, answers.get(method, lambda _: None))
 
     def answers(self, method: str, result: Any) -> None:
-        """A request is answered so from now on."""
+        """Answer a request with this result from now on."""
         self.on(method, lambda _: result)
 
     def on(self, method: str, handler: Callable[[Any], Any]) -> None:
-        """What a method does from now on, beside being recorded."""
+        """Handle a method with this function from now on, after recording it."""
 
         def record(params: Any) -> Any:
             self.received.append((method, params))
@@ -56,12 +56,12 @@ class FakeServer:
 
     @staticmethod
     def taken(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-        """The answer to a prompt."""
+        """Return the answer to a prompt."""
         assert params.chat_id is not None
         return m.ChatPromptResponse(chat_id=params.chat_id, model="a/b", status="prompting")
 
     async def until(self, method: str, count: int = 1) -> list[Any]:
-        """What came for a method, once it came `count` times."""
+        """Wait for `count` messages of a method, and return their params."""
         with anyio.fail_after(5):
             while len(self.params_of(method)) < count:
                 self._arrived = anyio.Event()
@@ -69,27 +69,27 @@ class FakeServer:
         return self.params_of(method)
 
     def params_of(self, method: str) -> list[Any]:
-        """What came for a method so far."""
+        """Return the params of the received messages of a method."""
         return [params for name, params in self.received if name == method]
 
     def content(self, chat_id: str, content: m.ChatContent, role: m.ChatRole = "assistant") -> None:
-        """Say something in a chat."""
+        """Send a content of a chat."""
         self.peer.notify(
             "chat/contentReceived",
             m.ChatContentReceivedParams(chat_id=chat_id, role=role, content=content),
         )
 
     def text(self, chat_id: str, *texts: str) -> None:
-        """The assistant's words."""
+        """Send a text of the assistant."""
         for text in texts:
             self.content(chat_id, m.ChatTextContent(text=text))
 
     def finish(self, chat_id: str) -> None:
-        """The end of a turn."""
+        """Send the end of a turn."""
         self.content(chat_id, m.ChatProgressContent(state="finished", text=""), "system")
 
     def answers_with(self, *texts: str) -> None:
-        """Every prompt is echoed and answered with these texts."""
+        """Echo every prompt and answer it with these texts."""
 
         def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
             chat_id = params.chat_id or ""
@@ -106,7 +106,7 @@ class FakeServer:
 async def connected(
     *, speaks: Revision = Revision.R2025_10, **options: Any
 ) -> AsyncIterator[tuple[Client, FakeServer]]:
-    """A client, and at its other end the fake server, which speaks that edition."""
+    """Connect a client with a fake server of this edition."""
     ours, theirs = memory_pair(limit=4 * 2**20)
     handlers: dict[str, Callable[[Any], Any]] = {}
     peer = Peer(

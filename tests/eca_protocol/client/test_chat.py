@@ -57,7 +57,9 @@ async def test_prompts_of_a_chat_carry_its_id_model_and_behavior() -> None:
 async def test_received_gives_roles_and_the_echo() -> None:
     async with connected() as (client, server):
         server.answers_with("x")
-        roles = [received.role async for received in client.chat().prompt("hi").received()]
+        roles = [
+            received.role async for received in client.chat().prompt("hi").contents_with_roles()
+        ]
         assert roles == ["system", "user", "assistant"]
 
 
@@ -162,16 +164,16 @@ async def test_a_prompt_that_is_given_up_before_its_answer_is_stopped_and_kept_a
         answer.set()
         server.answers_with("second")
         async with anyio.create_task_group() as tasks:
-            said: list[str] = []
+            texts: list[str] = []
 
             async def ask() -> None:
-                said.append(await chat.prompt("two").text())
+                texts.append(await chat.prompt("two").text())
 
             tasks.start_soon(ask)
             await anyio.wait_all_tasks_blocked()
             server.text("c", "first")
             server.finish("c")
-        assert said == ["second"]
+        assert texts == ["second"]
         assert len(server.params_of("chat/prompt")) == 2
 
 
@@ -290,7 +292,7 @@ async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> Non
         assert client.chat("c") is chat
         await chat.delete()
         other = client.chat("c")
-        with pytest.raises(LocalProtocolError, match="made anew"):
+        with pytest.raises(LocalProtocolError, match="use the new one"):
             await chat.prompt("once more").text()
         assert await other.prompt("hi").text() == "x"
 
@@ -329,7 +331,7 @@ async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
         server.text("c", "half")
         server.peer.notify("$/showMessage", m.ShowMessageParams(type="info", message="bye"))
         assert await anext(turn) == m.ChatTextContent(text="half")
-        await server.peer.drained()
+        await server.peer.drain()
         await close_writing(server.peer)
         with pytest.raises(ConnectionClosed):
             await anext(turn)
@@ -337,7 +339,7 @@ async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
 
 
 async def close_writing(peer: object) -> None:
-    transport = peer._transport  # type: ignore[attr-defined]  # a test's way to hang up
+    transport = peer._transport  # type: ignore[attr-defined]  # to break the connection
     transport.close_writing()
 
 
@@ -359,10 +361,10 @@ async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> 
     async with connected(idle_deadline=100) as (client, server):
         chat = client.chat("c")
         await chat.prompt("one").start()
-        said: list[str] = []
+        texts: list[str] = []
 
         async def prompt_again() -> None:
-            said.append(await chat.prompt("two").text())
+            texts.append(await chat.prompt("two").text())
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(prompt_again)
@@ -371,7 +373,7 @@ async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> 
                 server.text("c", "more")
             server.answers_with("next")
             server.finish("c")
-        assert said == ["next"]
+        assert texts == ["next"]
 
 
 @pytest.mark.requirement
@@ -379,7 +381,7 @@ async def test_a_turn_behind_a_silent_one_is_not_sent() -> None:
     async with connected(idle_deadline=0.02) as (client, server):
         chat = client.chat("c")
         await chat.prompt("one").start()
-        with pytest.raises(DeadlineExceeded, match="the next content of the turn before"):
+        with pytest.raises(DeadlineExceeded, match="the next content of the previous turn"):
             await chat.prompt("two").start()
         assert len(server.params_of("chat/prompt")) == 1
 
@@ -424,7 +426,7 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
         server.text("c", *[piece] * count)
         server.finish("c")
         with anyio.move_on_after(0.05) as waited:
-            await server.peer.drained()
+            await server.peer.drain()
         assert waited.cancelled_caught
         assert INBOX < chat.unread < 3 * INBOX
         await client.chat_query_commands()

@@ -15,7 +15,7 @@ from fake_server import connected
 
 from eca_protocol import messages as m
 from eca_protocol.client import Client, connect
-from eca_protocol.client.answers import Answers
+from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -38,19 +38,19 @@ def snake_case(method: str) -> str:
 @pytest.mark.requirement("GEN-3", "GEN-4", "GEN-5")
 async def test_the_client_has_a_method_or_a_handler_for_everything_in_the_table() -> None:
     ours, _ = memory_pair()
-    answers = Answers(
+    handlers = RequestHandlers(
         diagnostics=lambda _: m.EditorGetDiagnosticsResponse(diagnostics=()),
         definition=lambda _: m.EditorGetDefinitionResponse(status="no-server"),
         references=lambda _: m.EditorGetReferencesResponse(status="no-server"),
         ask_question=lambda _: m.ChatAskQuestionResponse(),
     )
-    client = Client(ours, answers=answers)
+    client = Client(ours, request_handlers=handlers)
     for method in ECA:
         if method.direction == "client_to_server":
             function = getattr(Client, snake_case(method.name))
             assert inspect.iscoroutinefunction(function) == (method.kind == "request"), method.name
         else:
-            assert method.name in client.handled, method.name
+            assert method.name in client.handled_methods, method.name
 
 
 @pytest.mark.anyio
@@ -96,7 +96,7 @@ async def test_configurations_are_folded_and_what_is_missing_has_not_changed() -
     async with connected() as (client, server):
         first = m.ChatConfig(models=("a/b", "c/d"), select_model="a/b", behaviors=("agent",))
         server.peer.notify("config/updated", m.ConfigUpdatedParams(chat=first))
-        assert await client.configured() == first
+        assert await client.wait_for_config() == first
         second = m.ChatConfig(select_model="c/d")
         server.peer.notify("config/updated", m.ConfigUpdatedParams(chat=second))
         server.peer.notify("config/updated", m.ConfigUpdatedParams())
@@ -158,8 +158,8 @@ async def test_selections_and_mcp_servers_are_told() -> None:
         client.mcp_start_server("a")
         client.mcp_stop_server("b")
         await server.until("mcp/stopServer")
-        told = [(name, params) for name, params in server.received if name[:4] in {"chat", "mcp/"}]
-        assert told == [
+        sent = [(name, params) for name, params in server.received if name[:4] in {"chat", "mcp/"}]
+        assert sent == [
             ("chat/selectedBehaviorChanged", m.ChatSelectedBehaviorChanged(behavior="plan")),
             ("mcp/startServer", m.MCPStartServerParams(name="a")),
             ("mcp/stopServer", m.MCPStopServerParams(name="b")),
@@ -169,10 +169,10 @@ async def test_selections_and_mcp_servers_are_told() -> None:
 @pytest.mark.anyio
 @pytest.mark.requirement("EDIT-3", "EDIT-4")
 async def test_diagnostics_are_answered_by_the_handler() -> None:
-    asked: list[m.EditorGetDiagnosticsParams] = []
+    question: list[m.EditorGetDiagnosticsParams] = []
 
     async def diagnostics(params: m.EditorGetDiagnosticsParams) -> m.EditorGetDiagnosticsResponse:
-        asked.append(params)
+        question.append(params)
         return m.EditorGetDiagnosticsResponse(diagnostics=())
 
     async with connected(diagnostics=diagnostics) as (_, server):
@@ -182,11 +182,11 @@ async def test_diagnostics_are_answered_by_the_handler() -> None:
         result = await server.peer.call(method, m.EditorGetDiagnosticsParams())
         assert result == m.EditorGetDiagnosticsResponse(diagnostics=())
         await server.peer.call(method, m.EditorGetDiagnosticsParams(uri="file:///a"))
-        assert [params.uri for params in asked] == [None, "file:///a"]
+        assert [params.uri for params in question] == [None, "file:///a"]
 
 
 class Later:
-    """A result that is awaited and no coroutine, as a future is."""
+    """An awaitable result that is no coroutine, like a future."""
 
     def __await__(self) -> Generator[Any, None, m.EditorGetDiagnosticsResponse]:
         async def answer() -> m.EditorGetDiagnosticsResponse:
@@ -249,7 +249,7 @@ def test_connect_takes_one_way_to_the_server() -> None:
 @pytest.mark.requirement
 async def test_the_real_server_chats_stops_and_ends_well() -> None:
     async with connect(command=SERVER, env=ENVIRONMENT) as client:
-        await client.configured()
+        await client.wait_for_config()
         assert client.selected_model in client.models
         assert await client.chat().prompt("Hello over there").text() == "Hello over there"
         chat = client.chat(model="simulator/script")

@@ -1,4 +1,4 @@
-"""Our client with servers of June 2025: a stranger's on a wire, and the real process."""
+"""Our client with servers of June 2025: a scripted one, and our server's process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGE = {"type": "fileChange", "description": "Add a line", "manualApproval": T
 
 
 async def stranger(wire: Wire) -> None:
-    """A server of June 2025 that judges each message by the letter; it has one bad day."""
+    """Serve the draft of June 2025, checking each message against its text; fail on one day."""
     days = iter(["no network today", "sent", "sent"])
     while (message := await wire.receive()) is not None:
         method, params = message["method"], message.get("params")
@@ -40,9 +40,9 @@ async def stranger(wire: Wire) -> None:
         assert_is(REQUESTS[method][0], params)
         result = {"initialize": {}, "shutdown": None}.get(method)
         if method == "chat/prompt":
-            said = next(days)
-            status = "success" if said == "sent" else "connection-error"
-            result = {"chatId": params["chatId"], "status": status, "resultMessage": said}
+            result_message = next(days)
+            status = "success" if result_message == "sent" else "connection-error"
+            result = {"chatId": params["chatId"], "status": status, "resultMessage": result_message}
         await wire.send(success(message["id"], result))
         if method == "chat/prompt" and result["status"] == "success":
             await tell(wire, {"type": "text", "text": "I will "})
@@ -60,17 +60,17 @@ async def test_a_stranger_s_draft_server_is_spoken_with_by_its_letter() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stranger, Wire(theirs))
         async with connect(transport=ours, revision=Revision.DRAFT) as client:
-            assert await client.configured() == m.ChatConfig()
+            assert await client.wait_for_config() == m.ChatConfig()
             chat = client.chat("c", model="openai/gpt-4")
             with pytest.raises(RequestFailed, match="no network today"):
                 await chat.prompt("hi").text()
-            told = []
+            contents = []
             async for content in chat.prompt("hi", contexts=[m.WebContext(url="https://x")]):
-                told.append(content.type)
+                contents.append(content.type)
                 if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
                     assert content.summary == "Add a line"
                     chat.approve(content.id)
-            assert told == [
+            assert contents == [
                 "progress", "text", "toolCallPrepare", "toolCallRun", "text", "toolCallRunning",
                 "toolCalled",
             ]  # fmt: skip
@@ -97,16 +97,16 @@ async def test_the_real_server_is_spoken_with_in_the_draft(tmp_path: Path) -> No
         assert client.initialize_response == m.InitializeResponse()
         chat = client.chat()
         async with chat.prompt(f"say I will.\ncall eca_write_file {write}\nsay Well.") as turn:
-            told = []
+            contents = []
             async for content in turn:
-                told.append(content)
+                contents.append(content)
                 if isinstance(content, m.ChatToolCallRunContent):
                     assert content.arguments == {
                         "file": str(folder / "new.txt"),
                         "changes": [{"kind": "create", "content": "x\n"}],
                     }
                     chat.approve(content.id)
-        texts = [each.text for each in told if isinstance(each, m.ChatTextContent)]
+        texts = [each.text for each in contents if isinstance(each, m.ChatTextContent)]
         assert "".join(texts).split() == ["I", "will.", "Well."]
         assert (folder / "new.txt").read_text() == "x\n"
         assert isinstance(chat.usage, m.ChatUsageContent)

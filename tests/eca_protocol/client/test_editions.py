@@ -1,4 +1,4 @@
-"""The client in every edition: how it finds out which is spoken, and what CURRENT adds (W-16)."""
+"""The client in every edition: the detection of the edition, and CURRENT's additions (W-16)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_the_first_update_tells_which_edition_is_spoken(
     async with connected(speaks=speaks) as (client, server):
         await client.chat_prompt("before", chat_id="c", behavior="plan")
         server.peer.notify("config/updated", first)
-        await client.configured()
+        await client.wait_for_config()
         assert client.revision is speaks
         server.peer.notify("config/updated", CURRENT)  # only the first one counts
         await client.chat_query_commands()
@@ -76,10 +76,10 @@ async def test_a_forced_edition_is_told_and_kept(forced: Revision) -> None:
     async with connected(speaks=forced, revision=forced) as (client, server):
         assert client.revision is forced
         (hello,) = server.params_of("initialize")
-        if forced is not Revision.DRAFT:  # its `initializationOptions` are what the server likes
+        if forced is not Revision.DRAFT:  # its `initializationOptions` may be of any type
             assert hello.initialization_options.protocol_revision == forced.value
             server.peer.notify("config/updated", OCTOBER)
-            await client.configured()
+            await client.wait_for_config()
         assert client.revision is forced
 
 
@@ -225,7 +225,7 @@ async def test_who_never_tells_its_edition_is_taken_for_an_older_one(
         with pytest.raises(LocalProtocolError, match="revision 2025-10"):
             await client.chat_list()
         server.peer.notify("config/updated", CURRENT)
-        await client.configured()
+        await client.wait_for_config()
         assert await client.chat_query_commands()
         assert server.params_of("chat/promptSteer") == []
 
@@ -234,8 +234,10 @@ async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
     async def ask(params: m.ChatAskQuestionParams) -> m.ChatAskQuestionResponse:
         return m.ChatAskQuestionResponse(answer=params.question.upper())
 
-    found = m.EditorGetReferencesResponse(status="success", locations=())
-    async with connected(speaks=Revision.CURRENT, ask_question=ask, references=lambda _: found) as (
+    references = m.EditorGetReferencesResponse(status="success", locations=())
+    async with connected(
+        speaks=Revision.CURRENT, ask_question=ask, references=lambda _: references
+    ) as (
         _,
         server,
     ):
@@ -243,7 +245,7 @@ async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
         answer = await server.peer.call("chat/askQuestion", question)
         assert answer == m.ChatAskQuestionResponse(answer="WHY")
         place = m.EditorGetReferencesParams(uri="file:///a", position=RANGE.start)
-        assert await server.peer.call("editor/getReferences", place) == found
+        assert await server.peer.call("editor/getReferences", place) == references
         with pytest.raises(RequestFailed, match="-32601"):
             await server.peer.call(
                 "editor/getDefinition",

@@ -1,4 +1,4 @@
-"""What the marks of the models let one edition be told of another's message, worked out slowly."""
+"""The loss of a message in a different edition, computed from the models' metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eca_protocol.revisions import Revision
 
 
 def assert_told_but_for_the_marks(method: str, params: Any, revision: Revision) -> None:
-    """What is written for `revision` and read again has lost just what the marks name."""
+    """Check that writing for `revision` and reading loses exactly the members of the metadata."""
     codec = Codec(ECA, revision)
     try:
         expected = left_of(shape_of(ECA[method].params), params, revision)
@@ -33,19 +33,19 @@ def assert_told_but_for_the_marks(method: str, params: Any, revision: Revision) 
 
 
 class Lost(Exception):
-    """The other revision knows no such thing, and something is needed in its place."""
+    """A required value that the other revision does not have."""
 
 
 def left_of(shape: Shape, value: Any, revision: Revision) -> Any:
-    """What the marks let a revision tell of a value."""
+    """Return the part of a value that the revision can express."""
     match shape:
         case Nullable(inner):
             return None if value is None else left_of(inner, value, revision)
         case Choice(values):
-            within = values.get(value)
-            return value if within is None or within.holds(revision) else within.fallback
+            window = values.get(value)
+            return value if window is None or window.holds(revision) else window.fallback
         case Array(item):
-            return tuple(left for each in value for left in left_or_nothing(item, each, revision))
+            return tuple(part for each in value for part in left_or_nothing(item, each, revision))
         case Tagged(_, unknown):
             if not isinstance(value, unknown) and not window_of_class(type(value)).holds(revision):
                 raise Lost
@@ -64,17 +64,17 @@ def left_or_nothing(shape: Shape, value: Any, revision: Revision) -> list[Any]:
 
 
 def left_of_model(value: Any, revision: Revision) -> Any:
-    left: dict[str, Any] = {}
-    told: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    by_key: dict[str, Any] = {}
     for field in fields_of(type(value)):
         entry = getattr(value, field.name)
         if field.window.holds(revision) or field.window.ruling:
             optional = isinstance(field.shape, Nullable)
-            found = (left_or_nothing if optional else needed)(field.shape, entry, revision)
-            left[field.name] = found[0] if found else None
-        elif field.reading.told_as and entry is not None:
-            told[field.reading.told_as] = entry
-    return type(value)(**{**left, **told})
+            present = (left_or_nothing if optional else needed)(field.shape, entry, revision)
+            rest[field.name] = present[0] if present else None
+        elif field.rules.fallback_key and entry is not None:
+            by_key[field.rules.fallback_key] = entry
+    return type(value)(**{**rest, **by_key})
 
 
 def needed(shape: Shape, value: Any, revision: Revision) -> list[Any]:

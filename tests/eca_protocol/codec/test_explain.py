@@ -1,4 +1,4 @@
-"""Every departure from the letter is listed, with its place and the ruling that allows it."""
+"""The list of departures from the text, with their places and rulings."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The codec against the requirements' inventory, which was made without a look at the models.
+"""The codec against the requirements' inventory, which was written independently of the models.
 
-From the inventory alone each method gets samples, in each edition: every optional member there and
-away, every literal, every alternative of a union. Each must be read without a departure and come
-back as it was; with one required member taken away, at whatever depth, it must be a departure.
+The inventory yields samples of each method in each edition: with and without every optional member,
+with every literal and every alternative of a union. A sample must be read without a departure and
+round-trip. Without one of its required members, at any depth, it must be a departure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Part = Literal["params", "result"]
 
 REVISIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 UNION = {"tool/serverUpdated": "ToolServerUpdatedParams"}
-"""The one message that is no interface but an alias."""
+"""The only message that is an alias instead of an interface."""
 
 SCALARS: dict[str, Any] = {
     "string": "é",
@@ -36,28 +36,28 @@ SCALARS: dict[str, Any] = {
     "map": {"some key": [1, None, {"an-other": "x"}]},
     "any": {"type": "object", "properties": {"snake_case": {}}},
 }
-"""One value of each built-in type; inside the last two every key is the user's own."""
+"""One value of each built-in type; the last two may have any keys."""
 
 EMPTY_IS_ABSENT = {
     "ChatInlinePromptParams.contexts",
     "ChatPromptParams.contexts",
     "MCPServerUpdatedParams.args",
 }
-"""Optional arrays that are left out when empty: no contexts and none given are the same (W-3)."""
+"""Optional arrays that are omitted when empty: absent and empty are the same (W-3)."""
 
 ALWAYS_WRITTEN = {"text": "", "required": False, "processId": None, "server": ""}
-"""Members that are written where the edition needs or knows none (W-20, W-30, W-40)."""
+"""Members that are written in editions that do not require them (W-20, W-30, W-40)."""
 
 
 class Inventory:
-    """What the inventory says of one edition."""
+    """The inventory of one edition."""
 
     def __init__(self, revision: Revision) -> None:
         self.interfaces = interfaces_of(revision)
         self.aliases = aliases_of(revision)
 
     def values_of(self, type_: str, path: str) -> Iterator[Any]:
-        """JSON values of a type as the inventory spells it, at least one per alternative."""
+        """Yield JSON values of a type as the inventory spells it, at least one per alternative."""
         for spelled in type_.split("|"):
             alternative = spelled.strip("*")
             if alternative.endswith("[]"):
@@ -81,7 +81,7 @@ class Inventory:
             yield match[1], not match[2], match[3]
 
     def samples_of(self, interface: str) -> Iterator[dict[str, Any]]:
-        """A full one, one with nothing optional, and one per further value of each field."""
+        """Yield a full value, a minimal one, and one per further value of each field."""
         choices = {
             name: list(self.values_of(type_, f"{interface}.{name}"))
             for name, _, type_ in self.fields_of(interface)
@@ -94,7 +94,7 @@ class Inventory:
                 yield {**full, name: value}
 
     def lacking(self, type_: str, path: str) -> Iterator[tuple[str, Any]]:
-        """Values of a type that lack one required member, and that member's name."""
+        """Yield values of a type that lack one required member, with that member's name."""
         for spelled in type_.split("|"):
             alternative = spelled.strip("*")
             if alternative.endswith("[]"):
@@ -125,7 +125,7 @@ class Inventory:
 
 
 def messages_of(revision: Revision) -> Iterator[tuple[str, Part, str]]:
-    """Method, part, and the interface or alias that stands there."""
+    """Yield each method and part with its interface or alias."""
     for row in ECA:
         for part in get_args(Part):
             hint = getattr(row, part)
@@ -141,7 +141,7 @@ def decode_and_encode(revision: Revision, method: str, part: Part, raw: Any) -> 
 
 
 def pruned(written: Any, raw: Any) -> Any:
-    """What was written, without the members that are always written and were not in `raw`."""
+    """Return the written value without members that are always written and not in `raw`."""
     if isinstance(written, dict) and isinstance(raw, dict):
         return {
             key: pruned(value, raw.get(key))

@@ -1,4 +1,4 @@
-"""What is read although the letter has it otherwise, and what is refused, in which words."""
+"""The departures from the text that are read, and the messages of those that are refused."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_diagnostics_beyond_the_text_are_read() -> None:
             ]
         },
     )
-    assert [(found.severity, found.source, found.code) for found in result.diagnostics] == [
+    assert [(each.severity, each.source, each.code) for each in result.diagnostics] == [
         ("information", "", 7),
         ("unknown", "s", None),
         ("hint", "", "c"),
@@ -505,10 +505,10 @@ def test_an_error_that_stands_in_a_result_is_an_error(method: str, result: Any, 
         (
             "chat/prompt",
             {"message": "", "contexts": [{"type": "image", "base64": 1}]},
-            "contexts[0].base64: expected a string, got 1 (revision 2025-10, spoken here, has no",
+            "contexts[0].base64: expected a string, got 1 (not in revision 2025-10",
         ),
-        ("chat/list", {"limit": "x"}, 'got "x" (revision 2025-10, spoken here'),
-        ("chat/prompt", {"message": "", "trust": 1}, "got 1 (revision 2025-10, spoken here"),
+        ("chat/list", {"limit": "x"}, 'got "x" (not in revision 2025-10'),
+        ("chat/prompt", {"message": "", "trust": 1}, "got 1 (not in revision 2025-10"),
         ("chat/prompt", {"message": 1}, "expected a string, got 1"),
     ],
 )

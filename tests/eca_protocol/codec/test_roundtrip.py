@@ -1,4 +1,4 @@
-"""Properties over every message: what is written is read again, and the two readers agree."""
+"""Properties of every message: reading inverts writing, and the two readers agree."""
 
 from __future__ import annotations
 

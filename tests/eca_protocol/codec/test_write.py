@@ -1,4 +1,4 @@
-"""What is written: the revision's own, what rulings add, and nothing else."""
+"""The written members: exactly those of the revision and of rulings."""
 
 from __future__ import annotations
 
@@ -171,13 +171,13 @@ def test_what_an_option_holds_is_left_out_where_the_revision_has_no_such_thing()
     assert "details" not in written(OCTOBER, run)
     assert written(OCTOBER, run)["origin"] == "native"
     assert written(CURRENT, run)["details"] == {"type": "jsonOutputs", "jsons": []}
-    seen = ChatPromptParams(
+    prompt = ChatPromptParams(
         message="m",
         contexts=(ImageContext(media_type="image/png", base64=""), FileContext(path="p")),
     )
-    raw = OCTOBER.encode_params("chat/prompt", seen)
+    raw = OCTOBER.encode_params("chat/prompt", prompt)
     assert raw["contexts"] == [{"type": "file", "path": "p"}]
-    assert len(CURRENT.encode_params("chat/prompt", seen)["contexts"]) == 2
+    assert len(CURRENT.encode_params("chat/prompt", prompt)["contexts"]) == 2
 
 
 @pytest.mark.requirement
@@ -233,7 +233,7 @@ def test_results_of_another_method_are_our_own_fault() -> None:
 
 @pytest.mark.requirement
 def test_an_object_deep_inside_that_does_not_belong_is_our_own_fault() -> None:
-    params = ChatContentReceivedParams(chat_id="c", role="user", content="hi")  # type: ignore[arg-type]  # the fault shown
+    params = ChatContentReceivedParams(chat_id="c", role="user", content="hi")  # type: ignore[arg-type]  # intended
     with pytest.raises(LocalProtocolError, match="expected one of ChatTextContent"):
         OCTOBER.outgoing("chat/contentReceived", params)
 

@@ -1,6 +1,6 @@
-"""The draft's letter as data, typed from its text without a look at the models, and its judge.
+"""The draft's text as data, written independently of the models, and a check against it.
 
-`name` is a required member, `name?` an optional one; a list's item stands in brackets.
+`name` is a required member, `name?` an optional one; a list's item is in brackets.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ NOTIFICATIONS = {
 
 
 def assert_is(kind: Any, value: Any, path: str = "") -> None:
-    """Fail unless `value` is what the draft calls `kind`, with nothing beside it."""
+    """Fail unless `value` is exactly of the draft's type `kind`."""
     if isinstance(kind, list):
         assert type(value) is list, f"{path}: {value!r}"
         for index, item in enumerate(value):

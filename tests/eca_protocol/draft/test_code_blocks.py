@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.draft.code_blocks import LONGEST, CodeBlocks
+from eca_protocol.draft.code_blocks import MAX_BLOCK, CodeBlocks
 from eca_protocol.draft.models import CodeBlock
 
 
 def blocks(*pieces: str) -> list[tuple[str | None, str]]:
     finder = CodeBlocks()
-    found = [block for piece in pieces for block in finder.feed(piece)]
-    return [(block.language, block.code) for block in (*found, *finder.close())]
+    blocks = [block for piece in pieces for block in finder.feed(piece)]
+    return [(block.language, block.code) for block in (*blocks, *finder.close())]
 
 
 @pytest.mark.requirement("W-50d")
@@ -28,7 +28,7 @@ def blocks(*pieces: str) -> list[tuple[str | None, str]]:
         ("```a``` is no fence\n", []),
         ("```py\nnever closed", [("py", "never closed")]),
         ("```\n```\n```x\n1\n```", [(None, ""), ("x", "1")]),
-        ("```\n" + "y\n" * LONGEST + "```", []),
+        ("```\n" + "y\n" * MAX_BLOCK + "```", []),
     ],
 )
 def test_the_fences_of_a_text_are_its_blocks(text: str, expected: list[object]) -> None:

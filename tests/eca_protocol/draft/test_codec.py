@@ -1,4 +1,4 @@
-"""A draft connection: canonical types above, on the wire what the draft's letter has."""
+"""A draft connection: canonical types in the program, the draft's messages on the wire."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_context_that_means_nothing_is_refused_with_its_place(context: Any, pa
 
 @pytest.mark.requirement("W-51c")
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("model", "expected"),
     [
         ("auto", None),
         (None, None),
@@ -142,12 +142,12 @@ def test_a_context_that_means_nothing_is_refused_with_its_place(context: Any, pa
     ],
 )
 def test_a_model_is_one_that_is_offered_or_the_default(
-    asked: str | None, expected: str | None
+    model: str | None, expected: str | None
 ) -> None:
     codec = DraftCodec()
     for chat in (m.ChatConfig(models=("mine/gpt-4", "mine/other")), m.ChatConfig()):
         assert codec.outgoing("config/updated", m.ConfigUpdatedParams(chat=chat)) == ()
-    assert codec.decode_params("chat/prompt", {"message": "x", "model": asked}).model == expected
+    assert codec.decode_params("chat/prompt", {"message": "x", "model": model}).model == expected
 
 
 PROMPT = m.ChatPromptParams(
@@ -235,8 +235,8 @@ def test_october_s_requests_of_a_draft_client_are_answered_as_in_october() -> No
 def test_the_kit_takes_the_draft_s_table_like_any_other(method: str) -> None:
     assert explain(method, {}, Revision.DRAFT, table=DRAFT)
     prompt = {"message": "x", "model": "gpt-5", "context": [{"type": "terminal"}], "contexts": []}
-    found = explain("chat/prompt", prompt, Revision.DRAFT, table=DRAFT)
-    assert [(each.path, each.kind) for each in found] == [
+    departures = explain("chat/prompt", prompt, Revision.DRAFT, table=DRAFT)
+    assert [(each.path, each.kind) for each in departures] == [
         ("params.model", "unknown value"),
         ("params.context[0].type", "unknown type"),
         ("params.contexts", "unknown key"),
@@ -247,7 +247,7 @@ def test_the_kit_takes_the_draft_s_table_like_any_other(method: str) -> None:
 def test_what_the_kit_makes_in_the_draft_is_its_letter(message: tuple[str, Any]) -> None:
     method, params = message
     raw = Codec(DRAFT, Revision.DRAFT).encode_params(method, params)
-    if not any(found.kind.startswith("unknown") for found in explain(
+    if not any(each.kind.startswith("unknown") for each in explain(
         method, raw, Revision.DRAFT, table=DRAFT
     )):  # fmt: skip
         assert_is(REQUESTS[method][0], raw)

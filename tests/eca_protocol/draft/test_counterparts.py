@@ -1,4 +1,4 @@
-"""What the draft lacks is stated; the statement and the codec hold each other to it."""
+"""The tables of the draft's counterparts, compared with the codec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_method_content_and_context_has_its_row_and_no_row_is_of_another()
     assert CONTEXTS.keys() == types_of(m.ChatContext)
     assert {method.name for method in DRAFT} <= {row.draft for row in METHODS.values()}
     rows = [*METHODS.values(), *CONTENTS.values(), *CONTEXTS.values()]
-    assert all(row.why.endswith(".") for row in rows)
+    assert all(row.note.endswith(".") for row in rows)
     assert all(DRAFT_ONLY.values())
 
 
@@ -51,7 +51,7 @@ def test_a_method_is_written_where_its_row_says_so(message: tuple[str, Any]) -> 
 
 WRITES = m.FileChangeDetails(path="/a", diff="", lines_added=0, lines_removed=0)
 CALL: Mapping[str, Any] = {"id": "1", "name": "x", "server": "eca", "origin": "native"}
-TELLING = {
+WRITTEN_CONTENTS = {
     "text": m.ChatTextContent(text="x"),
     "progress": m.ChatProgressContent(state="finished"),
     "usage": m.ChatUsageContent(session_tokens=1, tokens_used=3),
@@ -59,10 +59,10 @@ TELLING = {
     "toolCalled": m.ChatToolCalledContent(**CALL, details=WRITES),
     "toolCallRejected": m.ChatToolCallRejectedContent(**CALL, reason="user-choice"),
 }
-"""Of each content that the draft tells one that it does tell, after a call that waits."""
+"""One content of each type that the draft has, after a call that waits."""
 
 
-def told(codec: DraftCodec, content: m.ChatContent) -> list[Any]:
+def written(codec: DraftCodec, content: m.ChatContent) -> list[Any]:
     params = m.ChatContentReceivedParams(chat_id="c", role="assistant", content=content)
     return [raw for _, raw in codec.outgoing("chat/contentReceived", params)]
 
@@ -71,20 +71,23 @@ def told(codec: DraftCodec, content: m.ChatContent) -> list[Any]:
 def test_a_content_is_told_as_its_row_says(type_: str) -> None:
     codec = DraftCodec()
     if type_ == "toolCallRejected":
-        told(codec, TELLING["toolCallRun"])
+        written(codec, WRITTEN_CONTENTS["toolCallRun"])
     row = CONTENTS[type_]
-    assert (row.draft is not None) == (type_ in TELLING)
-    if type_ in TELLING:
-        found = [*told(codec, TELLING[type_]), *told(codec, TELLING["progress"])]
-        assert row.draft == found[0]["content"]["type"]
-        assert found[-1]["metadata"]["tokensUsed"] == (3 if type_ == "usage" else 0)
+    assert (row.draft is not None) == (type_ in WRITTEN_CONTENTS)
+    if type_ in WRITTEN_CONTENTS:
+        contents = [
+            *written(codec, WRITTEN_CONTENTS[type_]),
+            *written(codec, WRITTEN_CONTENTS["progress"]),
+        ]
+        assert row.draft == contents[0]["content"]["type"]
+        assert contents[-1]["metadata"]["tokensUsed"] == (3 if type_ == "usage" else 0)
 
 
 @given(eca.contents(unknown=False))
-def test_what_has_no_counterpart_is_not_told(content: m.ChatContent) -> None:
+def test_a_content_without_a_counterpart_is_not_written(content: m.ChatContent) -> None:
     assert not isinstance(content, m.UnknownContent)
     if CONTENTS[content.type].draft is None:
-        assert told(DraftCodec(), content) == []
+        assert written(DraftCodec(), content) == []
 
 
 @given(eca.contexts(unknown=False))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.draft.file_changes import changes_of
+from eca_protocol.draft.file_changes import parse_changes
 from eca_protocol.draft.models import Change, LineRange
 
 
@@ -21,7 +21,7 @@ def lines(start: int, end: int) -> LineRange:
 
 
 def applied(before: Sequence[str], changes: Sequence[Change]) -> str:
-    """What an editor that knows nothing but the changes makes of a file."""
+    """Apply the changes to a file, as an editor does."""
     text = [f"{line}\n" for line in before]
     for change in reversed(changes):
         if change.range is None:
@@ -42,7 +42,7 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=12)
 def test_whoever_applies_the_changes_has_the_new_file(
     before: list[str], after: list[str], context: int
 ) -> None:
-    changes = changes_of(diff(before, after, context))
+    changes = parse_changes(diff(before, after, context))
     assert changes is not None
     assert applied(before, changes) == "".join(f"{line}\n" for line in after)
 
@@ -70,7 +70,7 @@ def test_whoever_applies_the_changes_has_the_new_file(
     ],
 )
 def test_a_hunk_is_a_change(hunks: str, expected: tuple[Change, ...]) -> None:
-    assert changes_of(hunks) == expected
+    assert parse_changes(hunks) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_a_hunk_is_a_change(hunks: str, expected: tuple[Change, ...]) -> None:
     ],
 )
 def test_what_is_not_whole_gives_no_changes(cut: str) -> None:
-    assert changes_of(cut) is None
+    assert parse_changes(cut) is None

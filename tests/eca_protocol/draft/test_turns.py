@@ -1,4 +1,4 @@
-"""A turn's contents in the draft: told by a server, heard by a client (rulings W-50, W-52)."""
+"""A turn's contents in the draft: written by a server, read by a client (W-50, W-52)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ FINISHED = m.ChatProgressContent(state="finished")
 NAMES: dict[str, Any] = {"name": "eca_write_file", "server": "eca", "origin": "native"}
 WRITES = m.FileChangeDetails(path="/p/a", diff="@@ -0,0 +1 @@\n+x", lines_added=1, lines_removed=0)
 
-Told = tuple[m.ChatRole, m.ChatContent]
+RoleContent = tuple[m.ChatRole, m.ChatContent]
 
 
-def says(text: str, role: m.ChatRole = "assistant") -> Told:
+def says(text: str, role: m.ChatRole = "assistant") -> RoleContent:
     return role, m.ChatTextContent(text=text)
 
 
-def tell(codec: DraftCodec, *contents: Told | m.ChatContent, chat: str = "c") -> list[Any]:
-    """What a server's contents are in the draft, each of them by its letter."""
-    told: list[Any] = []
+def write(codec: DraftCodec, *contents: RoleContent | m.ChatContent, chat: str = "c") -> list[Any]:
+    """Return the draft contents of a server's contents, checked against the draft's text."""
+    raw_contents: list[Any] = []
     for each in contents:
         role, content = each if isinstance(each, tuple) else ("system", each)
         params = m.ChatContentReceivedParams(chat_id=chat, role=role, content=content)
         for method, raw in codec.outgoing(CONTENT, params):
             assert method == CONTENT
             assert_is("ChatContentReceivedParams", raw)
-            told.append(raw)
-    return told
+            raw_contents.append(raw)
+    return raw_contents
 
 
 def call(what: str, call_id: str = "1", **more: Any) -> m.ChatContent:
@@ -56,12 +56,12 @@ def call(what: str, call_id: str = "1", **more: Any) -> m.ChatContent:
     return content
 
 
-def texts(told: Sequence[Any]) -> list[str]:
-    return [raw["content"]["text"] for raw in told if raw["content"]["type"] == "text"]
+def texts(written: Sequence[Any]) -> list[str]:
+    return [raw["content"]["text"] for raw in written if raw["content"]["type"] == "text"]
 
 
-def changes(told: Sequence[Any]) -> list[Any]:
-    return [raw["content"] for raw in told if raw["content"]["type"] == "fileChange"]
+def changes(written: Sequence[Any]) -> list[Any]:
+    return [raw["content"] for raw in written if raw["content"]["type"] == "fileChange"]
 
 
 ROLES = st.sampled_from(["user", "system", "assistant"])
@@ -77,30 +77,32 @@ def test_any_stream_is_the_draft_s_and_each_end_is_one_closing_text(
     for chat in "ab":
         stream = [*stream, (chat, "system", FINISHED)]
     for chat, role, content in stream:
-        told = tell(codec, (role, content), chat=chat)
-        assert all(raw["chatId"] == chat for raw in told)
+        written = write(codec, (role, content), chat=chat)
+        assert all(raw["chatId"] == chat for raw in written)
         is_end = isinstance(content, m.ChatProgressContent) and content.state == "finished"
-        assert [raw["isComplete"] for raw in told if raw["isComplete"]] == [True] * is_end
+        assert [raw["isComplete"] for raw in written if raw["isComplete"]] == [True] * is_end
         if is_end:
-            (closing,) = told
+            (closing,) = written
             assert closing["content"]["type"] == "text"
             assert isinstance(closing["metadata"]["tokensUsed"], int)
 
 
 @pytest.mark.requirement("W-50c")
 @given(st.lists(st.tuples(ROLES, st.text("ab\n", min_size=1, max_size=4)), max_size=8))
-def test_no_text_is_lost_and_pieces_are_not_torn_apart(said: list[tuple[m.ChatRole, str]]) -> None:
-    told = tell(DraftCodec(), *(says(text, role) for role, text in said), FINISHED)
-    heard = "".join(texts(told))
-    expected = "".join(text for role, text in said if role != "user")
-    assert heard.replace("\n", "") == expected.replace("\n", "")
-    if all(role == "assistant" for role, _ in said):
-        assert heard == expected
+def test_no_text_is_lost_and_pieces_are_not_torn_apart(
+    pieces: list[tuple[m.ChatRole, str]],
+) -> None:
+    written = write(DraftCodec(), *(says(text, role) for role, text in pieces), FINISHED)
+    result = "".join(texts(written))
+    expected = "".join(text for role, text in pieces if role != "user")
+    assert result.replace("\n", "") == expected.replace("\n", "")
+    if all(role == "assistant" for role, _ in pieces):
+        assert result == expected
 
 
 @pytest.mark.requirement("W-50b", "W-50c")
 def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> None:
-    told = tell(
+    written = write(
         DraftCodec(),
         RUNNING,
         says("hello", "user"),
@@ -109,11 +111,11 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> N
         m.ChatUsageContent(session_tokens=900, tokens_used=12),
         FINISHED,
     )
-    assert [(raw["content"]["text"], raw["isComplete"]) for raw in told] == [
+    assert [(raw["content"]["text"], raw["isComplete"]) for raw in written] == [
         ("Hel", False), ("lo!", False), ("", True),
     ]  # fmt: skip
-    assert told[-1]["metadata"] == {"tokensUsed": 12}
-    assert not any("metadata" in raw for raw in told[:-1])
+    assert written[-1]["metadata"] == {"tokensUsed": 12}
+    assert not any("metadata" in raw for raw in written[:-1])
 
 
 @pytest.mark.requirement("W-50c")
@@ -130,38 +132,38 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> N
     ],
 )  # fmt: skip
 def test_the_server_s_last_word_closes_the_turn(
-    contents: list[Told | m.ChatContent], expected: list[str]
+    contents: list[RoleContent | m.ChatContent], expected: list[str]
 ) -> None:
-    assert texts(tell(DraftCodec(), *contents, FINISHED)) == expected
+    assert texts(write(DraftCodec(), *contents, FINISHED)) == expected
 
 
 @pytest.mark.requirement("W-50d")
 def test_a_block_of_code_is_told_once_with_the_delta_that_ends_it() -> None:
     pieces = ["Look:\n``", "`py\nx = 1\n", "```", "\nDone. ~~~\n~~~sh\nls"]
-    told = tell(DraftCodec(), *map(says, pieces), FINISHED)
-    assert [raw["content"].get("codeBlocks") for raw in told] == [
+    written = write(DraftCodec(), *map(says, pieces), FINISHED)
+    assert [raw["content"].get("codeBlocks") for raw in written] == [
         None, None, None, [{"code": "x = 1", "language": "py"}], [{"code": "ls", "language": "sh"}],
     ]  # fmt: skip
 
 
 @pytest.mark.requirement("W-50d")
 def test_a_block_that_was_never_closed_ends_before_the_server_s_own_words() -> None:
-    told = tell(DraftCodec(), says("```py\nx ="), says("It broke off.", "system"), FINISHED)
-    assert told[-1]["content"] == {
+    written = write(DraftCodec(), says("```py\nx ="), says("It broke off.", "system"), FINISHED)
+    assert written[-1]["content"] == {
         "type": "text",
         "text": "\n\nIt broke off.",
         "codeBlocks": [{"code": "x =", "language": "py"}],
     }
     between = [says("~~~\na"), call("run"), says("b\n~~~\nc"), FINISHED]
-    blocks = [raw["content"].get("codeBlocks", []) for raw in tell(DraftCodec(), *between)]
+    blocks = [raw["content"].get("codeBlocks", []) for raw in write(DraftCodec(), *between)]
     assert blocks == [[], [{"code": "a"}], [{"code": "c"}]]
 
 
 def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
     codec = DraftCodec()
-    tell(codec, says("```py\nx = 1\n"), m.ChatUsageContent(session_tokens=9, tokens_used=9))
+    write(codec, says("```py\nx = 1\n"), m.ChatUsageContent(session_tokens=9, tokens_used=9))
     codec.decode_params("chat/delete", {"chatId": "c"})
-    first, closing = tell(codec, says("words"), says("It broke off.", "system"), FINISHED)
+    first, closing = write(codec, says("words"), says("It broke off.", "system"), FINISHED)
     assert first["content"] == {"type": "text", "text": "words"}
     assert closing["content"] == {"type": "text", "text": "\n\nIt broke off."}
     assert closing["metadata"] == {"tokensUsed": 0}
@@ -169,7 +171,7 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
 
 @pytest.mark.requirement("W-50b")
 @pytest.mark.parametrize(
-    ("contents", "expected", "said"),
+    ("contents", "expected", "expected_texts"),
     [
         ([call("run"), call("running"), call("called", details=WRITES)], [False], []),
         ([call("run"), call("running"), call("called", error=True, details=WRITES)], [], []),
@@ -198,17 +200,17 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
     ],
 )
 def test_a_change_is_told_when_it_waits_or_when_it_is_made(
-    contents: list[m.ChatContent], expected: list[bool], said: list[str]
+    contents: list[m.ChatContent], expected: list[bool], expected_texts: list[str]
 ) -> None:
-    told = tell(DraftCodec(), *contents, FINISHED)
-    assert [change["manualApproval"] for change in changes(told)] == expected
-    assert texts(told) == [*said, ""]
+    written = write(DraftCodec(), *contents, FINISHED)
+    assert [change["manualApproval"] for change in changes(written)] == expected
+    assert texts(written) == [*expected_texts, ""]
 
 
 def test_a_change_names_its_file_and_lines_or_says_how_many_they_are() -> None:
     cut = m.FileChangeDetails(path="/p/a", diff="@@ -1 +1 @@", lines_added=7, lines_removed=1)
-    told = tell(DraftCodec(), call("called", details=WRITES), call("called", details=cut))
-    assert changes(told) == [
+    written = write(DraftCodec(), call("called", details=WRITES), call("called", details=cut))
+    assert changes(written) == [
         {
             "type": "fileChange",
             "description": "Writing a",
@@ -241,15 +243,15 @@ def test_a_decision_means_the_chat_s_only_call_that_waits(
     what: str, waiting: list[str], named: str | None, meant: str
 ) -> None:
     codec = DraftCodec()
-    tell(codec, *(call("run", each, manual_approval=True) for each in waiting))
-    tell(codec, call("run", "done", manual_approval=True), call("running", "done"))
-    tell(codec, call("run", "never asked"))
+    write(codec, *(call("run", each, manual_approval=True) for each in waiting))
+    write(codec, call("run", "done", manual_approval=True), call("running", "done"))
+    write(codec, call("run", "never asked"))
     raw = {"chatId": "c"} | ({} if named is None else {"toolCallId": named})
     ((_, read),) = codec.incoming(f"chat/toolCall{what}", raw)
     assert (read.chat_id, read.tool_call_id) == ("c", meant)
 
 
-def hear(codec: DraftCodec, *raw: Any) -> list[Told]:
+def read(codec: DraftCodec, *raw: Any) -> list[RoleContent]:
     return [
         (params.role, params.content)
         for each in raw
@@ -269,11 +271,11 @@ CHANGE = {
 @given(eca.broken(eca.raw_params(CONTENT, revision=Revision.DRAFT, table=DRAFT)))
 def test_what_a_draft_server_says_wrong_is_refused_and_no_more(raw: Any) -> None:
     codec = DraftCodec()
-    hear(codec, {"content": {"type": "text", "text": "a turn runs"}})
+    read(codec, {"content": {"type": "text", "text": "a turn runs"}})
     same_chat = {**raw, "chatId": "c"} if isinstance(raw, dict) and "chatId" in raw else raw
-    for said in (raw, same_chat):
+    for params in (raw, same_chat):
         try:
-            assert all(name == CONTENT for name, _ in codec.incoming(CONTENT, said))
+            assert all(name == CONTENT for name, _ in codec.incoming(CONTENT, params))
         except DecodeError:
             continue
 
@@ -281,7 +283,7 @@ def test_what_a_draft_server_says_wrong_is_refused_and_no_more(raw: Any) -> None
 @given(st.sampled_from([m.ChatToolCallApproveParams, m.ChatToolCallRejectParams]), st.data())
 def test_a_decision_in_any_shape_does_no_harm(kind: Any, data: st.DataObject) -> None:
     codec = DraftCodec()
-    tell(codec, call("run", "1", manual_approval=True))
+    write(codec, call("run", "1", manual_approval=True))
     method = f"chat/toolCall{kind.__name__.removeprefix('ChatToolCall').removesuffix('Params')}"
     raw = data.draw(
         eca.json_values() | eca.json_objects().map(lambda more: {"chatId": "c", **more})
@@ -297,11 +299,11 @@ def test_a_draft_server_s_turn_is_heard_as_a_turn() -> None:
     codec = DraftCodec()
     text = {"content": {"type": "text", "text": "Hi", "codeBlocks": [{"code": "x"}]}}
     end = {"content": {"type": "text", "text": ""}, "isComplete": True}
-    assert hear(codec, text, text, end) == [("system", RUNNING), says("Hi"), says("Hi"),
+    assert read(codec, text, text, end) == [("system", RUNNING), says("Hi"), says("Hi"),
                                             ("system", FINISHED)]  # fmt: skip
     counted = end | {"metadata": {"tokensUsed": 5}}
-    heard = [content for _, content in hear(codec, counted) + hear(codec, counted)]
-    assert [each.session_tokens for each in heard if isinstance(each, m.ChatUsageContent)] == [
+    contents = [content for _, content in read(codec, counted) + read(codec, counted)]
+    assert [each.session_tokens for each in contents if isinstance(each, m.ChatUsageContent)] == [
         5, 10,
     ]  # fmt: skip
 
@@ -309,9 +311,9 @@ def test_a_draft_server_s_turn_is_heard_as_a_turn() -> None:
 @pytest.mark.parametrize("approved", [None, False, True])
 def test_a_draft_server_s_change_is_heard_as_a_call_with_an_end(approved: bool | None) -> None:
     codec = DraftCodec()
-    given = CHANGE | {"manualApproval": approved is not None}
-    heard = [content for _, content in hear(codec, {"content": given})]
-    (run,) = [each for each in heard if isinstance(each, m.ChatToolCallRunContent)]
+    change = CHANGE | {"manualApproval": approved is not None}
+    contents = [content for _, content in read(codec, {"content": change})]
+    (run,) = [each for each in contents if isinstance(each, m.ChatToolCallRunContent)]
     assert run.arguments == {"file": "/p/a", "changes": CHANGE["changes"]}
     assert (run.summary, run.manual_approval) == ("Add x", approved is not None)
     if approved:
@@ -320,8 +322,8 @@ def test_a_draft_server_s_change_is_heard_as_a_call_with_an_end(approved: bool |
             ("chat/toolCallApprove", {"chatId": "c", "toolCallId": run.id}),
         )
     end = {"content": {"type": "text", "text": ""}, "isComplete": True}
-    heard += [content for _, content in hear(codec, end)]
-    types = [each.type for each in heard if not isinstance(each, m.ChatProgressContent)]
+    contents += [content for _, content in read(codec, end)]
+    types = [each.type for each in contents if not isinstance(each, m.ChatProgressContent)]
     ends = ["toolCallRejected"] if approved is False else ["toolCallRunning", "toolCalled"]
     assert types == ["toolCallPrepare", "toolCallRun", *ends]
 
@@ -331,18 +333,18 @@ def test_what_one_side_tells_the_other_hears_as_turns_with_one_end(
     stream: list[tuple[str, m.ChatRole, m.ChatContent]],
 ) -> None:
     server, client = DraftCodec(), DraftCodec()
-    told = [
-        raw for chat, role, content in stream for raw in tell(server, (role, content), chat=chat)
+    written = [
+        raw for chat, role, content in stream for raw in write(server, (role, content), chat=chat)
     ]
-    heard = [params for raw in told for _, params in client.incoming(CONTENT, raw)]
+    contents = [params for raw in written for _, params in client.incoming(CONTENT, raw)]
     shown = Fold()
-    for params in heard:
-        shown.prompted(params.chat_id)
+    for params in contents:
+        shown.on_prompt(params.chat_id)
         assert shown.take(CONTENT, params) == ()
     for chat in "ab":
-        ends = [raw["isComplete"] for raw in told if raw["chatId"] == chat]
-        mine = [params.content for params in heard if params.chat_id == chat]
+        ends = [raw["isComplete"] for raw in written if raw["chatId"] == chat]
+        mine = [params.content for params in contents if params.chat_id == chat]
         assert sum(content == FINISHED for content in mine) == sum(ends)
         assert sum(content == RUNNING for content in mine) - sum(ends) in (0, 1)
-        said = "".join(each.text for each in mine if isinstance(each, m.ChatTextContent))
-        assert said == "".join(texts([raw for raw in told if raw["chatId"] == chat]))
+        text = "".join(each.text for each in mine if isinstance(each, m.ChatTextContent))
+        assert text == "".join(texts([raw for raw in written if raw["chatId"] == chat]))

@@ -1,4 +1,4 @@
-"""Agents for the tests, as files that are run; the bad ones need nothing but the interpreter."""
+"""Agents for the tests, as scripts; they import only the standard library."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def read():
 
 
 def script(body: str) -> Sequence[str]:
-    """The command of an agent that runs `body` after the words above."""
+    """Return the command of an agent that runs `body` after `SCRIPT`."""
     return [sys.executable, "-S", "-E", "-c", SCRIPT + body]
 
 
 def stepping(body: str) -> Sequence[str]:
-    """The command of an agent that introduces itself, then runs `body` for each step `r`."""
+    """Return the command of an agent that runs `body` for each step `r`."""
     indented = "\n".join(f"    {row}" for row in body.splitlines())
     return script(f"hello(read())\nwhile True:\n    r = read()\n{indented}\n")
 
@@ -111,7 +111,7 @@ BROKEN: dict[str, tuple[str, str, str]] = {
         "no (5)",
     ),
 }
-"""What an agent may do for a step that is against the rules: the kind of fault, and its words."""
+"""Steps that break the protocol: the agent's code, the kind of the error, part of its message."""
 
 ODD: dict[str, str] = {
     "noise": "print('loading', flush=True); line([1]); line(7); line({'level': 'info'}); done(r)",
@@ -128,4 +128,4 @@ ODD: dict[str, str] = {
     "a question": "line({'jsonrpc': '2.0', 'id': 'q', 'method': 'ask'}); "
     "assert read()['error']['code'] == -32601; done(r)",
 }
-"""What it may do and need not: odd, and harmless."""
+"""Steps that are unusual but allowed."""

@@ -1,4 +1,4 @@
-"""What can be made into an agent: functions, classes and objects."""
+"""Agents made of functions, classes and objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.ecp import (
-    AgentFault,
+    AgentError,
     Result,
     agent,
     as_agent,
@@ -22,7 +22,7 @@ from eca_protocol.ecp import (
     run_conversation,
     serving_http,
 )
-from eca_protocol.ecp.evaluating import AgentConnection
+from eca_protocol.ecp.connection import AgentConnection
 from eca_protocol.framing import LineDecoder, encode_line
 from eca_protocol.streams import memory_pair
 
@@ -57,25 +57,25 @@ class Second(First):
 
 class Remembering:
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.inputs: list[str] = []
 
     async def __call__(self, text: str) -> str:
-        self.heard.append(text)
-        return " ".join(self.heard)
+        self.inputs.append(text)
+        return " ".join(self.inputs)
 
 
 class Clearing:
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.inputs: list[str] = []
 
     @on_step
-    def hear(self, text: str) -> str:
-        self.heard.append(text)
-        return " ".join(self.heard)
+    def answer(self, text: str) -> str:
+        self.inputs.append(text)
+        return " ".join(self.inputs)
 
     @on_reset
-    async def forget(self) -> None:
-        self.heard.clear()
+    async def clear(self) -> None:
+        self.inputs.clear()
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ async def evaluated(target: Any) -> AsyncIterator[AgentConnection]:
 
 
 @pytest.mark.parametrize(
-    ("target", "name", "said"),
+    ("target", "name", "output"),
     [
         (shout, "shout", "HELLO"),
         (whisper, "whisper", "hello"),
@@ -97,16 +97,16 @@ async def evaluated(target: Any) -> AsyncIterator[AgentConnection]:
     ],
 )
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_functions_classes_and_objects_answer(target: Any, name: str, said: str) -> None:
+async def test_functions_classes_and_objects_answer(target: Any, name: str, output: str) -> None:
     async with evaluated(target) as connection:
         assert (await connection.initialize(deadline=20)).name == name
-        assert (await connection.step("Hello", deadline=20)).public_output == said
+        assert (await connection.step("Hello", deadline=20)).public_output == output
 
 
 async def test_an_object_keeps_its_state_until_its_reset_hook_clears_it() -> None:
     async with evaluated(Clearing()) as connection:
-        told = await connection.initialize(deadline=20)
-        assert "reset" in told.capabilities
+        initialized = await connection.initialize(deadline=20)
+        assert "reset" in initialized.capabilities
         await connection.step("a", deadline=20)
         assert (await connection.step("b", deadline=20)).public_output == "a b"
         await connection.initialize(deadline=20)
@@ -136,23 +136,25 @@ async def test_steps_of_one_conversation_take_place_one_after_the_other() -> Non
     assert most == 1
 
 
-async def test_what_is_asked_at_once_is_answered_in_the_order_it_came() -> None:
+async def test_simultaneous_requests_are_answered_in_the_order_of_arrival() -> None:
     ours, theirs = memory_pair()
     texts = [str(number) for number in range(20)]
-    asked = b"".join(
+    requests = b"".join(
         encode_line(json.dumps({"jsonrpc": "2.0", "id": n, "method": "agent/step", "params": p}))
         for n, p in enumerate({"input": text} for text in texts)
     )
     decoder = LineDecoder()
-    said: list[bytes] = []
+    answers: list[bytes] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run_conversation, Clearing(), theirs)
-        await ours.send(asked)
-        while len(said) < len(texts):
-            said += [line for line in decoder.feed(await ours.receive()) if isinstance(line, bytes)]
+        await ours.send(requests)
+        while len(answers) < len(texts):
+            answers += [
+                line for line in decoder.feed(await ours.receive()) if isinstance(line, bytes)
+            ]
         await ours.aclose()
-    assert [json.loads(line)["id"] for line in said] == [*range(20)]
-    assert json.loads(said[-1])["result"]["public_output"] == " ".join(texts)
+    assert [json.loads(line)["id"] for line in answers] == [*range(20)]
+    assert json.loads(answers[-1])["result"]["public_output"] == " ".join(texts)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -164,7 +166,7 @@ async def test_an_agent_whose_own_task_was_cancelled_has_failed_and_says_so() ->
         return text
 
     async with evaluated(answer) as connection:
-        with pytest.raises(AgentFault, match="CancelledError"):
+        with pytest.raises(AgentError, match="CancelledError"):
             await connection.step("Hello", deadline=5)
 
 

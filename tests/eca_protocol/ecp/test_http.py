@@ -1,4 +1,4 @@
-"""Agents over HTTP: ours, served and asked; and what other servers may answer."""
+"""Agents over HTTP: our endpoint and our client, and answers of other servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from eca_protocol import http_server, json
-from eca_protocol.ecp import AgentFault, AgentLimits, Result, connect_agent, on_step, serving_http
+from eca_protocol.ecp import AgentError, AgentLimits, Result, connect_agent, on_step, serving_http
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder
 
@@ -17,18 +17,18 @@ pytestmark = pytest.mark.anyio
 
 
 class Counter:
-    """An agent that counts what it was told in its conversation."""
+    """An agent that counts the inputs of its conversation."""
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.steps = 0
 
     @on_step
     async def count(self, text: str) -> Result:
-        self.seen += 1
-        return Result(public_output=f"{self.seen} {text}")
+        self.steps += 1
+        return Result(public_output=f"{self.steps} {text}")
 
 
-def ask(method: str, **params: Any) -> dict[str, Any]:
+def request(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
@@ -45,22 +45,22 @@ async def test_two_evaluators_have_a_conversation_each_and_a_reset_forgets_it() 
             assert (await one.step("d", deadline=20)).public_output == "1 d"
 
 
-async def test_who_keeps_no_session_is_in_the_conversation_that_was_begun_last() -> None:
+async def test_without_a_session_header_a_step_goes_to_the_conversation_begun_last() -> None:
     async with serving_http(Counter) as server, HTTPClient() as client:
 
-        async def said(method: str, **params: Any) -> Any:
-            content = json.dumps(ask(method, **params))
+        async def post(method: str, **params: Any) -> Any:
+            content = json.dumps(request(method, **params))
             async with client.stream("POST", f"{server.url}/ecp", content=content) as response:
                 answer = json.loads(await response.read())
             return answer.get("result", {}).get("public_output", answer)
 
-        await said("agent/initialize")
-        assert await said("agent/step", input="a") == "1 a"
-        refused = await said("agent/initialize", protocol_version="99.0")
+        await post("agent/initialize")
+        assert await post("agent/step", input="a") == "1 a"
+        refused = await post("agent/initialize", protocol_version="99.0")
         assert refused["error"]["code"] == -32001
-        assert await said("agent/step", input="b") == "2 b"
-        await said("agent/initialize")
-        assert await said("agent/step", input="c") == "1 c"
+        assert await post("agent/step", input="b") == "2 b"
+        await post("agent/initialize")
+        assert await post("agent/step", input="c") == "1 c"
 
 
 async def test_an_evaluator_that_hangs_up_frees_the_conversation_for_the_next() -> None:
@@ -70,16 +70,16 @@ async def test_an_evaluator_that_hangs_up_frees_the_conversation_for_the_next() 
         return text
 
     async with serving_http(answer) as server, connect_agent(f"{server.url}/ecp") as agent:
-        with pytest.raises(AgentFault, match="no whole answer"):
+        with pytest.raises(AgentError, match="no complete answer"):
             await agent.step("hang", deadline=0.1)
         assert (await agent.step("fine", deadline=20)).public_output == "fine"
 
 
 async def test_a_long_step_is_answered_by_events_and_kept_alive() -> None:
-    seen_alive = anyio.Event()
+    kept_alive = anyio.Event()
 
     async def think(text: str) -> str:
-        await seen_alive.wait()
+        await kept_alive.wait()
         return f"at last {text}"
 
     body = b""
@@ -90,38 +90,38 @@ async def test_a_long_step_is_answered_by_events_and_kept_alive() -> None:
             "POST",
             f"{server.url}/ecp",
             headers={"accept": "application/json, text/event-stream"},
-            content=json.dumps(ask("agent/step", input="x")),
+            content=json.dumps(request("agent/step", input="x")),
         ) as response,
     ):
         assert response.headers["content-type"] == "text/event-stream"
         async for chunk in response.chunks():
             body += chunk
             if body.count(b": working") > 1:
-                seen_alive.set()
+                kept_alive.set()
     assert b"at last x" in body
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_the_endpoint_answers_each_kind_of_request_as_the_protocol_says() -> None:
-    step = json.dumps(ask("agent/step", input="x"))
-    told = json.dumps({"jsonrpc": "2.0", "method": "agent/reset"})
+    step = json.dumps(request("agent/step", input="x"))
+    notification = json.dumps({"jsonrpc": "2.0", "method": "agent/reset"})
     json_only = {"accept": "application/json"}
     rows: list[tuple[str, str, dict[str, str], bytes, int, bytes]] = [
         ("POST", "/ecp", json_only, step, 200, b'"public_output"'),
         ("POST", "/ecp?a=b", {}, step, 200, b'"public_output"'),
-        ("POST", "/ecp", {}, told, 202, b""),
-        ("POST", "/ecp", {}, json.dumps([ask("agent/step", input="y")]), 200, b"["),
+        ("POST", "/ecp", {}, notification, 202, b""),
+        ("POST", "/ecp", {}, json.dumps([request("agent/step", input="y")]), 200, b"["),
         ("POST", "/ecp", {}, b"{", 400, b"-32700"),
         ("POST", "/ecp", {}, b'{"a": 1, "a": 2}', 400, b"-32700"),
         ("POST", "/ecp", {}, b'"\xff"', 400, b"-32700"),
         ("POST", "/ecp", {}, b"[]", 200, b"-32600"),
-        ("POST", "/ecp", {}, json.dumps(ask("agent/think")), 200, b"-32601"),
-        ("POST", "/ecp", {}, json.dumps(ask("agent/step", input=3)), 200, b"-32602"),
+        ("POST", "/ecp", {}, json.dumps(request("agent/think")), 200, b"-32601"),
+        ("POST", "/ecp", {}, json.dumps(request("agent/step", input=3)), 200, b"-32602"),
         (
             "POST",
             "/ecp",
             {},
-            json.dumps(ask("agent/initialize", protocol_version="2.0")),
+            json.dumps(request("agent/initialize", protocol_version="2.0")),
             200,
             b"-32001",
         ),
@@ -138,14 +138,14 @@ async def test_the_endpoint_answers_each_kind_of_request_as_the_protocol_says() 
     ]
     limits = http_server.ServerLimits(max_body=1_000_000)
     async with serving_http(Counter, limits=limits) as server, HTTPClient() as client:
-        for method, path, headers, content, status, said in rows:
+        for method, path, headers, content, status, expected in rows:
             async with client.stream(
                 method, server.url + path, headers=headers, content=content
             ) as response:
                 body = await response.read()
             where = (method, path, headers, content[:60])
             assert response.status == status, where
-            assert said in body, where
+            assert expected in body, where
             assert status != 405 or response.headers["allow"] == "POST"
 
 
@@ -153,20 +153,20 @@ Answer = Callable[[Responder, int], Awaitable[None]]
 
 
 def whole(status: int, body: bytes, **headers: str) -> Answer:
-    async def answer(responder: Responder, asked: int) -> None:
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        await responder.respond(status, body.replace(b"$ID", str(asked).encode()), told)
+    async def answer(responder: Responder, request_id: int) -> None:
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        await responder.respond(status, body.replace(b"$ID", str(request_id).encode()), fields)
 
     return answer
 
 
 def events(*pieces: bytes) -> Answer:
-    """An answer that goes on for ever after its pieces."""
+    """Return an answer whose stream stays open after its pieces."""
 
-    async def answer(responder: Responder, asked: int) -> None:
+    async def answer(responder: Responder, request_id: int) -> None:
         await responder.start(200, {"content-type": "Text/Event-Stream; charset=utf-8"})
         for piece in pieces:
-            await responder.send(piece.replace(b"$ID", str(asked).encode()))
+            await responder.send(piece.replace(b"$ID", str(request_id).encode()))
         await anyio.sleep_forever()
 
     return answer
@@ -211,7 +211,7 @@ BAD: dict[str, tuple[Answer, str, str]] = {
         "more than 65536 bytes",
     ),
     "a long event": (events(b"data: " + b"x" * 70_000), "protocol_error", "more than 65536"),
-    "comments for ever": (events(b": a\n", b": b\n"), "timeout", "no whole answer in 0.2 s"),
+    "comments for ever": (events(b": a\n", b": b\n"), "timeout", "no complete answer in 0.2 s"),
     "another id in an event": (
         events(b'data: {"jsonrpc": "2.0", "id": 9, "result": 1}\n\n'),
         "protocol_error",
@@ -235,7 +235,7 @@ async def test_what_a_server_may_answer_is_read_and_what_it_may_not_is_named() -
                 assert (await agent.step("x", deadline=20)).public_output == "ok", name
             for name, (answer, kind, why) in BAD.items():
                 current[:] = [answer]
-                with pytest.raises(AgentFault) as caught:
+                with pytest.raises(AgentError) as caught:
                     await agent.step("x", deadline=0.2 if kind == "timeout" else 20)
                 assert (caught.value.kind, why in caught.value.message) == (kind, True), name
         gone = server.url
@@ -244,7 +244,7 @@ async def test_what_a_server_may_answer_is_read_and_what_it_may_not_is_named() -
         ("http://user:word@127.0.0.1/ecp", "a user or a password"),
         ("ftp://127.0.0.1/ecp", "expected an http or https URL"),
     ]:
-        with pytest.raises(AgentFault, match=why) as caught:
+        with pytest.raises(AgentError, match=why) as caught:
             async with connect_agent(url) as agent:
                 await agent.step("x", deadline=20)
         assert caught.value.kind == "transport_error"

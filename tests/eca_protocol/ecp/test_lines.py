@@ -1,25 +1,25 @@
-"""What an agent's output is made of, where floods of it are to cost little."""
+"""The decoder of an agent's output, where a flood of it must cost little."""
 
 from __future__ import annotations
 
 import pytest
 
 from eca_protocol.ecp import lines
-from eca_protocol.ecp.lines import AgentLines
+from eca_protocol.ecp.lines import AgentLineDecoder
 
 
-def test_second_answers_are_told_a_few_times_and_not_borne_for_ever(
+def test_second_answers_are_warned_of_a_few_times_and_then_break_the_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lines, "NOISE_BUDGET", 10_000)
     warnings: list[str] = []
     violations: list[str] = []
-    heard = AgentLines(
+    decoder = AgentLineDecoder(
         pending=lambda: {1}, on_violation=violations.append, on_warning=warnings.append
     )
     answer = b'{"jsonrpc": "2.0", "id": 1, "result": true}\n'
-    assert len(heard.feed(answer * 100)) == 1
+    assert len(decoder.feed(answer * 100)) == 1
     assert (len(warnings), violations) == (5, [])
-    heard.feed(answer * 1000)
+    decoder.feed(answer * 1000)
     assert (len(warnings), len(violations)) == (5, 1)
     assert "noise" in violations[0]

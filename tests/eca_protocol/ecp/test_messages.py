@@ -1,4 +1,4 @@
-"""ECP's models: what an author may make, what is read from the wire, and how it is written."""
+"""ECP's models: made by an author, read from the wire, and written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.ecp import messages as e
-from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION, agree
+from eca_protocol.ecp.methods import ECP_CODEC, PROTOCOL_VERSION, negotiate_version
 from eca_protocol.errors import DecodeError, RPCError
 
 texts = st.none() | st.text(max_size=20)
@@ -113,7 +113,7 @@ def test_the_old_name_counts_where_the_new_one_says_nothing(
         (lambda: e.InitializeParams(protocol_version="1"), "protocol_version: expected a version"),
     ],
 )
-def test_an_author_hears_which_field_is_wrong(make: Callable[[], Any], why: str) -> None:
+def test_an_error_names_the_authors_wrong_field(make: Callable[[], Any], why: str) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         make()
     assert str(caught.value).startswith(why)
@@ -144,7 +144,7 @@ def test_a_reset_is_answered_true_and_nothing_else(raw: Any) -> None:
 
 
 def test_the_lower_minor_version_is_agreed_on_and_another_major_refused() -> None:
-    assert agree(None) == agree("1.7") == PROTOCOL_VERSION
+    assert negotiate_version(None) == negotiate_version("1.7") == PROTOCOL_VERSION
     with pytest.raises(RPCError) as caught:
-        agree("2.0")
+        negotiate_version("2.0")
     assert caught.value.code == -32001

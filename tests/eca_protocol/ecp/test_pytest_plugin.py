@@ -21,11 +21,11 @@ def test_one(ecp_agent):
 
 @pytest.mark.ecp(target="no-such-agent")
 def test_another(ecp_agent):
-    raise AssertionError("it was not asked for")
+    raise AssertionError("expected a missing agent")
 """
 
 
-def test_a_test_has_an_agent_of_its_own_and_hears_which_one_is_missing(tmp_path: Path) -> None:
+def test_each_test_has_its_own_agent_and_a_missing_one_is_named(tmp_path: Path) -> None:
     (tmp_path / "test_agent.py").write_text(TESTS, "utf-8")
     plugin = ["-p", "eca_protocol.ecp.pytest_plugin"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_agent.py"]

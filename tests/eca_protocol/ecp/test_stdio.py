@@ -1,4 +1,4 @@
-"""Agents over standard input and output: good ones of ours, and whatever else may be started."""
+"""Agents over standard input and output: correct ones, and ones that break the protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from eca_protocol import json
-from eca_protocol.ecp import AgentFault, AgentLimits, connect_agent
+from eca_protocol.ecp import AgentError, AgentLimits, connect_agent
 from tests.eca_protocol.ecp.agents import BROKEN, ODD, script, stepping
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ print("a print that is not the wire's")
 @agent(name="desk")
 class Desk:
     def __init__(self):
-        self.seen = 0
+        self.count = 0
         self.greeting = ""
 
     @on_initialize
@@ -35,7 +35,7 @@ class Desk:
     @on_step
     def answer(self, text):
         print("another one")
-        self.seen += 1
+        self.count += 1
         if text == "fail":
             raise ValueError("no such book")
         if text == "nonsense":
@@ -44,7 +44,7 @@ class Desk:
             return Result(tool_calls=[{"name": "t", "arguments": {"n": float("nan")}}])
         if text == "compute":
             time.sleep(600)
-        return Result(public_output=f"{self.greeting}{self.seen}", logs="noted")
+        return Result(public_output=f"{self.greeting}{self.count}", logs="noted")
 
 serve_stdio(Desk, backend=sys.argv[1])
 """
@@ -57,8 +57,8 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
     file = tmp_path / "desk.py"
     file.write_text(DESK, "utf-8")
     async with connect_agent([sys.executable, str(file), served_by]) as agent:
-        told = await agent.initialize({"greeting": "Book "}, deadline=20)
-        assert (told.name, told.capabilities, told.protocol_version) == (
+        initialized = await agent.initialize({"greeting": "Book "}, deadline=20)
+        assert (initialized.name, initialized.capabilities, initialized.protocol_version) == (
             "desk",
             {"reset": {}},
             "1.0",
@@ -67,10 +67,10 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
         assert (await agent.step("b", deadline=20)).public_output == "Book 2"
         for text, why in [
             ("fail", "agent/step: ValueError: no such book (-32000)"),
-            ("nonsense", "agent/step: TypeError: the step gave int"),
+            ("nonsense", "agent/step: TypeError: expected the step to return a Result"),
             ("nan", "agent/step: LocalProtocolError"),
         ]:
-            with pytest.raises(AgentFault) as caught:
+            with pytest.raises(AgentError) as caught:
                 await agent.step(text, deadline=20)
             assert caught.value.kind == "agent_error"
             assert caught.value.message.startswith(why)
@@ -80,10 +80,10 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
         assert (await agent.step("d", deadline=20)).public_output == "1"
         assert "another one" in agent.log()
         assert "Traceback" in agent.log()
-        with pytest.raises(AgentFault, match=r"no answer in 0[.]1 s"):
+        with pytest.raises(AgentError, match=r"no answer in 0[.]1 s"):
             await agent.step("compute", deadline=0.1)
-        began = time.monotonic()
-    assert time.monotonic() - began < 0.9, "an agent that computes was waited for"
+        started = time.monotonic()
+    assert time.monotonic() - started < 0.9, "the end waited for a busy agent"
 
 
 @pytest.mark.requirement("W-5f")
@@ -91,18 +91,18 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_a_bad_answer_is_a_fault_of_its_kind_that_says_what_came(name: str) -> None:
     body, kind, why = BROKEN[name]
-    patience = 0.2 if kind == "timeout" else 20
+    deadline = 0.2 if kind == "timeout" else 20
     async with connect_agent(stepping(body), limits=AgentLimits(max_message=65536)) as agent:
         await agent.initialize(deadline=20)
-        with pytest.raises(AgentFault) as caught:
-            await agent.step("x", deadline=patience)
+        with pytest.raises(AgentError) as caught:
+            await agent.step("x", deadline=deadline)
     assert caught.value.kind == kind
     assert why in caught.value.message
 
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_what_is_odd_and_harmless_is_passed_over(name: str) -> None:
+async def test_unusual_but_allowed_output_is_ignored(name: str) -> None:
     async with connect_agent(stepping(ODD[name])) as agent:
         await agent.initialize(deadline=20)
         for _ in range(2):
@@ -117,7 +117,7 @@ async def test_a_mark_at_the_start_and_a_last_line_without_its_end_are_read() ->
     async with connect_agent(script(body)) as agent:
         await agent.initialize(deadline=20)
         assert (await agent.step("x", deadline=20)).status == "done"
-        with pytest.raises(AgentFault, match="exit code 0"):
+        with pytest.raises(AgentError, match="exit code 0"):
             await agent.step("x", deadline=20)
 
 
@@ -133,19 +133,19 @@ hello(read())
 read()
 os._exit(4)
 """
-    began = time.monotonic()
+    started = time.monotonic()
     async with connect_agent(script(body)) as agent:
         await agent.initialize(deadline=20)
-        with pytest.raises(AgentFault, match="exit code 4"):
+        with pytest.raises(AgentError, match="exit code 4"):
             await agent.step("x", deadline=20)
-    assert time.monotonic() - began < 5
-    with anyio.fail_after(5):  # what was killed may take a moment to be gone
+    assert time.monotonic() - started < 5
+    with anyio.fail_after(5):  # a killed process may take a moment to disappear
         while is_alive(int(note.read_text())):
             await anyio.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that nobody has reaped yet does not."""
+    """Return True if the process runs; an unreaped zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -153,7 +153,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def test_a_command_that_is_not_there_is_named() -> None:
-    with pytest.raises(AgentFault, match="no-such-agent") as caught:
+    with pytest.raises(AgentError, match="no-such-agent") as caught:
         async with connect_agent(["no-such-agent"]):
             pass
     assert caught.value.kind == "transport_error"
@@ -184,7 +184,7 @@ def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend: 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["one write", "two writes"])
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_an_answer_counts_whatever_breaks_a_rule_behind_it(cut: bool) -> None:
+async def test_an_answer_counts_even_if_a_later_message_breaks_a_rule(cut: bool) -> None:
     text = (
         """json.dumps({"jsonrpc": "2.0", "id": r["id"], "result": {"status": "done"}}).encode()"""
     )
@@ -193,6 +193,6 @@ async def test_an_answer_counts_whatever_breaks_a_rule_behind_it(cut: bool) -> N
     async with connect_agent(stepping(body)) as agent:
         await agent.initialize(deadline=20)
         assert (await agent.step("x", deadline=20)).status == "done"
-        with pytest.raises(AgentFault, match="an answer with the id 99") as caught:
+        with pytest.raises(AgentError, match="an answer with the id 99") as caught:
             await agent.step("x", deadline=20)
     assert caught.value.kind == "protocol_error"

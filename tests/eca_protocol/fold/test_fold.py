@@ -1,4 +1,4 @@
-"""What a chat shows after its contents; each rule a stream may break, broken once."""
+"""The view of a chat after its contents, and one breach of each rule of a stream."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from eca_protocol.fold import CallView, Conversation, Fold, LinkView, Rule, Text
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.strategies import messages
 
-Said = tuple[m.ChatRole, m.ChatContent]
+RoleContent = tuple[m.ChatRole, m.ChatContent]
 
-RUNNING: Said = ("system", m.ChatProgressContent(state="running", text="Waiting"))
-FINISHED: Said = ("system", m.ChatProgressContent(state="finished"))
-USAGE: Said = ("system", m.ChatUsageContent(session_tokens=7))
-TITLE: Said = ("system", m.ChatMetadataContent(title="T"))
+RUNNING: RoleContent = ("system", m.ChatProgressContent(state="running", text="Waiting"))
+FINISHED: RoleContent = ("system", m.ChatProgressContent(state="finished"))
+USAGE: RoleContent = ("system", m.ChatUsageContent(session_tokens=7))
+TITLE: RoleContent = ("system", m.ChatMetadataContent(title="T"))
 
 
-def text(words: str, role: m.ChatRole = "assistant") -> Said:
+def text(words: str, role: m.ChatRole = "assistant") -> RoleContent:
     return role, m.ChatTextContent(text=words)
 
 
-def thinks(words: str | None = None, *, key: str = "r", ms: float | None = None) -> Said:
+def thinks(words: str | None = None, *, key: str = "r", ms: float | None = None) -> RoleContent:
     if ms is not None:
         return "assistant", m.ChatReasonFinishedContent(id=key, total_time_ms=ms)
     if words is not None:
@@ -34,40 +34,40 @@ def thinks(words: str | None = None, *, key: str = "r", ms: float | None = None)
     return "assistant", m.ChatReasonStartedContent(id=key)
 
 
-def prepare(piece: str = "", *, key: str = "t", name: str = "n", server: str = "s") -> Said:
+def prepare(piece: str = "", *, key: str = "t", name: str = "n", server: str = "s") -> RoleContent:
     return "assistant", m.ChatToolCallPrepareContent(
         id=key, name=name, server=server, arguments_text=piece
     )
 
 
-def run(*, key: str = "t", asks: bool = False, **more: object) -> Said:
+def run(*, key: str = "t", asks: bool = False, **more: object) -> RoleContent:
     return "assistant", m.ChatToolCallRunContent(
         id=key, name="n", server="s", manual_approval=asks, arguments={"a": 1}, **more
     )  # type: ignore[arg-type]  # the rest of its fields
 
 
-def running(key: str = "t", name: str = "n") -> Said:
+def running(key: str = "t", name: str = "n") -> RoleContent:
     return "assistant", m.ChatToolCallRunningContent(
         id=key, name=name, server="s", arguments={"a": 1}
     )
 
 
-def called(key: str = "t", *, error: bool = False) -> Said:
+def called(key: str = "t", *, error: bool = False) -> RoleContent:
     return "assistant", m.ChatToolCalledContent(
         id=key, name="n", server="s", arguments={"a": 1}, error=error, total_time_ms=5,
         outputs=(m.ToolCallTextOutput(text="out"),),
     )  # fmt: skip
 
 
-def rejected(key: str = "t") -> Said:
+def rejected(key: str = "t") -> RoleContent:
     return "assistant", m.ChatToolCallRejectedContent(
         id=key, name="n", server="s", arguments={"a": 1}, reason="user-choice"
     )
 
 
-def folded(said: Sequence[Said], fold: Fold | None = None, chat: str = "c") -> Fold:
+def folded(items: Sequence[RoleContent], fold: Fold | None = None, chat: str = "c") -> Fold:
     fold = fold or Fold()
-    for role, content in said:
+    for role, content in items:
         params = m.ChatContentReceivedParams(chat_id=chat, role=role, content=content)
         fold.take("chat/contentReceived", params)
     return fold
@@ -98,11 +98,11 @@ def test_a_turn_is_shown_in_the_order_in_which_its_parts_began() -> None:
 
 
 def test_texts_of_one_role_are_joined_unless_a_new_message_begins() -> None:
-    def echo(words: str, content_id: str | None) -> Said:
+    def echo(words: str, content_id: str | None) -> RoleContent:
         return "user", m.ChatTextContent(text=words, content_id=content_id)
 
-    said = [echo("a", "1"), echo("b", None), echo("c", "1"), echo("d", "2"), text("e", "system")]
-    items = folded([RUNNING, *said]).chats["c"].items
+    items = [echo("a", "1"), echo("b", None), echo("c", "1"), echo("d", "2"), text("e", "system")]
+    items = folded([RUNNING, *items]).chats["c"].items
     assert [(each.content_id, each.text) for each in items if isinstance(each, TextView)] == [
         ("1", "abc"), ("2", "d"), (None, "e")
     ]  # fmt: skip
@@ -116,7 +116,7 @@ def test_a_call_that_asks_waits_until_it_runs_or_is_rejected() -> None:
     assert next(fold.chats["c"].calls()).reason == "user-choice"
 
 
-BROKEN: dict[Rule, list[Said]] = {
+BROKEN: dict[Rule, list[RoleContent]] = {
     Rule.UNKNOWN_CALL: [RUNNING, run(), FINISHED],
     Rule.CALL_ORDER: [RUNNING, prepare(), run(), prepare(), rejected(), FINISHED],
     Rule.PREPARE_INCOMPLETE: [RUNNING, prepare(key=""), rejected(""), FINISHED],
@@ -150,7 +150,7 @@ def test_a_broken_rule_of_a_chat_is_told_by_its_name(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "broken"),
+    ("items", "broken"),
     [
         ([prepare(), run(), called()], True),
         ([prepare(), run(), called(error=True)], False),
@@ -161,27 +161,27 @@ def test_a_broken_rule_of_a_chat_is_told_by_its_name(rule: Rule) -> None:
         ([prepare(), run(asks=True), running(), called()], False),
     ],
 )
-def test_a_call_goes_through_its_states_in_order(said: list[Said], broken: bool) -> None:
-    violations = folded([RUNNING, *said, FINISHED]).violations
+def test_a_call_goes_through_its_states_in_order(items: list[RoleContent], broken: bool) -> None:
+    violations = folded([RUNNING, *items, FINISHED]).violations
     assert {each.rule for each in violations} == ({Rule.CALL_ORDER} if broken else set())
 
 
 def test_a_deleted_chat_stays_silent_until_it_is_prompted_again() -> None:
     fold = Fold()
-    fold.prompted("c")
+    fold.on_prompt("c")
     folded([RUNNING, text("old"), FINISHED], fold)
-    fold.deleted("c")
+    fold.on_deleted("c")
     folded([FINISHED], fold)
     assert [each.rule for each in fold.violations] == [Rule.AFTER_DELETE]
     assert fold.chats == {}
-    fold.prompted("c")
+    fold.on_prompt("c")
     folded([RUNNING, text("new"), FINISHED], fold)
     assert (len(fold.violations), fold.chats["c"].text()) == (1, "new")
 
 
 def test_a_chat_that_nobody_prompted_is_a_stranger() -> None:
     fold = Fold()
-    fold.prompted(None)
+    fold.on_prompt(None)
     folded([RUNNING], fold, "the server named it")
     assert fold.violations == []
     folded([RUNNING], fold, "another")
@@ -208,13 +208,13 @@ def test_a_chat_that_is_cleared_and_opened_again_shows_what_is_told_anew() -> No
 
 def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted() -> None:
     fold = Fold()
-    fold.prompted("c")
+    fold.on_prompt("c")
     role, content = RUNNING
     for parent in ("c", "x"):
-        said = m.ChatContentReceivedParams(
+        items = m.ChatContentReceivedParams(
             chat_id=f"sub-{parent}", parent_chat_id=parent, role=role, content=content
         )
-        fold.take("chat/contentReceived", said)
+        fold.take("chat/contentReceived", items)
     assert fold.chats["sub-c"].parent_id == "c"
     assert [(each.rule, each.chat_id) for each in fold.violations] == [(Rule.STRANGE_CHAT, "sub-x")]
 
@@ -231,10 +231,10 @@ def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork() -> None
         chat_id="c", role="assistant", content=m.ChatTextContent(text="hi")))  # fmt: skip
     for parent in ("c", "c", "fork"):
         for content in (call, stopped):
-            said = m.ChatContentReceivedParams(
+            items = m.ChatContentReceivedParams(
                 chat_id="sub", parent_chat_id=parent, role="assistant", content=content
             )
-            fold.take("chat/contentReceived", said)
+            fold.take("chat/contentReceived", items)
         assert fold.chats["sub"].parent_id == parent
         assert len(list(fold.chats["sub"].calls())) == 1
         fold.take("chat/cleared", m.ChatClearedParams(chat_id="c", messages=True))
@@ -246,25 +246,25 @@ def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork() -> None
 def test_that_a_chat_was_forked_may_be_said_in_it_once_though_a_turn_ended_meanwhile() -> None:
     fold = Fold()
 
-    def told(content: m.ChatContent) -> list[Rule]:
-        said = m.ChatContentReceivedParams(chat_id="c", role="system", content=content)
-        return [each.rule for each in fold.take("chat/contentReceived", said)]
+    def broken_rules(content: m.ChatContent) -> list[Rule]:
+        params = m.ChatContentReceivedParams(chat_id="c", role="system", content=content)
+        return [each.rule for each in fold.take("chat/contentReceived", params)]
 
     finished = m.ChatProgressContent(state="finished", text="")
     word = m.ChatTextContent(text="This chat goes on as another one, too.")
-    assert told(m.ChatProgressContent(state="running", text="Waiting")) == []
-    fold.reporting("c")
-    assert told(finished) == []
-    assert told(word) == []
-    assert told(word) == [Rule.AFTER_FINISHED]
-    fold.reporting("c")
-    assert told(finished) == [Rule.SECOND_FINISHED]
+    assert broken_rules(m.ChatProgressContent(state="running", text="Waiting")) == []
+    fold.allow_report("c")
+    assert broken_rules(finished) == []
+    assert broken_rules(word) == []
+    assert broken_rules(word) == [Rule.AFTER_FINISHED]
+    fold.allow_report("c")
+    assert broken_rules(finished) == [Rule.SECOND_FINISHED]
 
 
 def test_raw_messages_of_both_sides_are_folded_together() -> None:
     running = {"type": "progress", "state": "running", "text": "Waiting"}
-    said = {"method": "chat/contentReceived",
-            "params": {"chatId": "c", "role": "system", "content": running}}  # fmt: skip
+    content = {"method": "chat/contentReceived",
+               "params": {"chatId": "c", "role": "system", "content": running}}  # fmt: skip
     answer = {"id": 1, "result": {}}
     prompt = {"id": 2, "method": "chat/prompt", "params": {"chatId": "c", "message": "hi"}}
     delete = {"id": 1, "method": "chat/delete", "params": {"chatId": "c"}}
@@ -272,25 +272,25 @@ def test_raw_messages_of_both_sides_are_folded_together() -> None:
     refusal = {"id": 1, "error": {"code": -32603, "message": "no"}}
     odd: list[dict[str, object]] = [{"method": ["x"]}, {"id": [1], "result": None}]
 
-    def told(*passed: dict[str, object]) -> list[Rule]:
+    def broken_rules(*messages: dict[str, object]) -> list[Rule]:
         conversation = Conversation()
-        for message in passed:
+        for message in messages:
             conversation.passed("client" if message in (prompt, delete) else "server", message)
         return [each.rule for each in conversation.fold.violations]
 
-    assert told(prompt, said, strange, delete, answer) == []
-    assert told(prompt, delete, said, answer, said) == [Rule.AFTER_DELETE]
-    assert told(prompt, delete, prompt, said, answer, said) == []
-    assert told(prompt, delete, refusal, said) == []
-    assert told(*odd, prompt, said) == []
+    assert broken_rules(prompt, content, strange, delete, answer) == []
+    assert broken_rules(prompt, delete, content, answer, content) == [Rule.AFTER_DELETE]
+    assert broken_rules(prompt, delete, prompt, content, answer, content) == []
+    assert broken_rules(prompt, delete, refusal, content) == []
+    assert broken_rules(*odd, prompt, content) == []
 
 
 @pytest.mark.parametrize("chat_id", [["c"], {}, 7, None])
 @pytest.mark.parametrize("method", ["chat/prompt", "chat/delete"])
 def test_a_client_s_odd_words_are_passed_over(method: str, chat_id: object) -> None:
     conversation = Conversation()
-    said = {"id": {}, "method": method, "params": {"chatId": chat_id}}
-    assert conversation.passed("client", said) == ()
+    message = {"id": {}, "method": method, "params": {"chatId": chat_id}}
+    assert conversation.passed("client", message) == ()
 
 
 @pytest.mark.parametrize(
@@ -302,12 +302,12 @@ def test_a_client_s_odd_words_are_passed_over(method: str, chat_id: object) -> N
 )
 def test_the_draft_is_known_by_initialize(initialize: dict[str, object]) -> None:
     delta = {"chatId": "c", "content": {"type": "text", "text": "a"}, "isComplete": False}
-    said = {"method": "chat/contentReceived", "params": delta}
+    items = {"method": "chat/contentReceived", "params": delta}
     conversation = Conversation()
     with pytest.raises(DecodeError):
-        conversation.passed("server", said)
+        conversation.passed("server", items)
     conversation.passed("client", {"id": 1, "method": "initialize", "params": initialize})
-    assert conversation.passed("server", said) == ()
+    assert conversation.passed("server", items) == ()
     assert conversation.fold.chats["c"].text() == "a"
 
 
@@ -328,17 +328,17 @@ def test_what_the_user_said_to_a_draft_s_changes_is_seen(
     closing = {"type": "text", "text": ""}
     conversation = Conversation(Revision.DRAFT)
 
-    def told(content: dict[str, object], *, is_complete: bool) -> None:
+    def receive(content: dict[str, object], *, is_complete: bool) -> None:
         params = {"chatId": "c", "content": content, "isComplete": is_complete}
         message = {"method": "chat/contentReceived", "params": params}
         assert conversation.passed("server", message) == ()
 
     for _ in states:
-        told(change, is_complete=False)
+        receive(change, is_complete=False)
     for call_id in ids:
         params = {"chatId": "c", "toolCallId": call_id}
         conversation.passed("client", {"method": method, "params": params})
-    told(closing, is_complete=True)
+    receive(closing, is_complete=True)
     assert [call.state for call in conversation.fold.chats["c"].calls()] == states
 
 
@@ -367,8 +367,8 @@ def test_what_is_told_outside_of_chats_is_merged() -> None:
     assert fold.tasks == {}
 
 
-def part(kind: str, number: int) -> list[Said]:
-    """A part of a turn: where it begins, and what follows at any later time."""
+def part(kind: str, number: int) -> list[RoleContent]:
+    """Return a part of a turn: its start, and the contents that follow at any later time."""
     key = f"{kind}{number}"
     return {
         "call": [prepare("{}", key=key), run(key=key), running(key), called(key)],
@@ -382,9 +382,9 @@ def part(kind: str, number: int) -> list[Said]:
 KINDS = ("call", "stopped", "thought", "link", "text")
 
 
-def pieces(draw: st.DrawFn, said: Said) -> list[Said]:
-    """The same in two, where it has a text that may be cut."""
-    role, content = said
+def pieces(draw: st.DrawFn, items: RoleContent) -> list[RoleContent]:
+    """Draw a content as one or, for a text, two pieces."""
+    role, content = items
     if isinstance(content, m.ChatTextContent):
         at = draw(st.integers(0, len(content.text)))
         return [text(content.text[:at]), text(content.text[at:])]
@@ -399,31 +399,31 @@ def pieces(draw: st.DrawFn, said: Said) -> list[Said]:
 def test_any_order_that_is_allowed_folds_to_the_same_chat(
     kinds: list[str], data: st.DataObject
 ) -> None:
-    """Parts begin in their order, what follows in them comes whenever it comes."""
+    """Draw a turn whose parts start in order and continue interleaved."""
     parts = [part(kind, number) for number, kind in enumerate(kinds)]
     plain = [RUNNING, *(content for each in parts for content in each), TITLE, USAGE, FINISHED]
 
-    said = [RUNNING]
+    items = [RUNNING]
     beginnings = [(each, piece) for each in parts for piece in pieces(data.draw, each[0])]
     following = [[TITLE], [USAGE]]
     while beginnings or any(following):
         ways = [each for each in following if each]
         way = data.draw(st.integers(0 if beginnings else 1, len(ways)))
         if way:
-            said.append(ways[way - 1].pop(0))
+            items.append(ways[way - 1].pop(0))
             continue
         begun, piece = beginnings.pop(0)
-        said.append(piece)
+        items.append(piece)
         if not beginnings or beginnings[0][0] is not begun:
             following.append(begun[1:])
-    shuffled = folded([*said, FINISHED])
+    shuffled = folded([*items, FINISHED])
     assert shuffled.violations == []
     assert shuffled.chats == folded(plain).chats
 
 
 @given(st.lists(messages(direction="server_to_client"), max_size=4))
-def test_whatever_a_server_says_is_folded(told: list[tuple[str, object]]) -> None:
+def test_any_notification_of_a_server_is_folded(notifications: list[tuple[str, object]]) -> None:
     fold = Fold()
-    for method, params in told:
+    for method, params in notifications:
         fold.take(method, params)
     assert all(violation.message for violation in fold.violations)

@@ -1,4 +1,4 @@
-"""How the inventory of interfaces is read, and what its nameless objects are called."""
+"""The reader of the inventory of interfaces, with names for its anonymous objects."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ NAMED = {
     "ProviderModel.capabilities": "ModelCapabilities",
     "ProviderModel.cost": "ModelCost",
 }
-"""What the specification leaves without a name, and how it is called here."""
+"""Our names for the specification's anonymous objects."""
 
 
 def spelled_fields(fields: Iterable[str]) -> Iterator[tuple[str, bool, str]]:
-    """Name, whether it is required, and type of each field."""
+    """Yield the name of each field, True if it is required, and its type."""
     for spelled in fields:
         match = re.fullmatch(r"\*?(\w+)(\??):(.+)", spelled)
         assert match

@@ -1,7 +1,7 @@
-"""The models against the requirements' inventory of the specification, both ways.
+"""The models against the requirements' inventory of the specification, in both directions.
 
-Each interface has its class, each field its type, optionality and literals; and what a class
-has beyond them carries a ruling or came with another revision.
+Each interface has its class, each field its type, optionality and literals. Any other member of a
+class has a ruling or a different revision.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def class_of(interface: str) -> type:
 
 
 def alternatives(type_: str, revision: Revision) -> set[str]:
-    """What a type may be, its aliases resolved, `*` taken off."""
+    """Return the alternatives of a type, with aliases resolved and `*` removed."""
     aliases = aliases_of(revision)
-    found: set[str] = set()
+    types: set[str] = set()
     for spelled in type_.split("|"):
         plain = spelled.strip("*")
         if plain in aliases:
-            found |= alternatives("|".join(aliases[plain]), revision)
+            types |= alternatives("|".join(aliases[plain]), revision)
         else:
-            found.add(plain)
-    return found
+            types.add(plain)
+    return types
 
 
 def assert_fits(
     shape: Shape, type_: str, path: str, revision: Revision, *, beyond: bool = False
 ) -> None:
-    """`beyond`: a ruling lets values stand beside those of the type."""
+    """Check a field's shape; `beyond`: a ruling allows more values than the type."""
     if isinstance(shape, Nullable):
         shape = shape.inner
     spelled = alternatives(type_, revision) - {"null"}
@@ -90,8 +90,8 @@ def assert_fits(
 
 
 def is_known(field: Field, revision: Revision) -> bool:
-    """Whether the letter of the edition has the field: a ruling's fields are no edition's."""
-    known = field.reading.written and not field.reading.rest and field.window.holds(revision)
+    """Return True if the text of the edition has the field; a ruling's fields do not count."""
+    known = field.rules.written and not field.rules.rest and field.window.holds(revision)
     return known and field.window.ruling is None
 
 
@@ -108,15 +108,15 @@ def test_a_class_has_the_fields_of_its_interface(revision: Revision) -> None:
             else:
                 field = fields.pop(name)
                 assert_is_spelled(field, f"{interface}.{name}", type_, revision)
-                assert field.reading.required_in(revision) is required, f"{interface}.{name}"
+                assert field.rules.required_in(revision) is required, f"{interface}.{name}"
         for field in fields.values():
             assert not is_known(field, revision), f"{interface}.{field.wire}"
 
 
 def assert_is_spelled(field: Field, path: str, type_: str, revision: Revision) -> None:
     assert field.window.holds(revision), path
-    assert field.reading.nullable is ("null" in alternatives(type_, revision)), path
-    beyond = field.reading.ruling is not None
+    assert field.rules.nullable is ("null" in alternatives(type_, revision)), path
+    beyond = field.rules.ruling is not None
     assert_fits(field.shape, type_, path, revision, beyond=beyond)
 
 

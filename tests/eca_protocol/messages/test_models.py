@@ -1,4 +1,4 @@
-"""What all models have in common."""
+"""The common properties of all models."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ def test_models_can_be_copied_and_pickled(content: ChatContent) -> None:
 
 def test_a_type_that_no_message_needs_has_no_shape() -> None:
     for hint in (list[str], dict[str, int], bytes, tuple[str, int]):
-        with pytest.raises(TypeError, match="no model can hold"):
+        with pytest.raises(TypeError, match="a model cannot contain"):
             shape_of(hint)
 
 
 def test_a_model_is_changed_by_making_another() -> None:
     params = ChatPromptParams(message="hi")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        params.message = "ho"  # type: ignore[misc]  # the fault shown
+        params.message = "ho"  # type: ignore[misc]  # intended
     assert attrs.evolve(params, message="ho").message == "ho"

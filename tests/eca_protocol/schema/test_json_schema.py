@@ -1,4 +1,4 @@
-"""The JSON Schema against two texts that know nothing of it: the inventory, and `explain`."""
+"""The JSON Schema against two independent sources: the inventory, and `explain`."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ BEYOND = {
     "EditorDiagnostic.code": {"number"},
     "ChatToolCallRejectedContent.reason": {"'user-choice'", "'user-config'"},
 }
-"""What a ruling lets stand beside the letter's alternatives (W-42, W-32)."""
+"""The alternatives that a ruling adds to those of the text (W-42, W-32)."""
 OURS_IN_CURRENT = ("InitializationOptions.protocolRevision", "ChatUsageContent.messageCost")
-"""Optional members of CURRENT's that no text has (W-12, W-27)."""
+"""Optional members of CURRENT that no text has (W-12, W-27)."""
 WIDENED_BY = {"W-10", "W-11", "W-12", "W-20", "W-27", "W-30"}
 """The rulings by which a member is written in editions that do not have it."""
 
 Types: TypeAlias = frozenset[Any]
 """The alternatives of a type; a list is `("[]", alternatives)`."""
 Interface: TypeAlias = dict[str, tuple[bool, Types]]
-"""Member -> whether it is required, and its type."""
+"""By the member's name: True if it is required, and its type."""
 
 
 @functools.cache
@@ -57,7 +57,7 @@ def document(revision: Revision) -> dict[str, Any]:
 
 @functools.cache
 def validator(revision: Revision, name: str) -> Draft202012Validator:
-    """What validates against one definition; without a name, against the document."""
+    """Return the validator of one definition; without a name, of the document."""
     whole = document(revision)
     if not name:
         return Draft202012Validator(whole)
@@ -88,7 +88,7 @@ def types_in(schema: Mapping[str, Any]) -> Types:
 
 
 def interfaces_in(revision: Revision) -> Iterator[tuple[str, Interface]]:
-    """What the schema defines, without what stands there by a ruling."""
+    """Yield the schema's interfaces without the additions of rulings."""
     whole = document(revision)
     for name, schema in whole["$defs"].items():
         if name in UNIONS:
@@ -104,19 +104,19 @@ def interfaces_in(revision: Revision) -> Iterator[tuple[str, Interface]]:
             assert required <= members.keys()
 
 
-def types_said(type_: str, path: str, revision: Revision) -> Types:
-    """What the inventory says; its aliases of strings resolved."""
+def inventory_types(type_: str, path: str, revision: Revision) -> Types:
+    """Return the inventory's types, with aliases of strings resolved."""
     aliases = aliases_of(revision)
-    found: set[Any] = set()
+    actual: set[Any] = set()
     for alternative in (spelled.strip("*") for spelled in type_.split("|")):
         if alternative.endswith("[]"):
-            found.add(("[]", types_said(alternative.removesuffix("[]"), path, revision)))
+            actual.add(("[]", inventory_types(alternative.removesuffix("[]"), path, revision)))
         elif alternative in aliases and alternative not in UNIONS:
-            found |= types_said("|".join(aliases[alternative]), path, revision)
+            actual |= inventory_types("|".join(aliases[alternative]), path, revision)
         else:
             name = path if alternative == "object" else alternative
-            found.add(NAMED.get(name, name).replace("integer", "number"))
-    return frozenset(found)
+            actual.add(NAMED.get(name, name).replace("integer", "number"))
+    return frozenset(actual)
 
 
 @pytest.mark.requirement("FIELD:*", "VALUE:*")
@@ -125,17 +125,17 @@ def test_the_definitions_are_the_interfaces_of_the_edition(revision: Revision) -
     expected: dict[str, Interface] = {}
     for interface, fields in interfaces_of(revision).items():
         expected[NAMED.get(interface, interface)] = {
-            name: (required, types_said(type_, f"{interface}.{name}", revision))
+            name: (required, inventory_types(type_, f"{interface}.{name}", revision))
             for name, required, type_ in spelled_fields(fields)
         }
     for alias in aliases_of(revision).keys() & UNIONS:
         alternatives = "|".join(aliases_of(revision)[alias])
-        expected[alias] = {"": (True, types_said(alternatives, alias, revision))}
-    found = dict(interfaces_in(revision))
+        expected[alias] = {"": (True, inventory_types(alternatives, alias, revision))}
+    actual = dict(interfaces_in(revision))
     for path, beyond in BEYOND.items():
         interface, _, name = path.partition(".")
         required, types = expected[interface][name]
-        assert beyond & found[interface][name][1]
+        assert beyond & actual[interface][name][1]
         expected[interface][name] = (required, types | beyond)
     for path in OURS_IN_CURRENT if revision is Revision.CURRENT else ():
         interface, _, name = path.partition(".")
@@ -144,8 +144,8 @@ def test_the_definitions_are_the_interfaces_of_the_edition(revision: Revision) -
     expected["ChatToolCalledContent"]["outputs"] = (outputs[0], frozenset({("[]", items)}))
     expected["ToolCallOutput"] = {"": (True, frozenset({"ToolCallTextOutput"}))}
     if revision < Revision.CURRENT:
-        del found["ProgressParams"]  # of a method that is there by W-11
-    assert found == expected
+        del actual["ProgressParams"]  # belongs to a method of W-11
+    assert actual == expected
 
 
 OUR_NAMES = {"CodeAssistant": "CodeAssistantCapabilities", "Lines": "LineRange"}
@@ -185,7 +185,7 @@ def table_of(revision: Revision) -> Table:
 
 
 def is_of_the_letter(departures: tuple[Departure, ...], part: str) -> bool:
-    """Whether all that was found is what the schema leaves open, or stands there by a ruling."""
+    """Return True if the schema allows all departures, or a ruling does."""
     not_listed: list[str] = []
     for departure in departures:
         path = departure.path
@@ -270,18 +270,18 @@ RECORDED = Path(__file__).parents[2] / "data" / "transcripts" / "real_job.jsonl"
 def test_each_message_of_a_recorded_session_is_described() -> None:
     _, *entries = map(json.loads, RECORDED.read_text("utf-8").splitlines())
     methods = document(Revision.R2025_10)["x-methods"]
-    asked: dict[tuple[str, int], str] = {}
-    answered = 0
+    requests: dict[tuple[str, int], str] = {}
+    responses = 0
     for entry in entries:
         message, side = entry["message"], entry["from"]
         if "method" in message:
             validator(Revision.R2025_10, message["method"].replace("/", "~1")).validate(message)
-            asked[side, message.get("id")] = message["method"]
+            requests[side, message.get("id")] = message["method"]
             continue
         other = "server" if side == "client" else "client"
-        result = methods[asked[other, message["id"]]]["result"]
+        result = methods[requests[other, message["id"]]]["result"]
         if "$ref" in result:
             name = result["$ref"].removeprefix("#/$defs/")
             validator(Revision.R2025_10, name).validate(message["result"])
-            answered += 1
-    assert answered > 2
+            responses += 1
+    assert responses > 2

@@ -1,4 +1,4 @@
-"""The TypeScript: as people read it, and as its compiler does."""
+"""The TypeScript: its text, and its compilation."""
 
 from __future__ import annotations
 

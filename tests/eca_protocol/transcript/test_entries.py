@@ -1,4 +1,4 @@
-"""The format of a transcript: nothing that passed is lost, whatever it was and however it came."""
+"""The format of a transcript: no byte is lost, in chunks of any size."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from eca_protocol.framing import ContentLengthDecoder, encode_frame
 from eca_protocol.testing.strategies import json_objects
 from eca_protocol.transcript import (
-    Ended,
+    DataEntry,
+    EndEntry,
     Entry,
-    Exited,
-    Passed,
+    ExitEntry,
     TranscriptReader,
     read_transcript,
 )
-from eca_protocol.transcript import cutter as cutter_module
 from eca_protocol.transcript import reader as reader_module
-from eca_protocol.transcript.cutter import Cutter
-from eca_protocol.transcript.entries import line_of
+from eca_protocol.transcript import splitter as splitter_module
+from eca_protocol.transcript.entries import encode_entry
+from eca_protocol.transcript.splitter import Splitter
 
 HEAD = b'{"transcript":1,"started":"2026-01-02T03:04:05+00:00","command":["eca","server"]}\n'
 
@@ -43,11 +43,11 @@ junk = st.sampled_from([b"print\n", b"\r\n\r\n", b"No: length\r\n\r\n", b"Conten
 
 
 def cut(stream: bytes, sizes: list[int]) -> list[tuple[bytes, bytes | None]]:
-    cutter, pieces = Cutter(), []
+    splitter, pieces = Splitter(), []
     for size in [*sizes, len(stream)]:
-        pieces += cutter.feed(stream[:size])
+        pieces += splitter.feed(stream[:size])
         stream = stream[size:]
-    return [*pieces, *cutter.feed_eof()]
+    return [*pieces, *splitter.feed_eof()]
 
 
 @given(st.lists(frames | junk | st.binary(max_size=30), max_size=4), st.lists(st.integers(0, 40)))
@@ -65,46 +65,46 @@ def test_the_pieces_of_a_stream_are_the_stream_however_it_was_cut(
 def test_the_messages_of_a_stream_are_those_the_decoder_gives(parts: list[bytes]) -> None:
     stream = b"".join(parts)
     decoded = [each for each in ContentLengthDecoder().feed(stream) if isinstance(each, bytes)]
-    objects = [body for body in decoded if Cutter().feed(encode_frame(body))[0][1] is not None]
+    objects = [body for body in decoded if Splitter().feed(encode_frame(body))[0][1] is not None]
     assert [body for _, body in cut(stream, []) if body is not None] == objects
 
 
 def test_a_body_too_long_to_be_kept_passes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutter_module, "MAX_BODY", 5)
-    monkeypatch.setattr(cutter_module, "MAX_HEADER", 40)
+    monkeypatch.setattr(splitter_module, "MAX_BODY", 5)
+    monkeypatch.setattr(splitter_module, "MAX_HEADER", 40)
     long, short = b"Content-Length: 6\r\n\r\n", b"Content-Length: 2\r\n\r\n{}"
-    cutter = Cutter()
-    assert cutter.feed(long + b"abcd") == [(long, None), (b"abcd", None)]
-    assert cutter.feed(b"ef" + short) == [(b"ef", None), (short, b"{}")]
-    assert cutter.feed(b"x" * 41) == [(b"x" * 41, None)]
+    splitter = Splitter()
+    assert splitter.feed(long + b"abcd") == [(long, None), (b"abcd", None)]
+    assert splitter.feed(b"ef" + short) == [(b"ef", None), (short, b"{}")]
+    assert splitter.feed(b"x" * 41) == [(b"x" * 41, None)]
 
 
 def test_of_two_lengths_none_is_believed() -> None:
     header = b"Content-Length: 2\r\nContent-Length: 1\r\n\r\n"
-    assert Cutter().feed(header + b"{}\r\n\n\n")[0] == (header, None)
+    assert Splitter().feed(header + b"{}\r\n\n\n")[0] == (header, None)
 
 
 entries = st.one_of(
     st.builds(
         lambda at, side, data: [
-            Passed(at=at, side=side, data=piece, body=body) for piece, body in cut(data, [])
+            DataEntry(at=at, side=side, data=piece, body=body) for piece, body in cut(data, [])
         ],
         st.integers(0, 10**9).map(lambda micros: micros / 10**6),
         st.sampled_from(["client", "server"]),
         frames | junk | st.binary(),
     ),
-    st.just([Ended(at=0.5, side="client"), Exited(at=1.5, code=-9)]),
+    st.just([EndEntry(at=0.5, side="client"), ExitEntry(at=1.5, code=-9)]),
 )
 
 
 @given(entries)
-@example([Passed(at=1, side="client", data=encode_frame(b'{"a":' + b"[" * 127 + b"]" * 127 + b"}"),
-                 body=b'{"a":' + b"[" * 127 + b"]" * 127 + b"}")])  # fmt: skip
-@example([Passed(at=1, side="server", data=encode_frame(b"{}"), body=b"{}", masked=True)])
+@example([DataEntry(at=1, side="client", body=b'{"a":' + b"[" * 127 + b"]" * 127 + b"}",
+                    data=encode_frame(b'{"a":' + b"[" * 127 + b"]" * 127 + b"}"))])  # fmt: skip
+@example([DataEntry(at=1, side="server", data=encode_frame(b"{}"), body=b"{}", masked=True)])
 def test_what_was_written_is_read_again_byte_for_byte(
     tmp_path_factory: pytest.TempPathFactory, written: list[Entry]
 ) -> None:
-    lines = [line_of(entry) for entry in written]
+    lines = [encode_entry(entry) for entry in written]
     assert all(len(line.splitlines()) == 1 and json.loads(line) for line in lines)
     path = tmp_path_factory.getbasetemp() / "transcript.jsonl"
     path.write_bytes(HEAD + b"".join(lines) + b'{"at":9.0,"from":"cli')
@@ -118,7 +118,7 @@ def test_what_was_written_is_read_again_byte_for_byte(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"", ":1: expected a transcript, got"),
         (b'{"at":1}\n', ":1: expected a transcript, got 'transcript'"),
@@ -139,19 +139,19 @@ def test_what_was_written_is_read_again_byte_for_byte(
     ],
 )
 def test_what_is_no_transcript_is_refused_with_its_place(
-    tmp_path: Path, text: bytes, said: str
+    tmp_path: Path, text: bytes, message: str
 ) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(text)
     with pytest.raises(ValueError, match=r":[12]: ") as caught:
         read_transcript(path)
-    assert str(caught.value).startswith(f"{path}{said}")
+    assert str(caught.value).startswith(f"{path}{message}")
 
 
 def test_a_file_whose_first_line_has_no_end_is_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reader_module, "_LONGEST_FIRST", len(HEAD))
+    monkeypatch.setattr(reader_module, "_MAX_FIRST_LINE", len(HEAD))
     reader = TranscriptReader("t")
     assert list(reader.feed(HEAD[:-1])) == []
     with pytest.raises(ValueError, match="t:1: expected a transcript, got no end of the line"):

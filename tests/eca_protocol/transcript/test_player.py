@@ -1,4 +1,4 @@
-"""One side of a recorded conversation is played; the other side need not be the one of then."""
+"""The replay of one side of a recorded conversation to a different other side."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pytest
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded
 from eca_protocol.framing import encode_frame
 from eca_protocol.streams import memory_pair
-from eca_protocol.transcript import Ended, Passed, Player, Transcript, play
+from eca_protocol.transcript import DataEntry, EndEntry, Player, Transcript, play
 from tests.eca_protocol.wire import Wire, code_of, notification, request, success
 
 JUNK = b"junk"
 
 
-def transcript(*said: tuple[str, Any]) -> Transcript:
+def transcript(*messages: tuple[str, Any]) -> Transcript:
     entries = []
-    for side, what in said:
+    for side, what in messages:
         body = None if isinstance(what, bytes | None) else json.dumps(what).encode()
         data = what if body is None else encode_frame(body)
         entries.append(
-            Ended(at=0, side=side)  # type: ignore[arg-type]  # it is one of the two
+            EndEntry(at=0, side=side)  # type: ignore[arg-type]  # one of two literals
             if data is None
-            else Passed(at=0, side=side, data=data, body=body)  # type: ignore[arg-type]
+            else DataEntry(at=0, side=side, data=data, body=body)  # type: ignore[arg-type]
         )
     return Transcript(started=datetime.now(UTC), command=(), entries=tuple(entries))
 
@@ -40,7 +40,7 @@ def content(kind: str, **members: Any) -> dict[str, Any]:
 FINISHED = content("progress", state="finished")
 PROMPT = request(2, "chat/prompt", {"message": "hi"})
 APPROVE = notification("chat/toolCallApprove", {"chatId": "C", "toolCallId": "T"})
-TOLD = transcript(
+RECORDED = transcript(
     ("client", request(1, "initialize", {"processId": 7})),
     ("server", success(1, {})),
     ("client", JUNK),
@@ -61,7 +61,7 @@ TOLD = transcript(
 def sent(player: Player) -> list[Any]:
     return [
         each if each in (None, JUNK) else json.loads(each.partition(b"\r\n\r\n")[2])  # type: ignore[union-attr]
-        for each in player.due()
+        for each in player.due_frames()
     ]
 
 
@@ -73,24 +73,24 @@ def renamed(message: Any, **ids: str) -> Any:
 
 
 def test_a_client_waits_for_what_its_words_hang_on_and_uses_the_ids_of_this_run() -> None:
-    player = Player(TOLD, "client", process_id=99)
+    player = Player(RECORDED, "client", process_id=99)
     assert sent(player) == [request(1, "initialize", {"processId": 99})]
     assert player.missing == ["the answer to 1"]
-    player.heard(success(1, {"more": True}))
+    player.receive(success(1, {"more": True}))
     assert sent(player) == [JUNK, PROMPT]
-    player.heard(success(2, {"chatId": "mine"}))
+    player.receive(success(2, {"chatId": "mine"}))
     assert sent(player) == []
-    player.heard(renamed(content("toolCallRun", id="its"), C="mine"))
+    player.receive(renamed(content("toolCallRun", id="its"), C="mine"))
     assert sent(player) == [renamed(APPROVE, C="mine", T="its")]
     assert player.missing == ["the request editor/getDiagnostics"]
-    player.heard(request(40, "editor/getDiagnostics", {"uri": "other"}))
-    player.heard(request(41, "editor/getDiagnostics"))
+    player.receive(request(40, "editor/getDiagnostics", {"uri": "other"}))
+    player.receive(request(41, "editor/getDiagnostics"))
     refusal, answer = sent(player)
     assert code_of(refusal) == (41, -32601)
     assert answer == success(40, {"diagnostics": []})
-    player.heard(FINISHED)
+    player.receive(FINISHED)
     assert sent(player) == [request(3, "shutdown")]
-    player.heard(success(3))
+    player.receive(success(3))
     assert sent(player) == [None]
     assert player.is_over
 
@@ -103,15 +103,15 @@ def test_a_client_that_said_nothing_of_itself_tells_its_process_all_the_same(par
 
 
 def test_a_server_answers_with_the_ids_of_this_client() -> None:
-    player = Player(TOLD, "server")
+    player = Player(RECORDED, "server")
     assert sent(player) == []
-    player.heard(request("i", "initialize", {}))
+    player.receive(request("i", "initialize", {}))
     assert sent(player) == [success("i", {})]
-    player.heard(request("p", "chat/prompt", {"message": "hi"}))
+    player.receive(request("p", "chat/prompt", {"message": "hi"}))
     assert sent(player)[0] == success("p", {"chatId": "C"})
-    player.heard(renamed(APPROVE, C="C"))
+    player.receive(renamed(APPROVE, C="C"))
     assert [each["method"] for each in sent(player)] == ["editor/getDiagnostics"]
-    player.heard(success("s1", None))
+    player.receive(success("s1", None))
     assert sent(player) == [FINISHED]
     assert not player.is_over
 
@@ -124,27 +124,29 @@ def test_a_server_answers_with_the_ids_of_this_client() -> None:
         (lambda wire: wire.transport.aclose(), ConnectionClosed),
     ],
 )
-async def test_who_waits_in_vain_says_what_for(
+async def test_a_vain_wait_names_the_missing_message(
     answers: Callable[[Wire], Any], expected: type[Exception]
 ) -> None:
     near, far = memory_pair()
     wire = Wire(far)
-    told = transcript(("client", PROMPT), ("server", success(2, {})))
+    recorded = transcript(("client", PROMPT), ("server", success(2, {})))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answers, wire)
         with pytest.raises(expected, match="the answer to 2"):
-            await play(told, near, "client", deadline=0.02)
+            await play(recorded, near, "client", deadline=0.02)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("leaves", "expected"), [(False, DeadlineExceeded), (True, ConnectionClosed)]
 )
-async def test_whom_nobody_reads_says_so(leaves: bool, expected: type[Exception]) -> None:
+async def test_a_replay_whose_messages_are_not_read_ends_with_an_error(
+    leaves: bool, expected: type[Exception]
+) -> None:
     near, far = memory_pair(limit=1)
     if leaves:
         await far.aclose()
-    with pytest.raises(expected, match="a reader of what is written"):
+    with pytest.raises(expected, match="a reader of our messages"):
         await play(
             transcript(("client", PROMPT), ("client", PROMPT)), near, "client", deadline=0.01
         )
@@ -153,19 +155,21 @@ async def test_whom_nobody_reads_says_so(leaves: bool, expected: type[Exception]
 @pytest.mark.anyio
 async def test_two_players_play_the_whole_conversation() -> None:
     near, far = memory_pair()
-    heard: dict[str, list[Any]] = {}
-    told = transcript(*((side, what) for side, what in plain() if what is not None))
+    messages: dict[str, list[Any]] = {}
+    recorded = transcript(*((side, what) for side, what in plain() if what is not None))
 
     async def run(side: Any, transport: Any) -> None:
-        heard[side] = await play(told, transport, side, deadline=5)
+        messages[side] = await play(recorded, transport, side, deadline=5)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run, "server", far)
         tasks.start_soon(run, "client", near)
     for side, other in (("client", "server"), ("server", "client")):
-        assert heard[side] == [what for who, what in plain() if who == other and what is not None]
+        assert messages[side] == [
+            what for who, what in plain() if who == other and what is not None
+        ]
 
 
 def plain() -> list[tuple[str, Any]]:
-    said = [(each.side, getattr(each, "message", None)) for each in TOLD.entries]  # type: ignore[union-attr]
-    return said[3:]
+    entries = [(each.side, getattr(each, "message", None)) for each in RECORDED.entries]  # type: ignore[union-attr]
+    return entries[3:]

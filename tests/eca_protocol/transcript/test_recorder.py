@@ -1,4 +1,4 @@
-"""A record that is written while a conversation goes on, and never in its way."""
+"""A record that is written during a conversation without delaying it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from eca_protocol.framing import encode_frame
 from eca_protocol.streams import memory_pair
 from eca_protocol.transcript import (
-    Ended,
-    Exited,
-    Passed,
+    DataEntry,
+    EndEntry,
+    ExitEntry,
     RecordedTransport,
     Recorder,
-    is_claimed,
+    is_locked,
     new_file,
     read_transcript,
 )
@@ -28,23 +28,23 @@ FRAME = encode_frame(b'{"a": 1}')
 def test_what_passes_is_kept_in_order_for_the_user_alone(tmp_path: Path) -> None:
     file, path = new_file(tmp_path / "t.jsonl")
     recorder = Recorder(file, command=["eca"])
-    recorder.passed("client", FRAME + FRAME[:9])
-    recorder.passed("server", b"junk")
-    recorder.passed("client", FRAME[9:])
-    recorder.ended("client")
-    recorder.exited(3)
+    recorder.record_data("client", FRAME + FRAME[:9])
+    recorder.record_data("server", b"junk")
+    recorder.record_data("client", FRAME[9:])
+    recorder.record_end("client")
+    recorder.record_exit(3)
     with path.open("rb") as reader:
         while not reader.read(1):
             os.sched_yield()
-        assert is_claimed(reader.fileno())
+        assert is_locked(reader.fileno())
         recorder.close()
-        assert not is_claimed(reader.fileno())
+        assert not is_locked(reader.fileno())
     entries = read_transcript(path).entries
     assert [getattr(each, "data", type(each)) for each in entries] == [
-        FRAME, FRAME, Ended, b"junk", Exited
+        FRAME, FRAME, EndEntry, b"junk", ExitEntry
     ]  # fmt: skip
     assert [each.at for each in entries] == sorted(each.at for each in entries)
-    assert isinstance(entries[0], Passed)
+    assert isinstance(entries[0], DataEntry)
     assert entries[0].message == {"a": 1}
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -53,9 +53,9 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("mine")
     for name in ("t-2.jsonl", "t-3.jsonl"):
-        file, found = new_file(path)
+        file, free_path = new_file(path)
         os.close(file)
-        assert found == tmp_path / name
+        assert free_path == tmp_path / name
     assert path.read_text() == "mine"
 
 
@@ -63,39 +63,39 @@ def test_what_the_mask_takes_out_is_kept_nowhere(tmp_path: Path) -> None:
     file, path = new_file(tmp_path / "t.jsonl")
     command = ["eca", "--key", "secret"]
     recorder = Recorder(file, command=command, mask=lambda data: data.replace(b"secret", b"*"))
-    recorder.passed("client", encode_frame(b'{"a":\n"secret"}') + FRAME)
-    recorder.passed("server", b"log: secret\n" + FRAME + b"secret")
+    recorder.record_data("client", encode_frame(b'{"a":\n"secret"}') + FRAME)
+    recorder.record_data("server", b"log: secret\n" + FRAME + b"secret")
     recorder.close()
     assert b"secret" not in path.read_bytes()
     masked, whole, odd, rest = read_transcript(path).entries
-    assert masked == Passed(
+    assert masked == DataEntry(
         at=masked.at, side="client", data=encode_frame(b'{"a":\n"*"}'), body=b'{"a":\n"*"}',
         masked=True,
     )  # fmt: skip
-    assert isinstance(whole, Passed)
+    assert isinstance(whole, DataEntry)
     assert not whole.masked
-    assert isinstance(odd, Passed)
+    assert isinstance(odd, DataEntry)
     assert (odd.data, odd.body, odd.masked) == (b"log: *\n" + FRAME, whole.body, True)
-    assert isinstance(rest, Passed)
+    assert isinstance(rest, DataEntry)
     assert (rest.data, rest.masked) == (b"*", True)
 
 
 def test_a_full_disk_ends_the_record_with_one_word() -> None:
     faults: list[str] = []
-    told = threading.Event()
+    failed = threading.Event()
 
     def tell(fault: str) -> None:
         faults.append(fault)
-        told.set()
+        failed.set()
 
-    recorder = Recorder(os.open("/dev/full", os.O_WRONLY), on_fault=tell)
-    recorder.passed("client", FRAME)
+    recorder = Recorder(os.open("/dev/full", os.O_WRONLY), on_failure=tell)
+    recorder.record_data("client", FRAME)
     recorder.wake()
-    assert told.wait(5)
-    recorder.passed("client", FRAME)
-    recorder.ended("client")
+    assert failed.wait(5)
+    recorder.record_data("client", FRAME)
+    recorder.record_end("client")
     recorder.close()
-    assert faults == ["the transcript ends here: No space left on device"]
+    assert faults == ["the transcript is incomplete and ends here: No space left on device"]
 
 
 def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Path) -> None:
@@ -106,13 +106,15 @@ def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Pa
 
     faults: list[str] = []
     file, path = new_file(tmp_path / "t.jsonl")
-    recorder = Recorder(file, mask=fail, on_fault=faults.append)
-    recorder.passed("client", FRAME)
-    recorder.passed("client", b"secret")
-    recorder.ended("client")
+    recorder = Recorder(file, mask=fail, on_failure=faults.append)
+    recorder.record_data("client", FRAME)
+    recorder.record_data("client", b"secret")
+    recorder.record_end("client")
     recorder.close()
-    assert faults == ["the transcript ends here: it cannot be written (ValueError)"]
-    assert recorder.fault is not None
+    assert faults == [
+        "the transcript is incomplete and ends here: it cannot be written (ValueError)"
+    ]
+    assert recorder.failure is not None
     assert b"secret" not in path.read_bytes()
 
 
@@ -123,14 +125,14 @@ async def test_a_disk_that_is_too_slow_ends_the_record(
 ) -> None:
     monkeypatch.setattr(recorder_module, "MAX_UNWRITTEN", 200_000)
     monkeypatch.setattr(recorder_module, "SLOW", 0.01)
-    reader, writer = os.pipe()  # nobody reads it
+    reader, writer = os.pipe()  # it is never read
     recorder = Recorder(writer)
     for _ in range(2 if waits else 3):
-        recorder.passed("client", b"x" * 90_000)
+        recorder.record_data("client", b"x" * 90_000)
         recorder.wake()
         if waits:
-            await recorder.drained()
-    assert recorder.fault == "it is written too slowly"
+            await recorder.drain()
+    assert recorder.failure == "it is written too slowly"
     os.close(reader)
     recorder.close()
 
@@ -150,5 +152,5 @@ async def test_a_connection_of_ones_own_is_recorded_from_its_side(tmp_path: Path
     await recorded.aclose()
     recorder.close()
     assert [(type(each), each.side) for each in read_transcript(path).entries] == [
-        (Passed, "client"), (Passed, "server"), (Ended, "client"), (Ended, "server"),
+        (DataEntry, "client"), (DataEntry, "server"), (EndEntry, "client"), (EndEntry, "server"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The proxy passes every byte and every end; shown with the smallest servers there are."""
+"""The proxy forwards every byte and every end, with minimal servers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 from eca_protocol.errors import StartFailed
 from eca_protocol.streams import FdTransport
 from eca_protocol.transcript import (
-    Ended,
-    Exited,
-    Passed,
+    DataEntry,
+    EndEntry,
+    ExitEntry,
     Recorder,
     new_file,
     proxy,
@@ -35,7 +35,7 @@ def child_of(pid: int) -> int:
 
 
 class Session:
-    """A tap that runs, its client's end, and its outcome."""
+    """A running proxy, with its client's end and its result."""
 
     def __init__(self, client: FdTransport, record: Path) -> None:
         self.client = client
@@ -44,7 +44,7 @@ class Session:
         self.over = anyio.Event()
 
     async def rest(self) -> bytes:
-        """All that comes until the server's end."""
+        """Return all bytes until the server's end."""
         data = bytearray()
         while chunk := await self.client.receive():
             data += chunk
@@ -94,11 +94,11 @@ async def test_bytes_and_the_end_of_input_pass_and_the_exit_code_comes_back(tmp_
         assert await ours.exit_code() == 7
     entries = read_transcript(ours.record).entries
     for side in ("client", "server"):
-        passed = [each for each in entries if isinstance(each, Passed) and each.side == side]
+        passed = [each for each in entries if isinstance(each, DataEntry) and each.side == side]
         assert b"".join(each.data for each in passed) == stream
         assert passed[0].message == {}
-    assert [each.side for each in entries if isinstance(each, Ended)] == ["client", "server"]
-    assert isinstance(entries[-1], Exited)
+    assert [each.side for each in entries if isinstance(each, EndEntry)] == ["client", "server"]
+    assert isinstance(entries[-1], ExitEntry)
     assert entries[-1].code == 7
 
 
@@ -118,9 +118,9 @@ async def test_much_passes_and_is_kept_whole_both_ways_at_once(
             tasks.start_soon(send)
             assert await ours.rest() == much
     assert ours.code == 0
-    kept = read_transcript(ours.record).entries
+    recorded = read_transcript(ours.record).entries
     for side in ("client", "server"):
-        passed = [each for each in kept if isinstance(each, Passed) and each.side == side]
+        passed = [each for each in recorded if isinstance(each, DataEntry) and each.side == side]
         assert b"".join(each.data for each in passed) == much
 
 
@@ -185,7 +185,7 @@ async def test_a_cancelled_tap_leaves_no_server(tmp_path: Path) -> None:
     assert await client.receive() == b""
     await client.aclose()
     last = read_transcript(record).entries[-1]
-    assert isinstance(last, Exited)
+    assert isinstance(last, ExitEntry)
 
 
 async def test_a_command_that_cannot_start_is_told(tmp_path: Path) -> None:

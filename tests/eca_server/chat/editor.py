@@ -36,7 +36,7 @@ class Editor:
     def __init__(self, transport: Transport) -> None:
         self._wire = Wire(transport)
         self._ids = itertools.count(1)
-        self.seen = self._wire.seen
+        self.seen = self._wire.messages
         self._conversation = Conversation()
         self.shown = self._conversation.fold
 

@@ -152,7 +152,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) 
         ("eca_read_file", '"a text"', {}, "agent", None, "unreadable"),
         ("eca_read_file", {"path": 5}, {}, "agent", None, "expected string"),
         ("eca_edit_file", {"path": "gone", "original_content": "a", "new_content": "b"}, ALLOW,
-            "agent", None, "no file"),
+            "agent", None, "does not exist"),
     ],
 )  # fmt: skip
 async def test_a_call_that_cannot_run_asks_nobody_and_the_turn_goes_on(

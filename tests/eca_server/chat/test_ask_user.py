@@ -88,7 +88,7 @@ async def test_junk_is_no_answer_and_the_turn_goes_on(junk: dict[str, Any]) -> N
         await ours.prompt("go")
         await answer(ours, await question(ours), **junk)
         await ours.finished()
-        assert outputs(ours)[0].startswith("The user could not be asked: ")
+        assert outputs(ours)[0].startswith("Could not ask the user: ")
         assert len(provider.requests) == 2
 
 

@@ -16,10 +16,10 @@ NAMES = [command.name for command in COMMANDS]
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
-        ("/doctor", "Embedded model: works"),
-        ("/doctor and more words", "Embedded model: works"),
-        (" /costs\n", "Tokens of all requests of this chat together: 0\n"),
-        ("/nope", "There is no command `/nope`. Commands: `/init`, `/login`, "),
+        ("/doctor", "Built-in test model: works"),
+        ("/doctor and more words", "Built-in test model: works"),
+        (" /costs\n", "Tokens of all requests of this chat: 0\n"),
+        ("/nope", "There is no command `/nope`. Available commands: `/init`, `/login`, "),
     ],
 )
 async def test_a_command_is_a_turn_with_an_echo_and_one_finished(

@@ -37,7 +37,7 @@ async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
         await ours.finished()
         assert (await ours.prompt("say a", "other"))["model"] == ECHO
         await ours.finished("other")
-        assert "no model whose name holds 'nope'" in text(await ours.turn("/model nope"))
+        assert "No model's name contains 'nope'" in text(await ours.turn("/model nope"))
         assert (await ours.prompt("say b"))["model"] == SCRIPT
         await ours.finished()
 
@@ -88,7 +88,7 @@ async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(
     for folder in (data, here, there):
         folder.mkdir()
     async with current(data=data, folder=there) as ours:
-        assert "No chat is stored." in text(await ours.turn("/chats"))
+        assert "There are no stored chats." in text(await ours.turn("/chats"))
         await ours.turn("say one", "far", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "far", "title": "A far one"})
     async with current(data=data, folder=here) as ours:
@@ -99,9 +99,9 @@ async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(
         told = text(await ours.turn("/chats FAR one"))
         assert ["`far`" in told, "`near`" in told] == [True, False]
         assert "has 'nope' in its title" in text(await ours.turn("/chats nope"))
-        assert "now knows the 2 messages" in text(await ours.turn("/resume far"))
+        assert "Added 2 messages" in text(await ours.turn("/resume far"))
     async with current() as ours:
-        assert "not stored here" in text(await ours.turn("/chats"))
+        assert "does not store chats" in text(await ours.turn("/chats"))
 
 
 async def answered(ours: Editor, label: str | None) -> str:
@@ -122,7 +122,7 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
             await ours.prompt("/delete-chat old")
             assert "Delete the chat old?" in await answered(ours, answer)
             await ours.finished()
-            assert text(ours.contents()).endswith("Nothing was deleted.")
+            assert text(ours.contents()).endswith("The chat was not deleted.")
         await ours.prompt("/delete-chat old")
         await answered(ours, "Delete it")
         await ours.finished()
@@ -168,9 +168,9 @@ async def test_what_fills_the_context_is_told_with_the_usage_and_by_a_command() 
     tokens = {each["name"]: each["tokens"] for each in found["categories"]}
     assert sum(tokens.values()) == 5_000
     assert tokens["Tools"] > tokens["Instructions"] > tokens["Messages"] > 0
-    assert "about 5,000 of 10,000 tokens (50 %)" in answer
+    assert "about 5,000 of 10,000 tokens used (50 %)" in answer
     assert f"Tools: {tokens['Tools']:,}\n" in answer
-    assert "from 60 % on" in answer
+    assert "at 60 %" in answer
 
 
 @pytest.mark.requirement("CHAT-30")
@@ -190,10 +190,10 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
             "say one", "one", "Mine (2)",
         ]  # fmt: skip
         words = text(await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO))
-        assert "now knows the 2 messages" in words
-        monkeypatch.setattr(resume, "LISTED", 1)
+        assert "Added 2 messages" in words
+        monkeypatch.setattr(resume, "MAX_LISTED", 1)
         assert "Mine\n" not in text(await ours.turn("/resume", "e"))
-        assert "now knows the 2 messages" in text(await ours.turn("/resume c", "e"))
+        assert "Added 2 messages" in text(await ours.turn("/resume c", "e"))
         assert "forked to Mine (3)." in text(await ours.turn("/fork"))
         assert "Expected a number from 1 to " in text(await ours.turn("/resume e", "e"))
         assert "Expected a number from 1 to " in text(await ours.turn(f"/resume {'9' * 5000}", "d"))
@@ -201,7 +201,7 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
         assert "forked to Mine (4)." in text(await ours.turn("/fork"))
     async with editor() as ours:
         await ours.turn("say one", model=SCRIPT)
-        assert "no chats but those" in text(await ours.turn("/fork"))
+        assert "cannot show chats" in text(await ours.turn("/fork"))
 
 
 @pytest.mark.requirement("CHAT-30")
@@ -224,7 +224,7 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
         assert "plans.md" not in told
         listed = text(await ours.turn("/subagents"))
         assert "finder - Finds. - steps: 5 - called by: code\n" in listed
-        assert "explorer - Finds and reads code" in listed
+        assert "explorer - Searches and reads code" in listed
         (rules / "python.md").write_text("Be terse.")
         systems = ours.connection.chats.open("c").systems
         await ours.turn("say b", model=SCRIPT)

@@ -191,13 +191,13 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
         for path, told in (
             ("", "eca-chat-my-chat-2.edn"),
             (str(written), "already exists"),
-            ("sub/chat.md", "chat.md`. Keys are hidden in it."),
+            ("sub/chat.md", "chat.md`. Keys are masked in it."),
             ("sub", "sub/eca-chat-my-chat.edn"),
             ("chat.json", "/import"),
         ):
             assert told in text(await ours.turn(f"/export {path}", model=SCRIPT))
         for path, told in (
-            ("", "Expected the path"),
+            ("", "The path is missing"),
             ("none.edn", "No such file"),
             ("sub/chat.md", "no EDN"),
             ("sub", "Expected a file"),
@@ -226,7 +226,10 @@ async def test_older_editions_import_into_the_chat_at_hand(tmp_path: Path) -> No
     path.write_text(UPSTREAM)
     async with editor() as ours:
         told = text(await ours.turn(f"/import {path}"))
-        assert "This chat now knows the 6 messages" in told
-        assert "Left out, for only their own server reads them: 1 tool_call_output, 1 serv" in told
+        assert "Added 6 messages to this chat" in told
+        assert (
+            "Left out, since only the server that wrote them can read them: "
+            "1 tool_call_output, 1 serv" in told
+        )
         assert "anthropic/claude, is not available here" in told
         assert "chat/opened" not in [each.get("method") for each in ours.seen]

@@ -11,10 +11,10 @@ from eca_protocol import json
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat import turn
 from eca_server.chat.memory import Memory
+from eca_server.content_formatting import Role
 from eca_server.llm.backend import ErrorKind
-from eca_server.llm.calls import MOST_LEVELS
+from eca_server.llm.calls import MAX_NESTING
 from eca_server.session import Session
-from eca_server.spelling import Role
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import (
     ECHO,
@@ -240,7 +240,7 @@ async def test_arguments_that_no_message_could_hold_are_unreadable() -> None:
         return f'call eca_grep {{"pattern": "x", "more": {inner}}}'
 
     async with editor() as ours:
-        for levels, is_read in ((MOST_LEVELS, True), (MOST_LEVELS + 1, False), (127, False)):
+        for levels, is_read in ((MAX_NESTING, True), (MAX_NESTING + 1, False), (127, False)):
             received = await ours.turn(nested(levels), model=SCRIPT)
             [run] = [each for each in received if each["type"] == "toolCallRun"]
             assert bool(run["arguments"]) is is_read

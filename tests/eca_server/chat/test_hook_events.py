@@ -15,8 +15,8 @@ import trio.testing
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat import chat
 from eca_server.config.hook_settings import HookEvent
-from eca_server.hooks import beside
-from eca_server.jobs import running
+from eca_server.hooks import background
+from eca_server.jobs import shell as jobs_shell
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.agent_session import calls
 from tests.eca_server.chat.current import current
@@ -41,7 +41,7 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 async def settled(ours: Editor) -> None:
     """Wait until the hooks beside the session are over."""
     for lane in tuple(ours.connection.beside._lanes.values()):
-        await lane.over.wait()
+        await lane.finished.wait()
 
 
 @pytest.mark.requirement("W-13", "W-24")
@@ -149,8 +149,8 @@ async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gon
     hurries: bool, event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if hurries:
-        monkeypatch.setattr(beside, "CLOSE_SECONDS", 0.5)
-        monkeypatch.setattr(running, "_GRACE", 0.4)
+        monkeypatch.setattr(background, "CLOSE_SECONDS", 0.5)
+        monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 0.4)
         monkeypatch.setattr(chat, "STOP_SECONDS", 0.02)
     deaf = "trap '' TERM; sleep 100 & echo $$ $! > pids; [ -p begun ] && echo > begun; wait"
     async with current(hooked(h=hook(event, deaf)), folder=tmp_path) as ours:

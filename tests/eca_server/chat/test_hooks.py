@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from eca_protocol.testing.provider import Provider, reply, wait
-from eca_server.hooks import Heard, Hooks
+from eca_server.hooks import HookResults, Hooks
 from eca_server.llm.history import TextPart, ToolCallPart, ToolResultPart
 from eca_server.tools import background
 from tests.eca_server.chat.agent_session import ALLOW, calls, results, session
@@ -144,7 +144,7 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None
 async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> Heard:
+    async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
         more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
         if more_said is not None:  # while hooks hear the one before
             ours.connection.chats.open("c").steer(more_said)
@@ -183,7 +183,7 @@ async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is(
 async def test_what_a_job_said_is_not_lost_with_a_blocked_prompt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(background, "_FIRST_WORDS", 0.05)
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
     os.mkfifo(tmp_path / "gate")
     config = hooked(h=hook("preRequest", "grep -q bad && exit 2; exit 0", visible=False)) | ALLOW
     job = json.dumps({"command": "cat gate", "background": "it"})

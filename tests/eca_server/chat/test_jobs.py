@@ -38,7 +38,7 @@ async def until_jobs(ours: Editor, *standing: str) -> None:
 async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_session(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(background, "_FIRST_WORDS", 60)  # it is stopped while it waits for them
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 60)  # it is stopped while it waits for them
     async with current(folder=tmp_path) as ours:
         assert await ours.ask("jobs/list") == {"jobs": []}
         command = "echo up >&2; sleep 60 & echo $! > pid; wait"
@@ -82,7 +82,7 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
 async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(background, "_FIRST_WORDS", 0.3)
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.3)
     os.mkfifo(tmp_path / "gate")
     lines = {"toolCall": {**ALLOW["toolCall"], "outputTruncation": {"lines": 3}}}
     script = [
@@ -103,13 +103,13 @@ async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended
         await ours.turn("go")
         started, broken = results(provider)
         assert "(job-1) was started: running, " in started
-        assert ".\n1\n2\n3\n... there is more" in started
+        assert ".\n1\n2\n3\n... more output is available" in started
         assert "(job-2) was started: failed with exit code 3, " in broken
         await ours.turn("read")
         one, two, killed, listed, unknown = results(provider)[2:]
         assert one.endswith("\n4\n5")
-        assert two.endswith("It has written nothing (more) so far.")
-        assert "does not run any more: failed with exit code 3" in killed
+        assert two.endswith("(no new output)")
+        assert "has already ended: failed with exit code 3" in killed
         assert ' | seq 5; cat gate; exit 4\n- job-2 "breaks": failed' in listed
         assert "expected one of: job-1, job-2; got 'job-9'" in unknown
         (tmp_path / "gate").write_text("late")
@@ -132,7 +132,7 @@ async def test_a_chat_is_told_of_its_job_s_end_whoever_else_has_read_or_killed_i
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(background, "_FIRST_WORDS", 0.01)
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
     os.mkfifo(tmp_path / "gate")
     async with current({"agent": SCOUT, **ALLOW}, folder=tmp_path) as ours:
         begin = call("shell_command", command="echo up; cat gate; exit 3", background="it")
@@ -159,7 +159,7 @@ async def test_a_chat_is_told_of_its_job_s_end_whoever_else_has_read_or_killed_i
 async def test_who_takes_the_id_of_a_deleted_chat_is_told_nothing_of_its_jobs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(background, "_FIRST_WORDS", 0.01)
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
     os.mkfifo(tmp_path / "gate")
     script = [
         calls(in_background("echo up; cat gate")),

@@ -26,7 +26,7 @@ async def test_it_is_said_that_a_model_is_loaded_and_what_it_cannot_do() -> None
             window = ours.connection.models.find("p/m").capabilities.context
     told = [each["text"] for each in received if each["type"] == "progress"]
     assert told.index("Loading the model") < told.index("Generating")
-    assert "This model calls no tools; it goes on without." in text(received)
+    assert "This model does not support tools; the chat continues without them." in text(received)
     assert text(again) == "And?Ho", "the note is shown once in a chat"
     assert finishes(received) == 1
     assert window == 40_960

@@ -11,7 +11,7 @@ import pytest
 
 from eca_protocol.testing import provider as scripted
 from eca_server.commands.login import MASKED
-from eca_server.credentials.server_secrets import keep_secrets
+from eca_server.credentials.server_secrets import store_secrets
 from tests.eca_server.chat.editor import ECHO, SCRIPT, Editor, editor, text, types
 from tests.eca_server.credentials.fake_keyring import FakeKeyring
 
@@ -42,7 +42,7 @@ async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(
         received = await ours.turn(KEY)
         assert types(received) == ["progress", "text", "finished"]
         assert received[1]["text"] == MASKED
-        assert "The key of p is stored" in text(received)
+        assert "Stored the key of p" in text(received)
         assert ours.connection.chats.open("c").history == []
         assert ours.connection.models.find("p/m")
         assert text((await ours.turn(KEY[:5], model=ECHO))[2:]) == KEY[:5]
@@ -131,14 +131,14 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) ->
         await ours.turn(f"/login openai {KEY}")
         lines = text(await ours.turn("/login")).splitlines()
         assert "- p" in lines
-        assert "- groq: a key is in GROQ_API_KEY" in lines
-        assert "- openai: a key is in a stored login" in lines
+        assert "- groq: key found in GROQ_API_KEY" in lines
+        assert "- openai: key found in a stored login" in lines
         lines = text(await ours.turn("/login nobody")).splitlines()
-        assert lines[0].startswith(f"/login {MASKED}There is no provider of that name.")
+        assert lines[0].startswith(f"/login {MASKED}There is no provider with this name.")
         assert "- p" in lines
-        keep_secrets(ours.connection.logins, "s", {"1": KEY})
+        store_secrets(ours.connection.logins, "s", {"1": KEY})
         said = text(await ours.turn("/logout mcp-server:s"))
-        assert said.endswith("with one whose key is stored: openai.")
+        assert said.endswith("with one of the stored logins: openai.")
     assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
 
 
@@ -147,17 +147,17 @@ async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path: 
     config = {"providers": {"p": {"url": "http://127.0.0.1:9", "key": "configured-0123"}}}
     async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
         said = text(await ours.turn(f"/login p {KEY}"))
-        assert "The key in providers.p.key counts before it." in said
+        assert "The key in providers.p.key takes precedence over it." in said
         assert "configured-0123" not in json.dumps(ours.seen)
         said = text(await ours.turn("/logout p"))
-        assert "the key in providers.p.key counts now" in said
+        assert "The key in providers.p.key is used now" in said
 
 
 @pytest.mark.requirement
 async def test_a_login_that_cannot_be_stored_says_so_without_the_key(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path / "data")) as ours:
-        assert "cannot be stored in" in text(await ours.turn(f"/login p {KEY}"))
+        assert "Could not store the key of" in text(await ours.turn(f"/login p {KEY}"))
         assert ours.connection.chats.open("c").last_turn_failed
         assert holds_no_key(ours)
 
@@ -193,10 +193,10 @@ async def test_a_login_in_the_systems_keyring_counts_after_a_restart(
     config = {"keyring": True, "providers": {"openai": {"models": {"gpt": {}}}}}
     async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
         said = text(await ours.turn(f"/login openai {KEY}"))
-        assert "is stored in the system's keyring" in said
+        assert "in the system's keyring." in said
     assert stored(tmp_path) == {"openai": {"in": "keyring"}}
     async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
         while "openai/gpt" not in ours.connection.models.names:
             await ours.until(lambda _: True)
         await ours.turn("/logout openai")
-    assert keyring.kept == {}
+    assert keyring.stored == {}

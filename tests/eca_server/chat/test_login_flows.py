@@ -67,7 +67,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path: Path, caplog) -> Non
         received = await ours.turn("/login p")
         assert "https://login.example/device" in text(received)
         assert "`ABCD-1234`" in text(received)
-        assert "The login of p is stored" in text(received)
+        assert "Stored the login of p" in text(received)
         assert {"type": "progress", "state": "running", "text": "Waiting for the login"} in received
         assert finishes(received) == 1
         assert stored(tmp_path)["p"]["access"] == "access-1"
@@ -76,7 +76,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path: Path, caplog) -> Non
         seen = json.dumps(ours.seen) + caplog.text
         for secret in ("access-1", "refresh-1", "device-code-planted"):
             assert secret not in seen
-        assert "The stored key of p is removed" in text(await ours.turn("/logout p"))
+        assert "Removed the stored key of p" in text(await ours.turn("/logout p"))
     assert stored(tmp_path) == {}
 
 
@@ -86,7 +86,7 @@ async def test_a_browser_login_is_one_turn(server, tmp_path: Path) -> None:
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours, HTTPClient() as browser:
         asked = await ours.prompt("/login p")
         assert asked["status"] == "login"
-        shown = await said(ours, "Stop ends the login")
+        shown = await said(ours, "To cancel the login, stop this prompt")
         [link] = [word for word in shown.split() if word.startswith("https://login.example")]
         fields = {name: value[0] for name, value in parse_qs(urlsplit(link).query).items()}
         back = f"{fields['redirect_uri']}?code=code-planted&state={fields['state']}"
@@ -105,7 +105,7 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path: Path, way) -> No
     planned = config(server, **{way: f"{server.url}/device"})
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.prompt("/login p")
-        await said(ours, "Stop ends the login")
+        await said(ours, "To cancel the login, stop this prompt")
         began = trio.current_time()
         await ours.stop()
         await ours.finished()
@@ -146,7 +146,7 @@ async def test_a_login_that_fails_is_told(server, tmp_path: Path, code) -> None:
     server.says["/token"] = [(200, {"error": code, "error_description": "You said no"})]
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
         received = await ours.turn("/login p")
-        assert "The login with p failed: You said no. Nothing was stored." in text(received)
+        assert "Could not log in to p: You said no. Nothing was stored." in text(received)
         assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
     assert stored(tmp_path) == {}
 
@@ -155,7 +155,7 @@ async def test_a_login_that_fails_is_told(server, tmp_path: Path, code) -> None:
 async def test_an_unreachable_login_is_told(server, tmp_path: Path) -> None:
     planned = config(server, deviceUrl="http://127.0.0.1:1/device")
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
-        assert "The login with p failed: cannot connect" in text(await ours.turn("/login p"))
+        assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
 
 
 @pytest.mark.requirement
@@ -171,7 +171,7 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: 
         await ours.turn("cancel")
         said = text(await ours.turn("/login github-copilot"))
         assert "providers.github-copilot.auth.clientId" in said
-        assert server.asked == []
+        assert server.requests == []
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
@@ -183,5 +183,5 @@ async def test_a_damaged_file_of_logins_is_kept_aside_and_that_is_told(tmp_path:
     async with editor(XDG_DATA_HOME=str(tmp_path)) as ours:
         said = text(await ours.turn(f"/login openai {KEY}"))
         [aside] = folder.glob("logins.json.damaged-*")
-        assert f"it is kept as {aside}" in said
+        assert f"it was renamed to {aside}" in said
     assert stored(tmp_path) == {"openai": {"key": KEY}}

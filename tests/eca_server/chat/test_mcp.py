@@ -12,7 +12,7 @@ import trio
 from eca_protocol.testing.provider import reply
 from eca_server.features import mcp
 from eca_server.features.configuration import put_in_force
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
 from eca_server.mcp.names import tool_names
 from eca_server.mcp.settings import ServerSettings
@@ -91,7 +91,7 @@ async def test_a_server_with_a_url_has_it_as_its_command(
 async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
     places: Places, autojump_clock: Any
 ) -> None:
-    places["web"].refuses = MCPFault("it wants a login", kind="login", url="https://x/log-in")
+    places["web"].refuses = MCPError("it wants a login", kind="login", url="https://x/log-in")
     async with with_servers(URL) as ours:
         await status(ours, "web", "failed")
         await ours.until(lambda message: message.get("method") == "$/showMessage")
@@ -104,7 +104,7 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 async def test_why_a_server_failed_is_told_in_words_and_logged(
     places: Places, autojump_clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    places["git"].refuses = MCPFault("the command 'git-server' cannot be started", kind="start")
+    places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
     async with with_servers() as ours:
         await ours.until(lambda message: message.get("method") == "$/showMessage")
         message = "The MCP server git failed: the command 'git-server' cannot be started"
@@ -146,7 +146,7 @@ async def test_no_secret_of_a_server_is_in_what_is_told_of_it(
     places: Places, autojump_clock: Any
 ) -> None:
     secret = "not-a-real-secret-0123"
-    places["git"].refuses = MCPFault(f"it said: wrong token {secret}", kind="start")
+    places["git"].refuses = MCPError(f"it said: wrong token {secret}", kind="start")
     server = {"command": "x", "args": ["--token", secret], "env": {"TOKEN": secret}}
     url = {"url": f"https://me:{secret}@x/mcp?key={secret}", "headers": {"X-Key": secret}}
     async with with_servers({"git": server, "web": url}) as ours:
@@ -313,11 +313,11 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
 
         async def crash(_: str) -> ToolResult:
             place.session.end("exit code 3")
-            raise MCPFault("exit code 3", kind="closed")
+            raise MCPError("exit code 3", kind="closed")
 
         place.session.answers = crash
         await ours.turn("go")
-        assert results(provider) == ["Error: The MCP server git did not do it: exit code 3"]
+        assert results(provider) == ["Error: The MCP server git did not run the tool: exit code 3"]
         assert statuses(ours, "git") == ["starting", "running", "starting"]
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
 
@@ -330,14 +330,14 @@ async def test_a_fault_of_a_call_shows_no_secret_of_the_server(
     servers = {"git": {"command": "x", "env": {"TOKEN": secret}}}
 
     async def end(_: str) -> ToolResult:
-        raise MCPFault(f"it ended; it said last: {secret} is over", kind="closed")
+        raise MCPError(f"it ended; its last output: {secret} is over", kind="closed")
 
     script = calls(("git__echo", {}))
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
         places["git"].session.answers = end
         await ours.turn("go")
         (told,) = results(provider)
-        assert told.endswith("it said last: *** is over")
+        assert told.endswith("its last output: *** is over")
         assert secret not in str(ours.seen)
 
 
@@ -483,7 +483,7 @@ async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
             connection.memos.add(Memo(server="git", tool="tool-1"))
             live.on_change("tools")
             await status(ours, "git", "running")
-        assert set(connection.told.approved_as) == {("git", "tool-1"), ("git", "tool-2")}
+        assert set(connection.announced.approved_as) == {("git", "tool-1"), ("git", "tool-2")}
         config = attrs.evolve(connection.config, mcp_servers={})
         put_in_force(connection, attrs.evolve(connection.loaded, config=config))
         assert connection.memos == set()
@@ -521,7 +521,7 @@ async def test_what_a_server_says_of_itself_is_marked_as_its_own_words(
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
         system = provider.requests[0].body["messages"][0]["content"]
-        assert "MCP server git says of itself (not the user's words)" in system
+        assert "MCP server git for its tools; they are not from the user" in system
         assert "Always commit." in system
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")

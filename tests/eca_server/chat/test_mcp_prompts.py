@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     Content,
     EmbeddedResource,
@@ -190,12 +190,12 @@ async def test_messages_keep_their_roles_and_what_they_embed(
         (_, typed), (_, first), (_, middle), _, (_, last) = told(provider)
         assert typed == "/git:talk about @a.txt"
         assert "I begin." in str(first)
-        assert "is left out" in str(first)
+        assert "was left out" in str(first)
         assert "Read @b.txt" in middle[0]["text"]
         assert '<eca_resource server="git" uri="memo://1">' in str(middle)
         assert "&lt;/eca_resource> ends it?" in str(middle)
         assert sum(each["type"] == "image_url" for each in middle) == 1
-        assert "memo://z is left out: it is binary: 2 bytes of the type application/zip" in str(
+        assert "memo://z was left out: it is binary: 2 bytes of the type application/zip" in str(
             middle
         )
         assert "what the user meant" in str(last)
@@ -204,7 +204,7 @@ async def test_messages_keep_their_roles_and_what_they_embed(
 
 
 async def _refuses(name: str, arguments: Mapping[str, str]) -> PromptResult:
-    raise MCPFault("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
+    raise MCPError("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
 
 
 async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
@@ -218,12 +218,16 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
         (
             "/git:commit",
             _is_empty,
-            "`/git:commit` needs `scope` (What it is about.). Write `/git:commit",
+            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit",
         ),
-        ("/git:commit x", _refuses, "the MCP server git did not give it: prompts/get: not today"),
-        ("/git:commit x", _is_empty, "gave a prompt without a text"),
-        ("/git:nope", _is_empty, "There is no command `/git:nope`. Commands: `/init`"),
-        ("/off:commit x", _is_empty, "do not tell their prompts: off (disabled)"),
+        (
+            "/git:commit x",
+            _refuses,
+            "the MCP server git refused the prompt: prompts/get: not today",
+        ),
+        ("/git:commit x", _is_empty, "returned an empty prompt"),
+        ("/git:nope", _is_empty, "There is no command `/git:nope`. Available commands: `/init`"),
+        ("/off:commit x", _is_empty, "These MCP servers do not run: off (disabled)"),
     ],
 )
 async def test_a_prompt_that_fails_says_why_and_finishes(
@@ -259,7 +263,7 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
 
     async def dies(name: str, arguments: Mapping[str, str]) -> PromptResult:
         places["git"].session.end()
-        raise MCPFault("exit code 1", kind="closed")
+        raise MCPError("exit code 1", kind="closed")
 
     def prepare(made: FakeSession) -> None:
         made.prompts = (COMMIT,)
@@ -275,14 +279,14 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
         assert cancelled == ["commit"]
         places["git"].session.end()
         received = await ours.turn("/git:commit y")
-        assert "There is no command" in refusal(received)
+        assert "is not available now" in refusal(received)
         await status(ours, "git", "running")
-        assert "did not give it: exit code 1" in refusal(await ours.turn("/git:commit z"))
+        assert "refused the prompt: exit code 1" in refusal(await ours.turn("/git:commit z"))
 
 
 @pytest.mark.requirement
 async def test_doctor_tells_how_servers_are_and_why(places: Places, autojump_clock: Any) -> None:
-    places["bad"].refuses = MCPFault("no such\nprogram", kind="start")
+    places["bad"].refuses = MCPError("no such\nprogram", kind="start")
     offers(places["git"], COMMIT, Prompt(name="look"))
     servers = {**GIT, "bad": {"command": "x"}, "off": {"command": "x", "disabled": True}}
     async with with_servers(servers) as ours:

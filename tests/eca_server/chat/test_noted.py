@@ -59,7 +59,9 @@ async def test_an_unknown_agent_is_named_once_in_a_chat() -> None:
         for prompt in ("say a", "say b"):
             await ours.turn(prompt, model=SCRIPT, agent="nope")
         [note] = system_texts(ours)
-        assert note.startswith("There is no agent `nope` to select: `agent` answers instead.")
+        assert note.startswith(
+            "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
+        )
         assert "`plan`" in note
         begun = len(ours.seen)
         for agent in ("code", "agent", "plan"):
@@ -76,7 +78,7 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
         assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))
         assert f"Selected model: {ECHO}\n" in text(await ours.turn("/doctor", model=ECHO))
         assert "`/context` shows the size of the next request" in text(await ours.turn("/costs"))
-        assert "`/costs` adds up all requests so far" in text(await ours.turn("/context"))
+        assert "`/costs` shows the sum of all requests" in text(await ours.turn("/context"))
 
 
 @pytest.mark.requirement("W-35")

@@ -9,7 +9,7 @@ import pytest
 from eca_protocol.testing.provider import Provider, Reply, raw
 from tests.eca_server.chat.editor import editor, finishes, text
 from tests.eca_server.chat.test_switching import configured, model_of
-from tests.eca_server.llm.every_api import EVERY_API, Said, SpokenAPI
+from tests.eca_server.llm.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -22,7 +22,7 @@ WORDS = {
 OTHERS = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens"
 
 
-def settings(url: str, api: SpokenAPI) -> dict[str, Any]:
+def settings(url: str, api: ScriptedAPI) -> dict[str, Any]:
     """Ollama's model has no larger context than the one that it runs with: it would get it."""
     config = configured(url, api)
     if api.name == "ollama":
@@ -30,7 +30,7 @@ def settings(url: str, api: SpokenAPI) -> dict[str, Any]:
     return config
 
 
-def too_long(api: SpokenAPI, where: str) -> Reply:
+def too_long(api: ScriptedAPI, where: str) -> Reply:
     words = WORDS.get(api.name, OTHERS)
     if where == "refused":
         return api.refusing(400, words=words)
@@ -40,13 +40,13 @@ def too_long(api: SpokenAPI, where: str) -> Reply:
 @pytest.mark.parametrize("where", ["refused", "in the stream"])
 @pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 async def test_what_is_too_long_is_summarized_and_asked_once_more(
-    api: SpokenAPI, where: str
+    api: ScriptedAPI, where: str
 ) -> None:
     script = [
-        api.reply(Said(text=["first answer"])),
+        api.reply(ScriptedAnswer(text=["first answer"])),
         too_long(api, where),
-        api.reply(Said(text=["the summary"])),
-        api.reply(Said(text=["second answer"])),
+        api.reply(ScriptedAnswer(text=["the summary"])),
+        api.reply(ScriptedAnswer(text=["second answer"])),
     ]
     provider = Provider(lambda _request: script.pop(0))
     async with provider, editor(settings(provider.url, api)) as ours:
@@ -62,11 +62,11 @@ async def test_what_is_too_long_is_summarized_and_asked_once_more(
 
 
 @pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
-async def test_what_is_still_too_long_is_told_and_not_tried_again(api: SpokenAPI) -> None:
+async def test_what_is_still_too_long_is_told_and_not_tried_again(api: ScriptedAPI) -> None:
     script = [
-        api.reply(Said(text=["first answer"])),
+        api.reply(ScriptedAnswer(text=["first answer"])),
         too_long(api, "refused"),
-        api.reply(Said(text=["the summary"])),
+        api.reply(ScriptedAnswer(text=["the summary"])),
         too_long(api, "refused"),
     ]
     provider = Provider(lambda _request: script.pop(0))

@@ -27,7 +27,7 @@ def write_command(project: Path, name: str, content: str) -> None:
 def framed(project: Path, name: str, body: str) -> str:
     """The text of a workspace's command as the model is asked it."""
     attributes = f'name="{name}" path="{project}/.eca/commands/{name}.md" source="workspace"'
-    told = "The user ran this command of the workspace. Do what it asks:"
+    told = "The user ran this command of the workspace. Follow its instructions:"
     return f"{told}\n<eca_command {attributes}>\n{body}\n</eca_command>"
 
 
@@ -117,7 +117,7 @@ async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
         }
         (logout,) = (await ours.ask("chat/queryCommands", {"query": "logout"}))["commands"]
         assert [each["required"] for each in logout["arguments"]] == [True]
-        assert "\n\nEmbedded model: works" in text(await ours.turn("/doctor"))
+        assert "\n\nBuilt-in test model: works" in text(await ours.turn("/doctor"))
 
 
 @pytest.mark.requirement
@@ -154,7 +154,7 @@ async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_n
         await ours.start(**folders(tmp_path))
         said = text(await ours.turn("/empty", model=ECHO))
         assert "`/fix`" in said
-        assert "there is no text in it" in said
+        assert "the file has no text" in said
         assert "expected at most" in text(await ours.turn(f"/many {'x' * 10_000}", model=ECHO))
         assert ours.connection.chats.open("c").history == []
 
@@ -185,7 +185,7 @@ async def test_prompt_show_tells_what_a_request_would_hold_and_asks_nobody(tmp_p
                 await ours.turn("/prompt-show @a.txt", model="p/m", contexts=[{"type": "repoMap"}])
             )
             assert "Model: p/m" in said
-            assert "Behaviour: agent" in said
+            assert "Agent: agent" in said
             assert "Always ```be``` kind." in said
             assert "\n````\n" in said
             assert "`eca_read_file`" in said
@@ -199,7 +199,7 @@ async def test_prompt_show_tells_what_a_request_would_hold_and_asks_nobody(tmp_p
 @pytest.mark.requirement
 async def test_prompt_show_says_why_there_is_no_model(tmp_path: Path) -> None:
     async with editor() as ours:
-        assert "cannot be asked" in text(await ours.turn("/prompt-show", model="no/model"))
+        assert "cannot be used" in text(await ours.turn("/prompt-show", model="no/model"))
 
 
 @pytest.mark.requirement

@@ -59,7 +59,7 @@ async def test_skills_are_listed_to_the_model_which_loads_one(project: Path) -> 
 async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project: Path) -> None:
     folder = project / ".eca" / "skills" / "fix"
     tag = f'<eca_loaded_skill name="fix" path="{folder}/SKILL.md" source="workspace">'
-    begins = f"{tag}\nSkill: fix\nPaths in it start from: {folder}\n\n"
+    begins = f"{tag}\nSkill: fix\nRelative paths start from: {folder}\n\n"
     end = "\n</eca_loaded_skill>"
     async with current(folder=project) as ours:
         received = await ours.turn("/Fix", model=ECHO)
@@ -69,12 +69,12 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
         assert f"fix: How to fix. ({folder})" in text(await ours.turn("/skills"))
         received = await ours.turn("/skill-create lint-it how to lint", model=ECHO)
         assert "/eca/skills/lint-it/SKILL.md" in text(received[2:])
-        assert text(received).endswith("What the user wants of it: how to lint")
-        assert "Expected `/skill-create" in text(await ours.turn("/skill-create ../x y"))
+        assert text(received).endswith("The user's request for the skill: how to lint")
+        assert "Send `/skill-create" in text(await ours.turn("/skill-create ../x y"))
         hidden = project / ".eca" / "skills" / "init"
         folder.rename(hidden)
         (hidden / "SKILL.md").write_text("---\nname: Init\ndescription: Mine.\n---\nText.\n")
-        told = "the skill Init is for the model alone: `/init` is a command of the server."
+        told = "only the model can load the skill Init, because `/init` is a built-in command. "
         assert f"{hidden}: {told}" in text(await ours.turn("say a", "other", model=SCRIPT))
         assert told in text(await ours.turn("/skills"))
 
@@ -152,7 +152,7 @@ async def test_an_agent_loads_the_skills_that_it_lists(project: Path) -> None:
         called = [each for each in received if each["type"] == "toolCalled"]
         (refused,) = (each for each in called if each["error"])
         assert len(called) == 2
-        assert "There is no skill 'ship'. Skills: fix." in refused["outputs"][0]["text"]
+        assert "There is no skill 'ship'. Available skills: fix." in refused["outputs"][0]["text"]
         assert "How to fix." in system(ours, "small")
         assert "How to ship." not in system(ours, "small")
         await ours.turn("say done", model=SCRIPT, agent="none")

@@ -29,7 +29,7 @@ from eca_protocol.testing.provider import (
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor, finishes
 from tests.eca_server.chat.test_switching import configured, model_of
-from tests.eca_server.llm.every_api import EVERY_API, Called, Said, SpokenAPI
+from tests.eca_server.llm.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.torture.counted_server import tasks_of
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
@@ -40,7 +40,7 @@ TURNS = 100
 """Of one server, in all of its chats."""
 STATUSES = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 529)
 RETRY = {"baseDelayMs": 1, "maxDelayMs": 2}
-READ = Called("eca_read_file", {"path": "a.txt"})
+READ = ScriptedCall("eca_read_file", {"path": "a.txt"})
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class Plan:
     """
 
     number: int
-    api: SpokenAPI
+    api: ScriptedAPI
     replies: deque[Reply]
     stopped: bool
 
@@ -86,11 +86,15 @@ class Lots:
         """The next reply of the turn whose prompt is the last in the request."""
         prompts = re.findall(r"turn-(\d+)\.", json.dumps(request.body))
         plan = self._plans[max(map(int, prompts))]
-        return plan.replies.popleft() if plan.replies else plan.api.reply(Said(text=["done"]))
+        return (
+            plan.replies.popleft()
+            if plan.replies
+            else plan.api.reply(ScriptedAnswer(text=["done"]))
+        )
 
-    def _said(self) -> Said:
+    def _said(self) -> ScriptedAnswer:
         draw = self._random.randrange
-        return Said(
+        return ScriptedAnswer(
             thoughts=["Hm "] * draw(3), text=["some ", "words"] * draw(2), calls=[READ] * draw(3)
         )
 
@@ -101,7 +105,7 @@ class Lots:
             return plan.api.replying(pieces, before_headers=held)
         return plan.api.replying([*pieces[: self._random.randrange(len(pieces))], *held])
 
-    def _reply(self, api: SpokenAPI) -> Reply:
+    def _reply(self, api: ScriptedAPI) -> Reply:
         stream = b"".join(api.say(self._said()))
         at = self._random.randrange(len(stream))
         status, code = api.overloaded

@@ -106,7 +106,7 @@ async def test_one_that_changes_the_chat_is_refused(command: str) -> None:
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, command)
         name = command.split(maxsplit=1)[0]
-        await ours.until(lambda each: "cannot run while a task runs" in str(each))
+        await ours.until(lambda each: "cannot run during a turn" in str(each))
         provider.open("go")
         await ours.finished()
         shown = text(ours.contents())
@@ -168,7 +168,10 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own() -> None:
         provider.open("go")
         await ours.finished()
         shown = text(ours.contents())
-        assert shown.replace("\n", "") == "taskaAsked in the chat btw: why is that?.b"
+        assert (
+            shown.replace("\n", "")
+            == "taskaYour question is answered in the chat btw: why is that?.b"
+        )
         assert len(provider.requests) == 2
 
 
@@ -180,7 +183,9 @@ async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
             await ours.start(capabilities=CURRENT)
             await ours.turn("task")
             begun = len(ours.seen)
-            assert "Asked in the chat btw: why?" in text(await ours.turn("/btw why?"))
+            assert "Your question is answered in the chat btw: why?" in text(
+                await ours.turn("/btw why?")
+            )
             new = next(p["chatId"] for name, p in since(ours, begun) if name == "chat/opened")
             if not any(each.get("state") == "finished" for each in ours.contents(new)):
                 await ours.finished(new)
@@ -188,9 +193,9 @@ async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
             assert roles_and_words(provider) == [
                 ("user", "task"), ("assistant", "one"), ("user", "why?"),
             ]  # fmt: skip
-            assert "Expected a question" in text(await ours.turn("/btw"))
+            assert "The question is missing" in text(await ours.turn("/btw"))
         async with editor(provider_config(provider.url)) as ours:
-            assert "no chats but those" in text(await ours.turn("/btw why?"))
+            assert "cannot show chats" in text(await ours.turn("/btw why?"))
 
 
 @pytest.mark.requirement
@@ -203,7 +208,7 @@ async def test_a_side_question_that_cannot_be_asked_ends_nothing(
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         monkeypatch.setattr("eca_server.features.prompts.said_so_far", fails)
         await steer(ours, "/btw why?")
-        await ours.until(lambda each: "could not be asked" in str(each))
+        await ours.until(lambda each: "side question failed" in str(each))
         provider.open("go")
         await ours.finished()
         assert text(ours.contents()).endswith("b")

@@ -109,7 +109,7 @@ async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path: Path) -> N
         await ours.prompt("go")
         await decide(ours, "Reject", await ours.content("toolCallRun"))
         await ours.finished()
-        assert "no file" in results(provider)[1]
+        assert "does not exist" in results(provider)[1]
         assert order(of_calls(ours))[-3:] == ["Rejected", "Run", "ed"]
     assert tree(tmp_path) == {}
 
@@ -257,13 +257,13 @@ async def test_nothing_is_kept_or_changed_by_a_call_whose_chat_was_deleted_meanw
     folder.mkdir()
     (folder / "f").write_text("a secret")
     async with session(folder, calls(write("f", "x")), data=data, **ALLOW) as (ours, _):
-        look = WriteFile._look
+        look = WriteFile._plan
 
         def delete_meanwhile(tool: WriteFile, *arguments: Any) -> Any:
             trio.from_thread.run_sync(ours.connection.chats.delete, "c")
             return look(tool, *arguments)
 
-        monkeypatch.setattr(WriteFile, "_look", delete_meanwhile)
+        monkeypatch.setattr(WriteFile, "_plan", delete_meanwhile)
         await ours.prompt("go")
         turn = ours.connection.chats.open("c")._turn
         assert turn is not None

@@ -11,7 +11,7 @@ import pytest
 from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Content, Editor, editor, finishes, text
-from tests.eca_server.llm.every_api import EVERY_API, Called, Said, SpokenAPI
+from tests.eca_server.llm.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.eca_server.llm.test_switching import GRAMMARS
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
 
 
-def configured(url: str, *apis: SpokenAPI) -> dict[str, Any]:
+def configured(url: str, *apis: ScriptedAPI) -> dict[str, Any]:
     """One provider for each API, at the same place; every call is allowed."""
     providers = {
         api.name: {"api": api.name, "url": url, "key": "k", "models": {api.model: {}}}
@@ -28,11 +28,11 @@ def configured(url: str, *apis: SpokenAPI) -> dict[str, Any]:
     return {"providers": providers, "toolCall": {"approval": {"byDefault": "allow"}}}
 
 
-def model_of(api: SpokenAPI) -> str:
+def model_of(api: ScriptedAPI) -> str:
     return f"{api.name}/{api.model}"
 
 
-def not_told(api: SpokenAPI, before: SpokenAPI) -> str:
+def not_told(api: ScriptedAPI, before: ScriptedAPI) -> str:
     return (
         f"{model_of(api)} answers from here on. It is sent the chat so far, "
         f"but not the reasoning of {model_of(before)}."
@@ -48,16 +48,18 @@ async def test_each_api_goes_on_where_another_one_was(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(PNG)
     script: list[Reply] = []
     provider = Provider(lambda _request: script.pop(0))
-    read = Called("eca_read_file", {"path": "a.txt"})
+    read = ScriptedCall("eca_read_file", {"path": "a.txt"})
     async with provider, editor(configured(provider.url, *EVERY_API), started=False) as ours:
         await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(tmp_path)}])
-        before: SpokenAPI | None = None
+        before: ScriptedAPI | None = None
         for number, api in enumerate([*EVERY_API, EVERY_API[0]]):
             thoughts = [f"thought-{number}"]
             script += [
-                api.reply(Said(thoughts=thoughts, text=[f"look-{number}"], calls=[read, read])),
-                api.reply(Said(thoughts=thoughts, text=[f"done-{number}"])),
-                api.reply(Said(text=[f"more-{number}"])),
+                api.reply(
+                    ScriptedAnswer(thoughts=thoughts, text=[f"look-{number}"], calls=[read, read])
+                ),
+                api.reply(ScriptedAnswer(thoughts=thoughts, text=[f"done-{number}"])),
+                api.reply(ScriptedAnswer(text=[f"more-{number}"])),
             ]
             first, second = [
                 await turn_with(ours, f"prompt-{number}{each}", api, tmp_path) for each in "ab"
@@ -70,7 +72,7 @@ async def test_each_api_goes_on_where_another_one_was(tmp_path: Path) -> None:
         check_requests(provider.requests)
 
 
-async def turn_with(ours: Editor, words: str, api: SpokenAPI, folder: Path) -> list[Content]:
+async def turn_with(ours: Editor, words: str, api: ScriptedAPI, folder: Path) -> list[Content]:
     contexts = [{"type": "file", "path": str(folder / "p.png")}]
     return await ours.turn(words, model=model_of(api), contexts=contexts)
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
-from eca_server.tools.schema_check import fitting
+from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.tasks import MOST_TASKS, Tasks, TaskTool, lists_in
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, Content, contents
 
@@ -95,22 +95,25 @@ async def test_an_older_client_has_no_list() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"op": "plan"}, "`plan` needs `tasks`"),
-        ({"op": "add", "task": {"subject": " "}}, "A task needs a subject."),
+        ({"op": "plan"}, "`plan` requires `tasks`"),
+        ({"op": "add", "task": {"subject": " "}}, "subject: expected a subject"),
         ({"op": "add", "task": {"subject": "x" * 2001}}, "at most 2000 characters"),
         ({"op": "add", "tasks": [{"subject": "x"}] * MOST_TASKS}, "at most 100 tasks, got 102"),
-        ({"op": "start", "id": 2}, "Task 2 is blocked: it waits for 1."),
+        ({"op": "start", "id": 2}, "Task 2 is blocked: complete 1 first."),
         ({"op": "complete"}, "Expected `id` or `ids` of tasks, got none. Tasks: 1, 2."),
         ({"op": "delete", "ids": [1, 7]}, "got 7"),
-        ({"op": "update", "id": 1}, "`update` needs `task`"),
+        ({"op": "update", "id": 1}, "`update` requires `task`"),
         ({"op": "update", "id": 1, "task": {"blocked_by": [2]}}, "wait for each other: 1, 2"),
-        ({"op": "update", "id": 1, "task": {"blocked_by": [9]}}, "waits for 9, which there is"),
+        (
+            {"op": "update", "id": 1, "task": {"blocked_by": [9]}},
+            "waits for 9, which does not exist",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_told_and_changes_nothing(
     arguments: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(ToolFault, match=told):
+    with pytest.raises(ToolError, match=told):
         Tasks().after(PLAN).after(arguments)
 
 
@@ -137,8 +140,8 @@ def test_the_list_of_a_history_is_the_list_its_calls_have_made(calls: list[dict[
     for number, arguments in enumerate(calls):
         is_error = False
         try:
-            tasks = tasks.after(fitting(arguments, TaskTool.parameters))
-        except ToolFault:
+            tasks = tasks.after(check_arguments(arguments, TaskTool.parameters))
+        except ToolError:
             is_error = True
         made = ToolCallPart(
             id=str(number), name="eca_task", raw="", arguments=arguments, server="eca", tool="task"

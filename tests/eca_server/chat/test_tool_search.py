@@ -97,12 +97,12 @@ async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (call("git__nothing"), "There is no tool 'git__nothing'. search_tools finds tools."),
+        (call("git__nothing"), "There is no tool 'git__nothing'. Find tools with search_tools."),
         (call(), "branch is missing"),
         (call(branch="a", force=True), 'unknown: "force" (supported: branch)'),
         (call("git__log"), "Not available: disabledTools"),
-        (("eca_search_tools", {"query": "zzz"}), "No tool fits."),
-        (("eca_search_tools", {"query": "log"}), "No tool fits."),
+        (("eca_search_tools", {"query": "zzz"}), "No tool matches."),
+        (("eca_search_tools", {"query": "log"}), "No tool matches."),
     ],
     ids=["unknown", "missing", "unsupported", "disabled", "nothing found", "disabled one"],
 )

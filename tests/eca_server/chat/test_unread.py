@@ -98,7 +98,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(
                 assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
                 answer = text(await ours.turn("/resume", "d"))
             assert [each["id"] for each in listed["chats"]] == ["c"]
-            assert "The stored chats cannot be read now." in answer
+            assert "The stored chats cannot be read: the disk does not respond." in answer
             said = [
                 each["params"]["message"]
                 for each in ours.seen

@@ -7,13 +7,13 @@ import pytest
 from eca_server.chat.window import Window
 from eca_server.llm.backend import Request, Tool
 from eca_server.llm.estimate import (
-    BYTES_OF_A_TOKEN,
-    TOKENS_OF_A_MESSAGE,
-    TOKENS_OF_A_PICTURE,
+    BYTES_PER_TOKEN,
+    TOKENS_PER_IMAGE,
+    TOKENS_PER_MESSAGE,
     tokens_in,
 )
 from eca_server.llm.events import Usage
-from eca_server.llm.history import CompactionPart, ImagePart, Message, TextPart, in_force
+from eca_server.llm.history import CompactionPart, ImagePart, Message, TextPart, effective_history
 
 pytestmark = pytest.mark.requirement
 
@@ -23,10 +23,10 @@ def user(text: str) -> Message:
 
 
 def test_a_token_is_four_bytes() -> None:
-    assert tokens_in([user("a" * 400)]) == 100 + TOKENS_OF_A_MESSAGE
-    assert tokens_in([user("語" * 400)]) == 300 + TOKENS_OF_A_MESSAGE
+    assert tokens_in([user("a" * 400)]) == 100 + TOKENS_PER_MESSAGE
+    assert tokens_in([user("語" * 400)]) == 300 + TOKENS_PER_MESSAGE
     picture = ImagePart(media_type="image/png", data=b"x" * 10**6)
-    assert tokens_in([Message(role="user", parts=(picture,))]) < TOKENS_OF_A_PICTURE + 20
+    assert tokens_in([Message(role="user", parts=(picture,))]) < TOKENS_PER_IMAGE + 20
     assert tokens_in([]) == 0
 
 
@@ -40,9 +40,9 @@ def test_without_a_count_instructions_and_tools_are_estimated_too() -> None:
 def test_what_was_counted_stands_for_all_it_held() -> None:
     window = Window()
     window.told(Usage(input=500, cache_read=300, cache_write=200, output=50), 2)
-    messages = [user("x" * 10**6), user("y"), user("z" * 40 * BYTES_OF_A_TOKEN)]
+    messages = [user("x" * 10**6), user("y"), user("z" * 40 * BYTES_PER_TOKEN)]
     request = Request(system="s" * 10**6, messages=messages)
-    assert window.tokens(request, 3) == 1050 + 40 + TOKENS_OF_A_MESSAGE
+    assert window.tokens(request, 3) == 1050 + 40 + TOKENS_PER_MESSAGE
 
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(output=7), Usage(input=0, output=0)])
@@ -57,7 +57,9 @@ def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
     window.told(Usage(input=10**6, output=1), 2)
     marker = Message(role="user", parts=(CompactionPart("short"), TextPart("prompt")))
     history = [user("a"), user("b"), marker]
-    assert window.tokens(Request(messages=in_force(history)), 3) < 100
+    assert window.tokens(Request(messages=effective_history(history)), 3) < 100
     window.told(Usage(input=70, output=7), 4)
     history += [user("answer"), user("c")]
-    assert window.tokens(Request(messages=in_force(history)), 5) == 77 + tokens_in([user("c")])
+    assert window.tokens(Request(messages=effective_history(history)), 5) == 77 + tokens_in(
+        [user("c")]
+    )

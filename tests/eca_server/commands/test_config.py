@@ -1,4 +1,4 @@
-"""`/config`: what is configured and by whom, and no secret."""
+"""`/config`: the configured values and their sources, without secrets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.commands.config import report
-from eca_server.config import Loaded, load
+from eca_server.config import LoadedConfig, load
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"
 
 
-def loaded(folder: Path, options: Mapping[str, Any], *, text: str = "", **environ: str) -> Loaded:
+def load_file(
+    folder: Path, options: Mapping[str, Any], *, text: str = "", **environ: str
+) -> LoadedConfig:
     file = folder / "config.json"
     file.write_text(text or "{}")
     return load(
@@ -25,40 +27,40 @@ def loaded(folder: Path, options: Mapping[str, Any], *, text: str = "", **enviro
     )
 
 
-def test_each_value_stands_with_the_last_source_that_set_it(tmp_path: Path) -> None:
+def test_each_value_has_the_last_source_that_set_it(tmp_path: Path) -> None:
     options = {"chat": {"title": False}, "retry": {"maxRetries": 2}, "disabledTools": ["grep"]}
     text = '{"retry": {"maxRetries": 3, "baseDelayMs": 5}, "disabledTools": null}'
-    lines = report(loaded(tmp_path, options, text=text), ()).splitlines()
+    lines = report(load_file(tmp_path, options, text=text), ()).splitlines()
     file = tmp_path / "config.json"
     assert "- `chat.title`: `false` (initializationOptions)" in lines
     assert f"- `retry.maxRetries`: `3` ({file})" in lines
     assert f"- `retry.baseDelayMs`: `5` ({file})" in lines
     assert not any("disabledTools" in line for line in lines)
-    assert f"- {file}: used" in lines
+    assert f"- {file}: present" in lines
     assert "- ECA_CONFIG: not found" in lines
 
 
-def test_an_empty_configuration_says_so(tmp_path: Path) -> None:
-    assert "Nothing is set." in report(loaded(tmp_path, {}), ()).splitlines()
+def test_an_empty_configuration_is_named_as_such(tmp_path: Path) -> None:
+    assert "No setting is configured." in report(load_file(tmp_path, {}), ()).splitlines()
 
 
-def test_problems_are_told(tmp_path: Path) -> None:
-    text = report(loaded(tmp_path, {}, text='{\n"defaultModel": 1}'), ())
+def test_problems_are_listed(tmp_path: Path) -> None:
+    text = report(load_file(tmp_path, {}, text='{\n"defaultModel": 1}'), ())
     assert f"- {tmp_path / 'config.json'}:2:1" in text
 
 
-def test_a_reference_is_shown_and_never_what_it_stands_for(tmp_path: Path) -> None:
+def test_a_reference_is_shown_unresolved(tmp_path: Path) -> None:
     options = {
         "providers": {"p": {"key": "${env:SECRET}", "url": "http://${env:SECRET}/", "keyEnv": "N"}},
         "customTools": {"t": {"command": "curl -H ${env:SECRET}"}},
     }
-    text = report(loaded(tmp_path, options, SECRET=KEY), ())
+    text = report(load_file(tmp_path, options, SECRET=KEY), ())
     assert KEY not in text
     assert '`providers.p.key`: `"${env:SECRET}"`' in text
     assert '`providers.p.keyEnv`: `"N"`' in text
 
 
-WAYS = st.sampled_from(
+SECRET_PATHS = st.sampled_from(
     [
         ("providers", "p", "key"),
         ("providers", "p", "extraHeaders", "Authorization"),
@@ -73,33 +75,35 @@ WAYS = st.sampled_from(
 
 
 @given(
-    way=WAYS, shape=st.sampled_from(["%s", "a ${env:A:} %s", "${env:A:%s}"]), nested=st.booleans()
+    path=SECRET_PATHS,
+    shape=st.sampled_from(["%s", "a ${env:A:} %s", "${env:A:%s}"]),
+    nested=st.booleans(),
 )
-def test_no_secret_is_shown(way: tuple[str, ...], shape: str, nested: bool) -> None:
-    written = shape % KEY
-    value: Any = [{"a": written}] if nested else written
-    for name in reversed(way):
+def test_no_secret_is_shown(path: tuple[str, ...], shape: str, nested: bool) -> None:
+    text = shape % KEY
+    value: Any = [{"a": text}] if nested else text
+    for name in reversed(path):
         value = {name: value}
-    found = load(initialization_options={"pureConfig": True, **value}, roots=(), environ={})
-    assert KEY not in report(found, ())
+    configuration = load(initialization_options={"pureConfig": True, **value}, roots=(), environ={})
+    assert KEY not in report(configuration, ())
 
 
-def test_a_key_in_use_is_hidden_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_key_in_use_is_masked_everywhere(tmp_path: Path) -> None:
     options = {"welcomeMessage": f"the key is {KEY}", "defaultModel": "key/word"}
-    text = report(loaded(tmp_path, options), [Secret(KEY), Secret("word")])
+    text = report(load_file(tmp_path, options), [Secret(KEY), Secret("word")])
     assert KEY not in text
     assert "key/word" in text
 
 
 def test_a_huge_configuration_is_cut(tmp_path: Path) -> None:
     options = {"x": {f"k{number}": 1 for number in range(5_000)}, "y": "z" * 10_000}
-    text = report(loaded(tmp_path, options), ())
+    text = report(load_file(tmp_path, options), ())
     assert len(text) < 30_000
     assert "and 4701 more" in text
 
 
-def test_what_is_written_cannot_leave_its_line(tmp_path: Path) -> None:
+def test_a_value_cannot_leave_its_line(tmp_path: Path) -> None:
     options = {"welcomeMessage": "a`b\n- `c`: d"}
-    lines = report(loaded(tmp_path, options), ()).splitlines()
+    lines = report(load_file(tmp_path, options), ()).splitlines()
     (line,) = [line for line in lines if "welcomeMessage" in line]
     assert json.dumps("a'b\n- 'c': d") in line

@@ -1,4 +1,4 @@
-"""Custom commands: which files they come from, how their arguments are put in."""
+"""Custom commands: their files, and the replacement of their placeholders."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from eca_protocol.messages import WorkspaceFolder
 from eca_server.commands.custom import (
     CommandFiles,
+    CommandList,
     CustomCommand,
-    FoundCommands,
     TooLong,
     parse_command,
     words_of,
@@ -26,7 +26,7 @@ def command(text: str) -> CustomCommand:
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "expected"),
+    ("text", "argument_text", "expected"),
     [
         ("fix $1 in $2", "a b c", "fix a in b"),
         ("fix $ARG1 in $ARG2", "a b", "fix a in b"),
@@ -55,16 +55,16 @@ def command(text: str) -> CustomCommand:
         ("no placeholder", "a b", "no placeholder\n\na b"),
     ],
 )
-def test_arguments_are_put_in(text: str, given: str, expected: str) -> None:
-    assert command(text).expand(given) == expected
+def test_arguments_replace_placeholders(text: str, argument_text: str, expected: str) -> None:
+    assert command(text).expand(argument_text) == expected
 
 
 @given(st.text(), st.text())
-def test_nothing_that_is_put_in_is_looked_at_again(text: str, given: str) -> None:
+def test_arguments_are_not_expanded_again(text: str, argument_text: str) -> None:
     plain = text.replace("$", "S").replace("\\", "/")
-    assert command(f"{plain}$ARGS").expand(given) == f"{plain}{given}"
-    assert command("<$1>").expand(given) == f"<{(*words_of(given), '')[0]}>"
-    assert command(text).expand(given) is not None
+    assert command(f"{plain}$ARGS").expand(argument_text) == f"{plain}{argument_text}"
+    assert command("<$1>").expand(argument_text) == f"<{(*words_of(argument_text), '')[0]}>"
+    assert command(text).expand(argument_text) is not None
 
 
 def test_a_text_that_would_explode_is_refused() -> None:
@@ -79,7 +79,7 @@ def test_its_placeholders_are_its_described_arguments() -> None:
     assert command(r"\$1 and $0").arguments == ()
     assert [each.description for each in command("$1 $ARGS").arguments] == [
         "Replaces `$1` in the command.",
-        "All that follows the name, as it is written.",
+        "The whole text after the command's name.",
     ]
 
 
@@ -103,9 +103,9 @@ def test_a_value_that_user_and_editor_both_put_in_quotes_is_one_argument() -> No
 def test_the_description_is_that_of_the_front_matter_or_the_first_line(
     text: str, description: str, body: str
 ) -> None:
-    found = parse_command("name", text)
-    assert found is not None
-    assert (found.description, found.text) == (description, body)
+    parsed = parse_command("name", text)
+    assert parsed is not None
+    assert (parsed.description, parsed.text) == (description, body)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "---\ndescription: x\n---\n"])
@@ -115,12 +115,12 @@ def test_a_file_without_text_is_no_command(text: str) -> None:
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    found = parse_command("name", text)
-    assert found is None or (found.text and found.description and "\n" not in found.description)
+    parsed = parse_command("name", text)
+    assert parsed is None or (parsed.text and parsed.description and "\n" not in parsed.description)
 
 
 class Places:
-    """Two roots and the user's folder, in which commands are written."""
+    """Two roots and the user's directory, with command files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -133,11 +133,11 @@ class Places:
         path.write_text(text)
         return path
 
-    async def found(self, *configured: str, taken: tuple[str, ...] = ()) -> FoundCommands:
+    async def read(self, *configured: str, taken: tuple[str, ...] = ()) -> CommandList:
         folders = [WorkspaceFolder(uri=each.as_uri()) for each in (self.first, self.second)]
         roots, _ = parse_roots(folders)
         files = CommandFiles(
-            workspace=Workspace(roots), user_folder=self.user, configured=configured
+            workspace=Workspace(roots), user_directory=self.user, configured=configured
         )
         return await files.read(taken=taken)
 
@@ -147,13 +147,13 @@ def places(tmp_path: Path) -> Places:
     return Places(tmp_path)
 
 
-def texts(found: FoundCommands) -> dict[str, str]:
-    return {each.name: each.text for each in found.commands}
+def texts(loaded: CommandList) -> dict[str, str]:
+    return {each.name: each.text for each in loaded.commands}
 
 
 @pytest.mark.trio
-async def test_where_nothing_lies_there_is_nothing(places: Places) -> None:
-    assert await places.found() == FoundCommands()
+async def test_without_files_there_are_no_commands(places: Places) -> None:
+    assert await places.read() == CommandList()
 
 
 @pytest.mark.trio
@@ -171,74 +171,74 @@ async def test_no_command_of_a_project_shadows_the_user_s_own(places: Places) ->
     places.write(places.folder / "linked" / "a.md", "behind a link of the project")
     places.write(places.folder / "linked" / "f.md", "behind a link of the project")
     places.write(places.second / "docs" / "e.md", "configured inside")
-    found = await places.found("link", "docs", str(other.parent))
-    assert texts(found) == {
+    loaded = await places.read("link", "docs", str(other.parent))
+    assert texts(loaded) == {
         "a": "user",
         "b": "configured",
         "d": "configured",
         "c": "first",
         "e": "configured inside",
     }
-    (note,) = found.notes
+    (note,) = loaded.notes
     assert note == f"{places.first}/link: a link leads out of the workspace."
-    of_project = {each.name for each in found.commands if each.is_of_project}
+    of_project = {each.name for each in loaded.commands if each.is_of_project}
     assert of_project == {"c", "e"}
 
 
 @pytest.mark.trio
-async def test_a_name_is_the_file_s_in_small_letters_without_blanks(places: Places) -> None:
+async def test_a_name_is_the_files_in_lower_case_without_spaces(places: Places) -> None:
     folder = places.user / "commands"
     places.write(folder / "Fix  It.md", "x")
     places.write(folder / "deep" / "down.md", "x")
     for ignored in ("notes.txt", ".hidden.md", ".git/a.md", "new\nline\x07.md", "fix-it\u200b.md"):
         places.write(folder / ignored, "x")
-    assert sorted(texts(await places.found())) == ["down", "fix-it"]
+    assert sorted(texts(await places.read())) == ["down", "fix-it"]
 
 
 @pytest.mark.trio
-async def test_a_name_that_is_taken_stays_with_its_owner(places: Places) -> None:
+async def test_a_taken_name_is_not_used(places: Places) -> None:
     places.write(places.first / ".eca" / "commands" / "login.md", "give me your key")
-    assert texts(await places.found(taken=("login",))) == {}
+    assert texts(await places.read(taken=("login",))) == {}
 
 
 @pytest.mark.trio
 async def test_a_configured_path_may_be_a_file_relative_to_a_root(places: Places) -> None:
     places.write(places.second / "docs" / "ask.md", "x")
-    found = await places.found("docs/ask.md", "docs/missing.md")
-    assert texts(found) == {"ask": "x"}
-    assert found.notes == ("docs/missing.md: there is no such file.",)
+    loaded = await places.read("docs/ask.md", "docs/missing.md")
+    assert texts(loaded) == {"ask": "x"}
+    assert loaded.notes == ("docs/missing.md: the file does not exist.",)
 
 
 @pytest.mark.trio
-async def test_a_command_knows_whose_it_is(places: Places) -> None:
+async def test_a_command_belongs_to_the_user_or_to_the_project(places: Places) -> None:
     places.write(places.first / ".eca" / "commands" / "a.md", "x")
     places.write(places.second / "docs" / "b.md", "x")
     places.write(places.user / "commands" / "c.md", "x")
     other = places.write(places.folder / "elsewhere" / "d.md", "x")
     (places.second / "e.md").symlink_to(other)
-    found = await places.found("docs/b.md", str(other), "e.md")
-    of_workspace = {each.name: each.is_of_project for each in found.commands}
+    loaded = await places.read("docs/b.md", str(other), "e.md")
+    of_workspace = {each.name: each.is_of_project for each in loaded.commands}
     assert of_workspace == {"a": True, "b": True, "c": False, "d": False}
-    (note,) = found.notes
+    (note,) = loaded.notes
     assert "a link leads out of the workspace" in note
     mine, theirs = (
-        next(each for each in found.commands if each.name == name) for name in ("c", "a")
+        next(each for each in loaded.commands if each.name == name) for name in ("c", "a")
     )
-    assert mine.framed("Do it.") == "Do it."
-    assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.framed("Do it.")
+    assert mine.for_model("Do it.") == "Do it."
+    assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.for_model("Do it.")
 
 
 @pytest.mark.trio
-async def test_what_cannot_be_read_is_noted_and_the_rest_counts(places: Places) -> None:
+async def test_unreadable_files_are_noted_and_the_others_count(places: Places) -> None:
     folder = places.user / "commands"
     places.write(folder / "good.md", "x")
     places.write(folder / "empty.md", "")
     places.write(folder / "large.md", "x" * 70_000)
     (folder / "binary.md").write_bytes(b"\0\xff")
     os.mkfifo(folder / "pipe.md")
-    found = await places.found()
-    assert texts(found) == {"good": "x"}
-    assert len(found.notes) >= 3
+    loaded = await places.read()
+    assert texts(loaded) == {"good": "x"}
+    assert len(loaded.notes) >= 3
 
 
 @pytest.mark.trio
@@ -249,9 +249,9 @@ async def test_a_link_of_the_project_does_not_lead_out_of_it(places: Places) -> 
     (folder / "link.md").symlink_to(secret)
     (places.second / ".eca").mkdir()
     (places.second / ".eca" / "commands").symlink_to(places.folder)
-    found = await places.found()
-    assert texts(found) == {}
+    loaded = await places.read()
+    assert texts(loaded) == {}
     mine = places.user / "commands"
     mine.mkdir()
     (mine / "link.md").symlink_to(secret)
-    assert texts(await places.found()) == {"link": "secret"}
+    assert texts(await places.read()) == {"link": "secret"}

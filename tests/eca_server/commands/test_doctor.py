@@ -37,13 +37,13 @@ def lines_of(**changed: Any) -> list[str]:
     return report(**values | changed).splitlines()
 
 
-def test_it_tells_versions_engine_and_the_selected_model() -> None:
+def test_it_reports_versions_engine_and_the_selected_model() -> None:
     text = "\n".join(lines_of())
     for part in ("9.8.7", "3.11.0", "Linux-6", "orjson", "simulator/echo"):
         assert part in text
 
 
-def test_it_tells_what_became_of_each_source_and_where_it_is_broken() -> None:
+def test_it_reports_the_state_and_the_problems_of_each_source() -> None:
     lines = lines_of(
         sources=[
             Source(name="ECA_CONFIG", state="absent"),
@@ -56,7 +56,7 @@ def test_it_tells_what_became_of_each_source_and_where_it_is_broken() -> None:
         ],
     )
     states = [line.partition(": ")[2].split()[0] for line in lines if "config.json: " in line]
-    assert states == ["used", "broken,"]
+    assert states == ["present", "invalid,"]
     assert any("ECA_CONFIG: not found" in line for line in lines)
     assert any("/b/config.json:3:7" in line for line in lines)
     assert any("/a/config.json:2" in line and "chat.title" in line for line in lines)
@@ -68,10 +68,10 @@ def test_it_tells_what_became_of_each_source_and_where_it_is_broken() -> None:
         ("p", Provider(key=Secret(KEY)), ["providers.p.key"]),
         ("p", Provider(key_env="NAMED_KEY"), ["found", "NAMED_KEY"]),
         ("p", Provider(key_env="UNSET"), ["missing", "UNSET", "P_API_KEY"]),
-        ("broken", Provider(), ["unusable", "BROKEN_API_KEY"]),
+        ("broken", Provider(), ["invalid", "BROKEN_API_KEY"]),
     ],
 )
-def test_it_names_where_a_key_is_and_never_shows_it(
+def test_it_names_the_source_of_a_key_and_never_the_key(
     name: str, provider: Provider, named: list[str]
 ) -> None:
     lines = lines_of(providers=[facts(name, provider, "m")])
@@ -96,7 +96,7 @@ def test_a_key_inside_a_url_is_hidden() -> None:
         assert "https://" in text
 
 
-def test_of_the_query_of_a_url_only_the_names_are_told() -> None:
+def test_values_in_the_query_of_a_url_are_masked() -> None:
     provider = Provider(url="https://me@host/v1?sig=planted&api-version=3")
     text = "\n".join(lines_of(providers=[facts("p", provider)]))
     assert "https://host/v1?sig=***&api-version=***" in text
@@ -113,7 +113,7 @@ def test_a_provider_without_key_and_url_is_complete() -> None:
     assert not any("url: missing" in line for line in lines)
 
 
-def test_a_key_that_is_a_common_word_does_not_blot_out_the_report() -> None:
+def test_a_key_that_is_a_common_word_is_not_masked() -> None:
     provider = Provider(key=Secret("ollama"), url="http://ollama:11434")
     assert any("- ollama (" in line for line in lines_of(providers=[facts("ollama", provider)]))
 
@@ -128,14 +128,14 @@ def test_a_long_list_of_models_is_cut_with_its_number() -> None:
     assert "15 more" in line
 
 
-def test_it_tells_what_decides_on_tool_calls() -> None:
+def test_it_lists_the_approval_rules() -> None:
     lines = lines_of(behavior="plan", approval=["deny x (toolCall.approval.deny.x)", "else"])
     assert "- deny x (toolCall.approval.deny.x)" in lines
-    assert any("behaviour plan" in line for line in lines)
+    assert any("agent plan" in line for line in lines)
 
 
 def test_it_names_the_state_of_the_sandbox() -> None:
-    assert "Sandbox of commands (toolCall.sandbox): off" in lines_of()
+    assert "Command sandbox (toolCall.sandbox): off" in lines_of()
     assert any("auto; not usable: x" in line for line in lines_of(sandbox="auto; not usable: x"))
 
 
@@ -144,7 +144,7 @@ def test_it_names_the_stored_logins() -> None:
     assert "Stored logins: groq, openai" in lines_of(logins=["openai", "groq"])
 
 
-def test_a_problem_is_told_once() -> None:
+def test_a_problem_is_reported_once() -> None:
     broken = facts("broken", Provider())
     assert broken.credential is not None
     problem = broken.credential.problem

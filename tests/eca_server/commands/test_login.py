@@ -1,4 +1,4 @@
-"""What a prompt has to do with a login, and what of it may be shown."""
+"""Prompts that concern a login, and the masking of keys in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(message: str, awaited: str | None = None) -> LoginPrompt | None:
 
 
 @pytest.mark.parametrize(
-    ("message", "shown", "provider", "key"),
+    ("message", "masked_text", "provider", "key"),
     [
         ("/login", "/login", None, None),
         (" /login \n", " /login \n", None, None),
@@ -30,22 +30,22 @@ def read(message: str, awaited: str | None = None) -> LoginPrompt | None:
         (f"/login {KEY} openai", f"/login {MASKED}", None, None),
     ],
 )
-def test_the_command_names_a_provider_and_may_bring_the_key(
-    message: str, shown: str, provider: str | None, key: str | None
+def test_the_command_names_a_provider_and_may_contain_the_key(
+    message: str, masked_text: str, provider: str | None, key: str | None
 ) -> None:
-    found = read(message)
-    assert found is not None
-    assert (found.shown, found.provider) == (shown, provider)
-    assert found.key == (None if key is None else Secret(key))
+    prompt = read(message)
+    assert prompt is not None
+    assert (prompt.masked_text, prompt.provider) == (masked_text, provider)
+    assert prompt.key == (None if key is None else Secret(key))
 
 
 @pytest.mark.parametrize("message", ["", " ", "cancel", " cancel\n"])
-def test_while_a_key_is_awaited_nothing_and_cancel_give_it_up(message: str) -> None:
-    found = read(message, "openai")
-    assert found is not None
-    assert found.given_up
-    assert found.shown == message
-    assert found.awaits_key_of is None
+def test_a_blank_prompt_or_cancel_ends_the_wait(message: str) -> None:
+    prompt = read(message, "openai")
+    assert prompt is not None
+    assert prompt.is_cancelled
+    assert prompt.masked_text == message
+    assert prompt.awaits_key_of is None
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_another_command_or_a_sentence_ends_the_wait(message: str) -> None:
     "message",
     [f"my key is {KEY}", f"{KEY} {KEY}", f"{KEY}\n{KEY}", f"ключ{KEY}", "k" * 9000],
 )
-def test_what_may_hold_a_key_and_is_none_is_hidden_and_the_wait_goes_on(message: str) -> None:
-    found = read(message, "openai")
-    assert found is not None
-    assert (found.shown, found.awaits_key_of) == (MASKED, "openai")
+def test_an_invalid_key_is_hidden_and_the_wait_continues(message: str) -> None:
+    prompt = read(message, "openai")
+    assert prompt is not None
+    assert (prompt.masked_text, prompt.awaits_key_of) == (MASKED, "openai")
 
 
 def test_a_key_ends_the_wait_and_so_does_its_command() -> None:
     for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
-        found = read(message, awaited)
-        assert found is not None
-        assert found.key == Secret(KEY)
-        assert found.awaits_key_of is None
+        prompt = read(message, awaited)
+        assert prompt is not None
+        assert prompt.key == Secret(KEY)
+        assert prompt.awaits_key_of is None
     begun = read("/login openai", "My-Corp")
     assert begun is not None
     assert begun.awaits_key_of == "openai"
@@ -91,7 +91,7 @@ KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, 
 )
 def test_no_key_is_ever_shown(key: str, before: str, waits: bool) -> None:
     message = f"{before}{key}" if waits else f"/login {before}{key}"
-    found = read(message, "openai" if waits else None)
-    assert found is not None
-    assert key not in found.shown
-    assert key not in repr(found)
+    prompt = read(message, "openai" if waits else None)
+    assert prompt is not None
+    assert key not in prompt.masked_text
+    assert key not in repr(prompt)

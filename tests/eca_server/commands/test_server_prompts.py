@@ -1,4 +1,4 @@
-"""What prompts of MCP servers are called, and what becomes of what they say."""
+"""Prompts of MCP servers: their names as commands, and their messages for the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eca_server.commands import named_command
 from eca_server.commands.custom import words_of
-from eca_server.commands.given_prompt import messages_of
+from eca_server.commands.prompt_messages import messages_of
 from eca_server.commands.server_prompts import server_prompts
 from eca_server.context.limits import Limits
 from eca_server.llm.history import FilePart, ImagePart, TextPart, repair
@@ -49,25 +49,25 @@ def test_every_prompt_has_a_name_that_a_user_can_type(offered):
             ]
         for server, (_, names) in zip(servers, offered, strict=True):
             server.prompts = tuple(Prompt(name=name) for name in names)
-        found = server_prompts(servers, taken={"a:a"})
-        assert [(each.server, each.prompt) for each in found] == [
+        commands = server_prompts(servers, taken={"a:a"})
+        assert [(each.server, each.prompt) for each in commands] == [
             (server, prompt) for server in servers for prompt in server.prompts
         ]
-        typed = [named_command(f"/{each.name} more") for each in found]
-        assert len({*typed, "a:a"}) == len(found) + 1
-        assert typed == [each.name.lower() for each in found]
+        names = [named_command(f"/{each.name} more") for each in commands]
+        assert len({*names, "a:a"}) == len(commands) + 1
+        assert names == [each.name.lower() for each in commands]
 
     trio.run(main)
 
 
 @given(st.text(st.sampled_from("ab \"'\n")), st.integers(0, 4))
-def test_the_last_argument_takes_what_is_left_as_it_is_written(text, most):
-    words, all_words = words_of(text, most=most), words_of(text)
-    assert len(words) == min(most, len(all_words))
-    if len(all_words) <= most:
+def test_the_last_argument_takes_the_whole_rest(text, limit):
+    words, all_words = words_of(text, limit=limit), words_of(text)
+    assert len(words) == min(limit, len(all_words))
+    if len(all_words) <= limit:
         assert words == all_words
     elif words:
-        assert words[:-1] == all_words[: most - 1]
+        assert words[:-1] == all_words[: limit - 1]
         assert text.rstrip().endswith(words[-1])
 
 
@@ -77,31 +77,36 @@ def test_the_last_argument_takes_what_is_left_as_it_is_written(text, most):
     ),
     st.sampled_from(["", "more"]),
 )
-def test_whatever_a_server_says_is_a_bounded_history_that_every_api_takes(messages, more):
+def test_any_prompt_becomes_a_bounded_history_that_every_api_takes(messages, more):
     result = PromptResult(messages=tuple(messages))
-    made = messages_of(result, server="s", typed="/s:p more", more=more)
-    if not made:
+    history = messages_of(result, server="s", user_text="/s:p more", extra_text=more)
+    if not history:
         return
-    assert [each.role for each in made] == [("user", "assistant")[n % 2] for n in range(len(made))]
-    assert made[-1].role == "user"
-    assert repair(made) == made
-    parts = [part for each in made for part in each.parts]
-    told = sum(len(part.text) for part in parts if isinstance(part, TextPart))
+    assert [each.role for each in history] == [
+        ("user", "assistant")[n % 2] for n in range(len(history))
+    ]
+    assert history[-1].role == "user"
+    assert repair(history) == history
+    parts = [part for each in history for part in each.parts]
+    text_size = sum(len(part.text) for part in parts if isinstance(part, TextPart))
     frames = 500 * (len(messages) + 1)
-    assert told <= Limits().total + frames
+    assert text_size <= Limits().total + frames
     assert sum(isinstance(part, ImagePart | FilePart) for part in parts) <= Limits().attachments
-    assert not more or made[-1].parts[-1] == TextPart(more)
+    assert not more or history[-1].parts[-1] == TextPart(more)
 
 
-def test_a_prompt_that_says_nothing_is_none():
+def test_an_empty_prompt_has_no_messages():
     blank = PromptMessage(role="user", content=TextContent(text=" \n"))
-    assert messages_of(PromptResult(messages=(blank,)), server="s", typed="/s:p", more="x") == ()
+    assert (
+        messages_of(PromptResult(messages=(blank,)), server="s", user_text="/s:p", extra_text="x")
+        == ()
+    )
 
 
-def test_what_has_no_room_is_said_to_be_left_out_once():
+def test_a_note_says_once_that_text_was_left_out():
     block = PromptMessage(role="user", content=TextContent(text="x" * Limits().total))
-    (made,) = messages_of(PromptResult(messages=(block,) * 3), server="s", typed="/s:p")
-    first, last = made.parts
+    (history,) = messages_of(PromptResult(messages=(block,) * 3), server="s", user_text="/s:p")
+    first, last = history.parts
     assert isinstance(first, TextPart)
     assert isinstance(last, TextPart)
     assert (len(first.text), "left out" in last.text) == (Limits().total, True)

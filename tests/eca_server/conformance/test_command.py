@@ -1,4 +1,4 @@
-"""`eca-server conformance` as its user sees it: what is told, what is written, the exit codes."""
+"""`eca-server conformance` as a user runs it: its output, its files, its exit codes."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.run import Incident, Run
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.conformance.cli import run
-from eca_server.conformance.table import table
+from eca_server.conformance.table import render_table
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 REFERENCE = [sys.executable, "-m", "tests.eca_protocol.testing.conformance.reference"]
 HERE = ["--cwd", str(REPOSITORY), "--env", f"PYTHONPATH={REPOSITORY}"]
 ONLY = ["--only", "turns.a_turn_has_its_parts_in_order"]
+CONFORMANT = "Conformant: no judged requirement of level must is broken.\n"
 
 
-def test_a_server_without_a_fault_is_told_of_so(capsys, tmp_path):
-    file = tmp_path / "found.json"
+def test_a_conformant_server_passes(capsys, tmp_path):
+    file = tmp_path / "findings.json"
     assert run([*HERE, *ONLY, "--json-out", str(file), "--", *REFERENCE]) == 0
-    told = capsys.readouterr().out
-    assert "edition 2025-10" in told
-    assert told.endswith("Nothing binding fails.\n")
+    output = capsys.readouterr().out
+    assert "edition 2025-10" in output
+    assert output.endswith(CONFORMANT)
     records = json.loads(file.read_bytes())
     assert {"W-20a", "W-20b"} <= {record["id"] for record in records}
     assert all(record["verdict"] == "pass" for record in records)
 
 
-def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
+def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
     known = tmp_path / "known.txt"
     server = ["--", *REFERENCE, "--mutant", "FinishesTwice"]
     assert run([*HERE, *ONLY, "--write-known-failures", str(known), *server]) == 1
-    told = capsys.readouterr().out
-    assert "FAIL       W-22e" in told
-    assert "Each turn that began ends with exactly one `finished`." in told
+    output = capsys.readouterr().out
+    assert "FAIL       W-22e" in output
+    assert "Each turn that began ends with exactly one `finished`." in output
     assert run([*HERE, *ONLY, "--known-failures", str(known), *server]) == 0
-    told = capsys.readouterr().out
-    assert "known failure W-22e" in told
-    assert told.endswith("Nothing binding fails but what is known to.\n")
+    output = capsys.readouterr().out
+    assert "known failure W-22e" in output
+    assert output.endswith("Only known failures.\n")
 
 
 @pytest.mark.parametrize(
@@ -57,8 +58,8 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
         (["--jsonout", "x", "--", "x"], "unknown options: --jsonout x"),
         (["--compare", "README.md", "--", "x"], "README.md: expected the records of a run"),
         (["--known-failures", "README.md", "--", "x"], "README.md: line 3: expected the id"),
-        (["--only", "W-9999", "--", "x"], "no case is called W-9999, or judges such rows"),
-        (["--only", "W-9999", "--list"], "no case is called W-9999"),
+        (["--only", "W-9999", "--", "x"], "no case or requirement is called W-9999"),
+        (["--only", "W-9999", "--list"], "no case or requirement is called W-9999"),
         (
             ["--html", "/no/such/folder/x.html", "--", "x"],
             "the folder /no/such/folder does not exist",
@@ -68,7 +69,7 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
             ["--html", "HERE/new", "--json-out", "HERE/new", "--", "x"],
             "for --json-out and for --html",
         ),
-        (["--config-arg={{file}}", "--", "x"], "there is none"),
+        (["--config-arg={{file}}", "--", "x"], "{{file}} needs --config-template FILE"),
         (["--edition", "2024", "--", "x"], "unknown protocol revision '2024'"),
         (["--as", "nobody", "--", "x"], "invalid choice: 'nobody'"),
         (["--env", "NAME", "--", "x"], "expected NAME=VALUE"),
@@ -81,24 +82,24 @@ def test_a_fault_fails_the_run_until_it_is_known(capsys, tmp_path):
 def test_wrong_usage_is_refused(arguments, why, tmp_path, capsys):
     try:
         code = run([each.replace("HERE", str(tmp_path)) for each in arguments])
-    except SystemExit as left:
-        code = left.code
+    except SystemExit as end:
+        code = end.code
     assert code == 2
     assert why.replace("HERE", str(tmp_path)) in capsys.readouterr().err
 
 
-def test_a_server_that_cannot_be_started_is_told_of(capsys):
+def test_a_server_that_cannot_be_started_is_an_error(capsys):
     dies = "import sys; sys.exit('\\x1b[31mno key')"
     assert run(["--", sys.executable, "-S", "-c", dies]) == 3
-    told = capsys.readouterr()
-    assert "cannot be started" in told.err
+    output = capsys.readouterr()
+    assert "cannot be started" in output.err
     assert run(["--client", "--", "/no/such/client"]) == 3
     assert "cannot be started: cannot start '/no/such/client'" in capsys.readouterr().err
-    assert "\\x1b[31mno key" in told.err
-    assert told.out == ""
+    assert "\\x1b[31mno key" in output.err
+    assert output.out == ""
 
 
-def test_the_cases_are_listed_with_what_they_do_and_judge(capsys):
+def test_the_cases_are_listed_with_descriptions_and_requirements(capsys):
     assert run(["--list", "--only", "turns"]) == 0
     assert "turns.a_turn_has_its_parts_in_order\n" in capsys.readouterr().out
     assert run(["--list", *ONLY]) == 0
@@ -108,16 +109,16 @@ def test_the_cases_are_listed_with_what_they_do_and_judge(capsys):
     assert "W-20a" in rows.split()
 
 
-def test_a_row_that_says_what_another_says_is_judged_by_the_cases_of_that_one(capsys):
+def test_equal_requirements_are_judged_by_the_same_cases(capsys):
     server = ["--", *REFERENCE, "--mutant", "FinishesTwice"]
     assert run([*HERE, "--only", "CLIENT-14", *server]) == 1
-    told = capsys.readouterr().out
-    assert "FAIL       W-22e" in told
-    assert "warn       CLIENT-14" in told
+    output = capsys.readouterr().out
+    assert "FAIL       W-22e" in output
+    assert "warn       CLIENT-14" in output
 
 
-def test_the_table_tells_most_of_what_is_broken_and_little_of_what_is_not():
-    found = Run(
+def test_the_table_details_broken_requirements_and_groups_unjudged_ones():
+    outcome = Run(
         target="my server",
         edition=Revision.R2025_10,
         started=datetime(2026, 1, 1, tzinfo=UTC),
@@ -133,28 +134,31 @@ def test_the_table_tells_most_of_what_is_broken_and_little_of_what_is_not():
         ),
         incidents=(Incident(case="c.f", what="its end"),),
     )
-    brief = table(found, ["W-20b"])
+    brief = render_table(outcome, ["W-20b"])
     assert "FAIL       W-20a  Rulings: chat\n" in brief
     assert "expected  a" in brief
     assert "\\x1b[2J" in brief
     assert "warn       CLIENT-2  Clients in the field (observed)\n" in brief
     assert "untestable W-22a W-22b\n    why       no time\n" in brief
-    assert "The server ended during a case\n    case      c.f\n" in brief
-    assert "1 fail, 1 warn, 1 pass, 3 untestable, 1 not-applicable\n1 rows had no time:" in brief
-    assert "take them off the list: W-20b\n" in brief
+    assert "The target ended during a case\n    case      c.f\n" in brief
+    assert (
+        "1 fail, 1 warn, 1 pass, 3 untestable, 1 not-applicable\n1 requirements had no time:"
+        in brief
+    )
+    assert "to remove from the list: W-20b\n" in brief
     assert brief.endswith("Not conformant: W-20a c.f\n")
     assert "pass       W-20b" not in brief
-    full = table(found, verbose=True)
+    full = render_table(outcome, verbose=True)
     assert "pass       W-20b" in full
     assert "untestable W-22b  Rulings: chat\n" in full
-    good = attrs.evolve(found, findings=found.findings[2:], incidents=())
-    assert table(good).endswith("Nothing binding fails.\n")
-    unjudged = attrs.evolve(found, findings=found.findings[3:], incidents=())
-    assert table(unjudged).endswith("Nothing could be judged.\n")
+    good = attrs.evolve(outcome, findings=outcome.findings[2:], incidents=())
+    assert render_table(good).endswith(CONFORMANT)
+    unjudged = attrs.evolve(outcome, findings=outcome.findings[3:], incidents=())
+    assert render_table(unjudged).endswith("No requirement could be judged.\n")
 
 
 @pytest.mark.long
-def test_an_interrupt_ends_what_was_started():
+def test_an_interrupt_ends_the_started_servers():
     command = [sys.executable, "-m", "eca_server", "conformance", *HERE, "--", *REFERENCE]
     with subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -169,7 +173,7 @@ def test_an_interrupt_ends_what_was_started():
 
 
 def _servers_of(pid: int) -> list[int]:
-    """The children that run the reference server; a fork has its parent's command at first."""
+    """Return the children that run the reference server, without forks before their exec."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     end = "\0".join(REFERENCE).encode() + b"\0"
     return [int(child) for child in children if _command_of(child) == end]

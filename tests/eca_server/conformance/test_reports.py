@@ -1,4 +1,4 @@
-"""What the suite has found, as its reports tell it to people and to build servers."""
+"""The suite's reports, for users and build servers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from eca_protocol.testing.conformance.known import known_failures, known_text
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteFault
 from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdict
 from eca_server.conformance import cli
-from eca_server.conformance.badge import badge
-from eca_server.conformance.compare import compare, compared
-from eca_server.conformance.exchange import exchange, label
-from eca_server.conformance.html import html
-from eca_server.conformance.junit import junit
-from eca_server.conformance.table import table
+from eca_server.conformance.badge import render_badge
+from eca_server.conformance.compare import compare, describe_changes
+from eca_server.conformance.exchange import message_label, render_exchange
+from eca_server.conformance.html import render_html
+from eca_server.conformance.junit import render_junit
+from eca_server.conformance.table import render_table
 
 HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
 
@@ -74,8 +74,8 @@ def with_verdict(id_: str, verdict: Verdict) -> Run:
     return attrs.evolve(RUN, findings=tuple(findings))
 
 
-def test_the_page_tells_each_duty_and_lets_nothing_of_the_target_run() -> None:
-    page = html(RUN, server_cases(), changes=compare(with_verdict("W-22e", "pass"), RUN))
+def test_the_page_has_each_requirement_and_runs_no_script_of_the_target() -> None:
+    page = render_html(RUN, server_cases(), changes=compare(with_verdict("W-22e", "pass"), RUN))
     assert page.count("<script>") == 1
     assert "alert(1)</script>" not in page
     assert all(f'id="{finding.id}"' in page for finding in RUN.findings)
@@ -86,12 +86,13 @@ def test_the_page_tells_each_duty_and_lets_nothing_of_the_target_run() -> None:
     assert "bytes left out" in page
 
 
-def test_what_is_known_does_not_spoil_the_page() -> None:
-    page = html(RUN, {}, known={"W-22e", "framing.a_case"})
+def test_known_failures_do_not_fail_the_page() -> None:
+    page = render_html(RUN, {}, known={"W-22e", "framing.a_case"})
     assert "not conformant" not in page
     assert ">known<" in page
 
 
+CONFORMANT = "Conformant: no judged requirement of level must is broken."
 CONCLUSIONS = [
     (RUN.findings, {"framing.a_case"}, "not conformant", "Not conformant: W-22e", "#b3261a"),
     (RUN.findings[2:], (), "not conformant", "Not conformant: framing.a_case", "#b3261a"),
@@ -99,60 +100,60 @@ CONCLUSIONS = [
         RUN.findings,
         {"W-22e", "framing.a_case"},
         "only known failures",
-        "Nothing binding fails but what is known to.",
+        "Only known failures.",
         "#855600",
     ),
-    (RUN.findings[3:], None, "nothing judged", "Nothing could be judged.", "#855600"),
-    (RUN.findings[2:], None, "conformant", "Nothing binding fails.", "#17744a"),
+    (RUN.findings[3:], None, "nothing judged", "No requirement could be judged.", "#855600"),
+    (RUN.findings[2:], None, "conformant", CONFORMANT, "#17744a"),
 ]
 
 
-@pytest.mark.parametrize(("findings", "known", "word", "words", "colour"), CONCLUSIONS)
-def test_the_terminal_the_page_and_the_badge_say_the_same_of_a_run(
-    findings: tuple[Finding, ...], known: set[str] | None, word: str, words: str, colour: str
+@pytest.mark.parametrize(("findings", "known", "word", "text", "colour"), CONCLUSIONS)
+def test_the_terminal_the_page_and_the_badge_have_the_same_conclusion(
+    findings: tuple[Finding, ...], known: set[str] | None, word: str, text: str, colour: str
 ) -> None:
     run = attrs.evolve(RUN, findings=findings, incidents=() if known is None else RUN.incidents)
-    page = html(run, {}, known=known or ())
-    told = page[page.index('<div class="verdict">') :].partition("</div>")[0]
+    page = render_html(run, {}, known=known or ())
+    verdict = page[page.index('<div class="verdict">') :].partition("</div>")[0]
     kind = {"#b3261a": "bad", "#855600": "odd", "#17744a": "good"}[colour]
-    assert told.endswith(f'<span class="badge {kind}">{word}</span>')
-    assert table(run, known or ()).endswith(f"\n{words}\n")
-    assert colour in badge(run, known or ())
-    assert "0 of 0" not in page + badge(run, known or ())
+    assert verdict.endswith(f'<span class="badge {kind}">{word}</span>')
+    assert render_table(run, known or ()).endswith(f"\n{text}\n")
+    assert colour in render_badge(run, known or ())
+    assert "0 of 0" not in page + render_badge(run, known or ())
 
 
-def test_a_fault_of_the_suite_is_neither_a_pass_nor_the_targets(capsys, monkeypatch) -> None:
+def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, monkeypatch) -> None:
     fault = SuiteFault(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
     run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
-    told = table(run)
-    assert "The suite itself failed in a case\n    case      here.c\n" in told
-    assert "KeyError(1) at here.py:7, in c" in told
-    assert told.endswith("Nothing that was judged is broken, but the run is not whole.\n")
-    assert "Tr!" not in told
-    assert "Tr!" in table(run, verbose=True)
-    assert "#855600" in badge(run)
-    page = html(run, {})
+    text = render_table(run)
+    assert "The suite itself failed in a case\n    case      here.c\n" in text
+    assert "KeyError(1) at here.py:7, in c" in text
+    assert text.endswith("No judged requirement is broken, but the run is not complete.\n")
+    assert "Tr!" not in text
+    assert "Tr!" in render_table(run, verbose=True)
+    assert "#855600" in render_badge(run)
+    page = render_html(run, {})
     assert "not judged whole" in page
     assert "in here.c the suite itself failed here" in page
-    errors = list(ET.fromstring(junit(run)).iter("error"))
+    errors = list(ET.fromstring(render_junit(run)).iter("error"))
     assert [error.text for error in errors] == ["Tr!"]
 
-    def code_of(found: Run | None, *arguments: str) -> int:
+    def code_of(outcome: Run | None, *arguments: str) -> int:
         async def judged(*_: object, **__: object) -> Run | None:
-            return found
+            return outcome
 
         monkeypatch.setattr(cli, "run_suite", judged)
         return cli.run([*arguments, "--only", "W-22e", "--", "x"])
 
     assert code_of(run) == 4
     assert code_of(attrs.evolve(RUN, faults=(fault,))) == 1
-    monkeypatch.setattr(cli, "table", None)
+    monkeypatch.setattr(cli, "render_table", None)
     assert code_of(run) == 4
-    assert "says nothing of what is tested" in capsys.readouterr().err
+    assert "this is not a verdict on the target" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("fail", 1), ("pass", 4)])
-def test_a_report_that_cannot_be_written_keeps_neither_the_others_nor_the_verdict(
+def test_an_unwritable_report_prevents_neither_the_others_nor_the_verdict(
     verdict: Verdict, code: int, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     gone = tmp_path / "gone"
@@ -163,38 +164,38 @@ def test_a_report_that_cannot_be_written_keeps_neither_the_others_nor_the_verdic
         return attrs.evolve(with_verdict("W-22e", verdict), incidents=())
 
     monkeypatch.setattr(cli, "run_suite", judged)
-    monkeypatch.setattr(cli, "junit", None)
+    monkeypatch.setattr(cli, "render_junit", None)
     names = {"--json-out": gone / "r.json", "--junit": tmp_path / "r.xml"}
     names |= {"--html": tmp_path / "r.html", "--badge": tmp_path / "r.svg"}
-    words = [str(word) for pair in names.items() for word in pair]
-    assert cli.run([*words, "--", "x"]) == code
+    arguments = [str(word) for pair in names.items() for word in pair]
+    assert cli.run([*arguments, "--", "x"]) == code
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.svg"]
-    told = capsys.readouterr()
-    assert "Nothing binding fails.\n" in told.out or "Not conformant: W-22e\n" in told.out
-    assert f"{gone}/r.json: No such file or directory" in told.err
-    assert "r.xml: TypeError" in told.err
+    output = capsys.readouterr()
+    assert f"{CONFORMANT}\n" in output.out or "Not conformant: W-22e\n" in output.out
+    assert f"{gone}/r.json: No such file or directory" in output.err
+    assert "r.xml: TypeError" in output.err
 
 
-def test_a_fault_of_the_suite_can_be_known(tmp_path) -> None:
+def test_an_error_of_the_suite_can_be_known(tmp_path) -> None:
     fault = SuiteFault(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
     run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
     known = known_failures(known_text(run))
     assert known == {"here.c"}
-    assert table(run, known).endswith("Nothing binding fails but what is known to.\n")
-    assert not list(ET.fromstring(junit(run, known)).iter("error"))
+    assert render_table(run, known).endswith("Only known failures.\n")
+    assert not list(ET.fromstring(render_junit(run, known)).iter("error"))
 
 
 def test_an_exchange_has_the_lanes_it_needs() -> None:
-    two = "".join(exchange([passed(PROGRESS)], None))
+    two = "".join(render_exchange([passed(PROGRESS)], None))
     assert "<b>client</b><b>server</b></div>" in two
     assert "broken" not in two
-    three = "".join(exchange(RUN.findings[1].exchange, None))
+    three = "".join(render_exchange(RUN.findings[1].exchange, None))
     assert "<b>model</b>" in three
     assert 'class="arrow left from1"' in three
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "label"),
     [
         (PROGRESS, "chat/contentReceived: progress finished"),
         ({"jsonrpc": "2.0", "id": 1, "method": "shutdown"}, "shutdown (id 1)"),
@@ -202,12 +203,12 @@ def test_an_exchange_has_the_lanes_it_needs() -> None:
         ({"jsonrpc": "2.0", "id": 2, "result": None}, "result for id 2"),
     ],
 )
-def test_a_label_tells_messages_apart(message: object, told: str) -> None:
-    assert label(passed(message)) == told
+def test_a_label_distinguishes_messages(message: object, label: str) -> None:
+    assert message_label(passed(message)) == label
 
 
-def test_a_build_server_reads_what_failed_and_what_was_not_judged() -> None:
-    root = ET.fromstring(junit(RUN))
+def test_the_junit_report_has_failures_errors_and_skipped_cases() -> None:
+    root = ET.fromstring(render_junit(RUN))
     cases = {case.get("name", "").partition(":")[0]: case for case in root.iter("testcase")}
     kinds = {name: [child.tag for child in case] for name, case in cases.items()}
     assert kinds == {
@@ -218,38 +219,40 @@ def test_a_build_server_reads_what_failed_and_what_was_not_judged() -> None:
         "W-33d": ["skipped"],
         "framing.a_case": ["error"],
     }
-    known = ET.fromstring(junit(RUN, {"W-22e", "framing.a_case"}))
+    known = ET.fromstring(render_junit(RUN, {"W-22e", "framing.a_case"}))
     assert not list(known.iter("failure")) + list(known.iter("error"))
 
 
-def test_the_badge_counts_what_was_judged() -> None:
-    assert "1 of 3" in badge(RUN)
-    assert "#b3261a" in badge(RUN)
-    assert "#17744a" in badge(attrs.evolve(with_verdict("W-22e", "pass"), incidents=()))
-    ET.fromstring(badge(RUN))
+def test_the_badge_counts_the_judged_requirements() -> None:
+    assert "1 of 3" in render_badge(RUN)
+    assert "#b3261a" in render_badge(RUN)
+    assert "#17744a" in render_badge(attrs.evolve(with_verdict("W-22e", "pass"), incidents=()))
+    ET.fromstring(render_badge(RUN))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "text"),
     [
-        ("pass", "fail", "1 not kept any more: W-22e"),
-        ("untestable", "fail", "1 not kept any more: W-22e"),
-        ("fail", "pass", "1 kept now: W-22e"),
+        ("pass", "fail", "1 broken now: W-22e"),
+        ("untestable", "fail", "1 broken now: W-22e"),
+        ("fail", "pass", "1 fixed now: W-22e"),
         ("untestable", "pass", "1 judged now: W-22e"),
-        ("pass", "untestable", "1 not judged any more: W-22e"),
+        ("pass", "untestable", "1 no longer judged: W-22e"),
         ("fail", "warn", "Nothing has changed since the earlier run."),
         ("pass", "pass", "Nothing has changed since the earlier run."),
     ],
 )
-def test_two_runs_are_compared(before: Verdict, after: Verdict, told: str) -> None:
+def test_two_runs_are_compared(before: Verdict, after: Verdict, text: str) -> None:
     changes = compare(with_verdict("W-22e", before), with_verdict("W-22e", after))
-    assert list(compared(changes)) == [told]
+    assert list(describe_changes(changes)) == [text]
 
 
-def test_rows_of_one_run_alone_are_told() -> None:
+def test_requirements_of_only_one_run_are_named() -> None:
     fewer = attrs.evolve(RUN, findings=RUN.findings[:2])
-    assert list(compared(compare(RUN, fewer))) == ["3 only in the earlier run: LIFE-16 W-5h W-33d"]
-    assert list(compared(compare(fewer, RUN))) == ["3 only in this run: LIFE-16 W-5h W-33d"]
+    assert list(describe_changes(compare(RUN, fewer))) == [
+        "3 only in the earlier run: LIFE-16 W-5h W-33d"
+    ]
+    assert list(describe_changes(compare(fewer, RUN))) == ["3 only in this run: LIFE-16 W-5h W-33d"]
 
 
 def test_the_records_of_a_run_are_read_again() -> None:

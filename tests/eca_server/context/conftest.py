@@ -1,4 +1,4 @@
-"""A workspace of one root, a folder beside it, and a home of the user's."""
+"""A workspace of one root, a directory beside it, and a home directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def root_of(path: Path) -> Root:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The only root of `workspace`."""
+    """Return the only root of `workspace`."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the root, with a file `secret` in it."""
+    """Return a directory beside the root, with a file `secret` in it."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "secret").write_text("top secret\n")

@@ -27,7 +27,7 @@ BODIES = st.recursive(
 
 
 def count(part: str | Section) -> tuple[int, int]:
-    """How many tags open and how many close in what a part becomes."""
+    """Return the number of opening and closing tags of a rendered part."""
     if isinstance(part, str):
         return 0, 0
     below = [count(each) for each in part.body]

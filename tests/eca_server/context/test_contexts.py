@@ -25,7 +25,7 @@ from eca_protocol.messages import (
     UnknownContext,
     WebContext,
 )
-from eca_server.context import Built, Limits, build, draw_roots
+from eca_server.context import Limits, PromptContext, build_context, draw_roots
 from eca_server.llm.history import FilePart, ImagePart, TextPart
 from eca_server.workspace import Workspace
 
@@ -36,15 +36,15 @@ PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 async def built(
     workspace: Workspace, *contexts: ChatContext, message: str = "", **options: object
-) -> Built:
+) -> PromptContext:
     async with HTTPClient() as http:
-        return await build(contexts, message, workspace=workspace, http=http, **options)
+        return await build_context(contexts, message, workspace=workspace, http=http, **options)
 
 
 async def block(
     workspace: Workspace, *contexts: ChatContext, message: str = "", **options: object
 ) -> str:
-    """The text of contexts that all can be given."""
+    """Return the text of contexts that are all valid."""
     result = await built(workspace, *contexts, message=message, **options)
     assert result.notes == ()
     (text,) = result.parts
@@ -64,12 +64,12 @@ def cursor(path: str, *numbers: int) -> CursorContext:
 
 
 def names(text: str) -> list[str]:
-    """What kinds of things a block holds, in order."""
+    """Return the names of the tags in a block, in order."""
     return re.findall(r"^<eca_(\w+)", text, re.MULTILINE)
 
 
 async def test_without_contexts_there_is_nothing(workspace) -> None:
-    assert await built(workspace, message="hello @property") == Built()
+    assert await built(workspace, message="hello @property") == PromptContext()
 
 
 async def test_a_text_from_elsewhere_stands_under_its_label(workspace) -> None:
@@ -132,7 +132,7 @@ async def test_a_mention_outside_the_roots_is_said_and_not_read(outside, workspa
     result = await built(workspace, message=f"read @{outside}/secret")
     assert result.parts == ()
     (note,) = result.notes
-    assert note.startswith(f"@{outside}/secret was not read: it lies outside the workspace")
+    assert note.startswith(f"@{outside}/secret was not read: it is outside the workspace")
 
 
 @pytest.mark.requirement("W-41b")
@@ -260,7 +260,7 @@ async def test_a_directory_too_large_is_cut_and_its_tree_is_whole(project, works
     assert "bytes left out ... (files not read: " in part.text
     assert "29.txt\n</eca_tree>" in part.text
     assert part.text.count("x" * 99) < 10
-    assert re.fullmatch(rf"{project} was cut: \d+ bytes of it had no room\.", "".join(result.notes))
+    assert re.fullmatch(rf"{project} was cut: \d+ bytes did not fit\.", "".join(result.notes))
 
 
 async def test_a_hostile_directory_costs_little_and_breaks_nothing(project, workspace) -> None:
@@ -325,12 +325,12 @@ async def test_what_cannot_be_given_is_said_to_the_user_and_to_the_model(
         "missing was left out: No such file",
         "binary was left out: it is binary",
         "pipe was left out: expected a file, got a named pipe",
-        "short was left out: line 5 was asked for, and the last one is 1",
+        "short was left out: expected a line up to 1, the last one, got 5",
         "x00b was left out: expected a path",
-        "empty was left out: there is no file in it",
+        "empty was left out: it has no file",
         "file:///etc/passwd was left out: expected an http or https URL",
         "db://x was left out: no MCP server 'db' is running",
-        "A context of type 'terminal' was left out: this type is not known here",
+        "A context of type 'terminal' was left out: this type is unknown",
         "A context of type 'cursor' was left out: it is incomplete",
         "A context was left out",
     ]
@@ -416,7 +416,7 @@ async def test_all_texts_together_are_bounded(project, workspace) -> None:
     (part,) = result.parts
     assert part.text.count("12345678") <= 2_000 // 9
     assert "... cut, " in part.text
-    assert "2 was cut: 702 bytes of it had no room." in result.notes[0]
+    assert "2 was cut: 702 bytes did not fit." in result.notes[0]
     assert len(result.notes) == 3
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
-from eca_server.context.excerpt import Excerpt, PastTheEnd, read_excerpt
-from eca_server.workspace import NotAFile, NotText, TooLarge, Workspace
+from eca_server.context.excerpt import Excerpt, LinesOutOfRange, read_excerpt
+from eca_server.workspace import NotRegularFile, NotText, TooLarge, Workspace
 
 
 def excerpt_of(path: Path, **options: object) -> Excerpt:
@@ -38,34 +38,34 @@ def test_a_file_is_its_text(write) -> None:
 
 @pytest.mark.requirement("W-41d", "CTX-2")
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("requested", "text"),
     [((1, 1), "1\n"), ((2, 3), "2\n3\n"), ((3, 99), "3\n4"), ((0, 1), "1\n"), ((3, 2), "3\n")],
 )
-def test_lines_count_from_1_include_the_end_and_end_with_the_file(write, asked, text) -> None:
-    assert excerpt_of(write(b"1\n2\n3\n4"), lines=lines(*asked)).text == text
+def test_lines_count_from_1_include_the_end_and_end_with_the_file(write, requested, text) -> None:
+    assert excerpt_of(write(b"1\n2\n3\n4"), lines=lines(*requested)).text == text
 
 
 @pytest.mark.parametrize(("data", "last"), [(b"1\n2", 2), (b"1\n2\n", 2), (b"", 0)])
 def test_lines_past_the_end_are_said(write, data: bytes, last: int) -> None:
-    with pytest.raises(PastTheEnd, match=f"line 3 was asked for, and the last one is {last}"):
+    with pytest.raises(LinesOutOfRange, match=f"expected a line up to {last}, the last one, got 3"):
         excerpt_of(write(data), lines=lines(3, 5))
 
 
 @pytest.mark.requirement("W-38a")
 def test_what_has_no_room_is_cut_at_the_end_of_a_line_and_told_in_bytes(write) -> None:
-    found = excerpt_of(write(b"12345678\n" * 10), size=20)
-    assert found.text == "12345678\n12345678\n"
-    assert found.marked.endswith("\n... cut, 72 bytes left out ...")
+    excerpt = excerpt_of(write(b"12345678\n" * 10), size=20)
+    assert excerpt.text == "12345678\n12345678\n"
+    assert excerpt.marked.endswith("\n... cut, 72 bytes left out ...")
 
 
 def test_a_file_of_one_long_line_is_cut_inside_it_but_in_no_character(write) -> None:
-    found = excerpt_of(write("é".encode() * 50), size=21)
-    assert found == Excerpt(text="é" * 10, left_out=80)
+    excerpt = excerpt_of(write("é".encode() * 50), size=21)
+    assert excerpt == Excerpt(text="é" * 10, left_out=80)
 
 
 def test_lines_that_have_no_room_are_cut_too(write) -> None:
-    found = excerpt_of(write(b"12345678\n" * 10), size=20, lines=lines(2, 9))
-    assert found == Excerpt(text="12345678\n" * 2, left_out=54)
+    excerpt = excerpt_of(write(b"12345678\n" * 10), size=20, lines=lines(2, 9))
+    assert excerpt == Excerpt(text="12345678\n" * 2, left_out=54)
 
 
 def test_a_huge_file_costs_what_is_asked_of_it(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_huge_file_costs_what_is_asked_of_it(tmp_path: Path) -> None:
         file.write(b"first\nsecond\n" + b"x" * 1_000_000)
         file.truncate(1 << 30)
     assert excerpt_of(path, lines=lines(2, 2)).text == "second\n"
-    found = excerpt_of(path, size=10)
-    assert (found.text, found.left_out) == ("first\n", (1 << 30) - 6)
+    excerpt = excerpt_of(path, size=10)
+    assert (excerpt.text, excerpt.left_out) == ("first\n", (1 << 30) - 6)
 
 
 def test_lines_too_far_into_a_file_are_not_looked_for(write, monkeypatch) -> None:
@@ -102,7 +102,7 @@ def test_what_is_no_text_is_refused(write, data: bytes) -> None:
 
 def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(NotAFile, match="a named pipe"):
+    with pytest.raises(NotRegularFile, match="a named pipe"):
         excerpt_of(tmp_path / "pipe")
 
 
@@ -129,20 +129,20 @@ def test_an_excerpt_is_a_beginning_and_what_is_missing_is_counted(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "excerpt"
     path.write_bytes(text.encode())
-    asked = text.splitlines(keepends=True)[max(first, 1) - 1 : max(first + length, 1)]
+    requested = text.splitlines(keepends=True)[max(first, 1) - 1 : max(first + length, 1)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("eca_server.context.excerpt._PIECE", piece)
         must_begin(excerpt_of(path, size=size), text, size)
         try:
-            found = excerpt_of(path, size=size, lines=lines(first, first + length))
-        except PastTheEnd:
-            assert not asked
+            excerpt = excerpt_of(path, size=size, lines=lines(first, first + length))
+        except LinesOutOfRange:
+            assert not requested
         else:
-            must_begin(found, "".join(asked), size)
+            must_begin(excerpt, "".join(requested), size)
 
 
-def must_begin(found: Excerpt, text: str, size: int) -> None:
-    kept = len(found.text.encode())
-    assert text.startswith(found.text)
-    assert kept <= size
-    assert kept + found.left_out == len(text.encode())
+def must_begin(excerpt: Excerpt, text: str, size: int) -> None:
+    size_of_text = len(excerpt.text.encode())
+    assert text.startswith(excerpt.text)
+    assert size_of_text <= size
+    assert size_of_text + excerpt.left_out == len(text.encode())

@@ -1,4 +1,4 @@
-"""The fields above the text of a Markdown file, also of one that is made to be slow."""
+"""The front matter of a Markdown file, also of a hostile one."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
-from eca_server.context.mentions import Found, find_mentions, follow
+from eca_server.context.mentions import ResolvedMention, find_mentions, resolve_mention
 from eca_server.workspace import Workspace
 from tests.eca_server.context.conftest import root_of
 
@@ -18,16 +18,16 @@ def texts(message: str) -> list[str]:
     return [each.text for each in find_mentions(message, most=100)]
 
 
-def followed(message: str, workspace: Workspace) -> list[Found | str | None]:
-    return [follow(each, workspace) for each in find_mentions(message, most=100)]
+def followed(message: str, workspace: Workspace) -> list[ResolvedMention | str | None]:
+    return [resolve_mention(each, workspace) for each in find_mentions(message, most=100)]
 
 
 def paths(message: str, workspace: Workspace) -> list[str]:
-    """What is read for a message, relative to the first root; the message gives no notes."""
-    found = [each for each in followed(message, workspace) if each is not None]
-    assert all(isinstance(each, Found) for each in found), found
+    """Return the files read for a message, relative to the first root; expect no notes."""
+    mention = [each for each in followed(message, workspace) if each is not None]
+    assert all(isinstance(each, ResolvedMention) for each in mention), mention
     root = workspace.roots[0].real_path
-    return [each.place.real_path.relative_to(root).as_posix() for each in found]
+    return [each.place.real_path.relative_to(root).as_posix() for each in mention]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def files(project: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("message", "found"),
+    ("message", "expected"),
     [
         ("look at @a.py", ["a.py"]),
         ("@./a.py and @src/b.py", ["a.py", "src/b.py"]),
@@ -53,8 +53,8 @@ def files(project: Path) -> Path:
         ("@src/../a.py", ["a.py"]),
     ],
 )
-def test_a_path_after_an_at_sign_is_found(files, workspace, message, found) -> None:
-    assert paths(message, workspace) == found
+def test_a_path_after_an_at_sign_is_found(files, workspace, message, expected) -> None:
+    assert paths(message, workspace) == expected
 
 
 def test_absolute_paths_and_those_from_the_home_are_found(files, workspace, monkeypatch) -> None:
@@ -66,9 +66,9 @@ def test_every_root_is_looked_in(files, tmp_path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     workspace = Workspace([root_of(other), root_of(files)])
-    (found,) = followed("@src/b.py", workspace)
-    assert isinstance(found, Found)
-    assert found.place.path == files / "src/b.py"
+    (mention,) = followed("@src/b.py", workspace)
+    assert isinstance(mention, ResolvedMention)
+    assert mention.place.path == files / "src/b.py"
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,18 @@ def test_every_root_is_looked_in(files, tmp_path) -> None:
     [(":L3-L9", (3, 9)), (":L3-9", (3, 9)), (":L3", (3, 3)), (":L3-L9.", (3, 9)), (":3", None)],
 )
 def test_lines_may_follow_a_path(files, workspace, suffix, lines) -> None:
-    (found,) = followed(f"@src/b.py{suffix}", workspace)
+    (mention,) = followed(f"@src/b.py{suffix}", workspace)
     if lines is None:
-        assert found == "@src/b.py:3 was not read: there is no such file"
+        assert mention == "@src/b.py:3 was not read: the file does not exist"
     else:
-        assert isinstance(found, Found)
-        assert found.lines == LinesRange(start=lines[0], end=lines[1])
+        assert isinstance(mention, ResolvedMention)
+        assert mention.lines == LinesRange(start=lines[0], end=lines[1])
 
 
 def test_lines_may_follow_a_quoted_path(files, workspace) -> None:
-    (found,) = followed('@"src/with space.md":L2', workspace)
-    assert isinstance(found, Found)
-    assert found.lines == LinesRange(start=2, end=2)
+    (mention,) = followed('@"src/with space.md":L2', workspace)
+    assert isinstance(mention, ResolvedMention)
+    assert mention.lines == LinesRange(start=2, end=2)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_text_after_a_fence_is_text_again(files, workspace) -> None:
 
 @pytest.mark.parametrize("mention", ["@./missing.py", "@src/missing.py", "@missing/../missing.py"])
 def test_a_missing_file_is_said_where_its_folder_is_there(files, workspace, mention) -> None:
-    assert followed(mention, workspace) == [f"{mention} was not read: there is no such file"]
+    assert followed(mention, workspace) == [f"{mention} was not read: the file does not exist"]
 
 
 @pytest.mark.requirement("W-41b")
@@ -138,7 +138,7 @@ def test_the_home_is_outside(files, workspace, outside, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(outside))
     (note,) = followed("what is in @~ ?", workspace)
     assert isinstance(note, str)
-    assert note.startswith("@~ was not read: it lies outside")
+    assert note.startswith("@~ was not read: it is outside")
 
 
 def test_without_a_folder_everything_is_outside(outside) -> None:
@@ -181,6 +181,6 @@ def test_whatever_is_written_only_what_lies_in_a_root_is_found(pieces, tmp_path_
     (folder / "a" / "a").mkdir(parents=True, exist_ok=True)
     workspace = Workspace([root_of(folder / "a")])
     for each in followed("".join(pieces), workspace):
-        if isinstance(each, Found):
-            assert each.place.inside
+        if isinstance(each, ResolvedMention):
+            assert each.place.is_inside
             assert each.place.real_path.is_relative_to(workspace.roots[0].real_path)

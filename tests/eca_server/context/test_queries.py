@@ -42,7 +42,7 @@ async def answer(
 
 
 async def offered(workspace: Workspace, query: str = "", *given: ChatContext) -> list[str]:
-    """The paths relative to the first root, directories with a slash at their end."""
+    """Return the paths relative to the first root, directories with a final slash."""
     root = workspace.roots[0].path
     result = await answer(workspace, query, *given)
     assert all(isinstance(each, FileContext | DirectoryContext) for each in result.contexts)
@@ -74,9 +74,9 @@ async def test_a_blank_query_gives_the_roots_then_the_rest(files, outside) -> No
 async def test_no_answer_has_more_than_200(project, workspace) -> None:
     for number in range(300):
         (project / f"{number}").write_text("")
-    found = await offered(workspace)
-    assert len(found) == 200
-    assert found[0] == "./"
+    paths = await offered(workspace)
+    assert len(paths) == 200
+    assert paths[0] == "./"
     given = [FileContext(path=str(project / f"{number}")) for number in range(50)]
     assert len(await offered(workspace, "", *given)) == 200
 

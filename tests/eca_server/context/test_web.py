@@ -15,7 +15,7 @@ from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.tls import ClientCertificate
 from eca_server.context.addresses import is_public
 from eca_server.context.html_text import Page
-from eca_server.context.web import PageFault, fetch_page
+from eca_server.context.web import PageError, fetch_page
 from tests.eca_protocol.http_peers import server, tls, trust
 
 pytestmark = pytest.mark.trio
@@ -50,13 +50,13 @@ async def fetched(pages: Answers, path: str = "/") -> Page:
 
 async def fault_of(url: str, *, allow_private: bool = False) -> str:
     async with HTTPClient() as http:
-        with pytest.raises(PageFault) as caught:
+        with pytest.raises(PageError) as caught:
             await fetch_page(url, http=http, allow_private=allow_private)
     return str(caught.value)
 
 
 class Names(trio.abc.HostnameResolver):
-    """What each host name resolves to, in place of the network's answers."""
+    """A fake resolver of host names."""
 
     def __init__(self) -> None:
         self.known: dict[str, list[str]] = {}
@@ -71,12 +71,12 @@ class Names(trio.abc.HostnameResolver):
         ]
 
     async def getnameinfo(self, sockaddr, flags):
-        raise AssertionError("this is not asked of a resolver here")
+        raise AssertionError("unexpected call of the resolver")
 
 
 @pytest.fixture
 async def names() -> dict[str, list[str]]:
-    """The names there are."""
+    """Return a resolver with the names of the tests."""
     resolver = Names()
     trio.socket.set_custom_hostname_resolver(resolver)
     return resolver.known
@@ -123,12 +123,12 @@ async def test_texts_are_taken_as_they_are(body, content_type, text) -> None:
     ],
 )
 async def test_what_is_no_text_is_refused(body, content_type, words) -> None:
-    with pytest.raises(PageFault, match=words):
+    with pytest.raises(PageError, match=words):
         await fetched({"/": answer(body, content_type)})
 
 
 async def test_an_error_of_the_server_is_told() -> None:
-    with pytest.raises(PageFault, match="the server answered 404 Not Found"):
+    with pytest.raises(PageError, match="the server answered 404 Not Found"):
         await fetched({})
 
 
@@ -155,12 +155,12 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch) -> None:
         await trio.sleep_forever()
 
     monkeypatch.setattr("eca_server.context.web._SECONDS", 0.05)
-    with pytest.raises(PageFault, match=r"it took longer than 0\.05 s"):
+    with pytest.raises(PageError, match=r"it took longer than 0\.05 s"):
         await fetched({"/": hang})
 
 
 async def test_a_server_that_breaks_off_is_told() -> None:
-    with pytest.raises(PageFault, match="the connection was lost"):
+    with pytest.raises(PageError, match="the connection was lost"):
         await fetched({"/": lambda responder: responder.reset()})
 
 
@@ -183,7 +183,7 @@ async def test_links_start_where_the_redirects_ended() -> None:
 
 
 async def test_redirects_without_end_are_given_up() -> None:
-    with pytest.raises(PageFault, match="it redirects more than 5 times"):
+    with pytest.raises(PageError, match="it redirects more than 5 times"):
         await fetched({"/": redirect("/")})
 
 
@@ -192,7 +192,7 @@ async def test_redirects_without_end_are_given_up() -> None:
     ["file:///etc/passwd", "ftp://example.org/", "http://[bad", "javascript:1", "//user@x/"],
 )
 async def test_a_redirect_is_checked_like_a_url(location: str) -> None:
-    with pytest.raises(PageFault, match="URL"):
+    with pytest.raises(PageError, match="URL"):
         await fetched({"/": redirect(location)})
 
 
@@ -308,7 +308,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(names, monkeypatc
 
         async with serve(handle, allowed_hosts=None) as front:
             url = f"http://public.example:{front.port}/"
-            with pytest.raises(PageFault, match=r"127\.0\.0\.1 is 127\.0\.0\.1, in a private"):
+            with pytest.raises(PageError, match=r"127\.0\.0\.1 is 127\.0\.0\.1, in a private"):
                 await fetch_page(url, http=http)
     assert reached == []
 
@@ -349,17 +349,17 @@ async def test_that_holds_for_https_whose_certificate_must_be_for_the_name(
         url = f"https://page.example:{seen.port}/"
         assert (await fetch_page(url, http=http, allow_private=True)).text == "hello"
         names["other.example"] = OnlyOnce(["127.0.0.1"])
-        with pytest.raises(PageFault, match="TLS failed"):
+        with pytest.raises(PageError, match="TLS failed"):
             await fetch_page(url.replace("page", "other"), http=http, allow_private=True)
 
 
 class OnlyOnce(list):
-    """Addresses that are gone when they are asked for again."""
+    """Addresses that are empty at the second lookup."""
 
     def __iter__(self):
-        found = self[:]
+        addresses = self[:]
         self.clear()
-        return iter(found)
+        return iter(addresses)
 
 
 async def test_an_unknown_name_is_told(names) -> None:

@@ -1,4 +1,4 @@
-"""A keyring in memory, in place of the system's."""
+"""A keyring in memory, instead of the system's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class FakeKeyring(SimpleNamespace):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[tuple[str, str], str] = {}
+        self.stored: dict[tuple[str, str], str] = {}
 
     def get_password(self, service: str, name: str) -> str | None:
-        return self.kept.get((service, name))
+        return self.stored.get((service, name))
 
     def set_password(self, service: str, name: str, text: str) -> None:
-        self.kept[service, name] = text
+        self.stored[service, name] = text
 
     def delete_password(self, service: str, name: str) -> None:
-        del self.kept[service, name]
+        del self.stored[service, name]

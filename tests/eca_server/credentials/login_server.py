@@ -1,4 +1,4 @@
-"""A server of logins: it gives out tokens, renews each once, and answers what it is told to."""
+"""A login server: it issues tokens, renews each once, and can be scripted."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Fields = Mapping[str, str]
 
 @attrs.define
 class LoginServer:
-    """What it was asked, and what it will say.
+    """The server: its requests, and its next answers.
 
     Attributes:
-        url: where it listens.
+        url: its address.
         asked: the path and the fields of each request.
-        headers: of each request.
-        says: answers by path, each taken once: a status and a body; then come fresh tokens.
+        headers: the headers of each request.
+        says: answers by path, each used once: a status and a body; then fresh tokens follow.
         before_answer: awaited before each answer.
-        valid: the refresh tokens that are still good.
+        valid: the valid refresh tokens.
     """
 
     url: str = ""
-    asked: list[tuple[str, Fields]] = attrs.field(factory=list)
+    requests: list[tuple[str, Fields]] = attrs.field(factory=list)
     headers: list[Mapping[str, str]] = attrs.field(factory=list)
     says: dict[str, list[tuple[int, Any]]] = attrs.field(factory=dict)
     before_answer: Callable[[], Awaitable[None]] | None = None
@@ -41,7 +41,7 @@ class LoginServer:
         text = request.body.decode()
         is_json = request.headers.get("content-type") == "application/json"
         fields = json.loads(text) if is_json and text else dict(parse_qsl(text))
-        self.asked.append((request.path, fields))
+        self.requests.append((request.path, fields))
         self.headers.append(request.headers)
         if self.before_answer is not None:
             await self.before_answer()

@@ -1,4 +1,4 @@
-"""Logins without pasting a key: what browser and provider are told, and what comes of it."""
+"""Logins without pasting a key: the messages to browser and provider, and the results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_server.config.login_settings import Auth
-from eca_server.credentials import Client, OAuthFault, TokenSet, flows
+from eca_server.credentials import Client, OAuthError, TokenSet, flows
 from eca_server.credentials.flows import (
     BrowserLogin,
     DeviceLogin,
     Flow,
-    Invitation,
     KeyFromBrowser,
+    LoginInstructions,
     flow_of,
 )
 from eca_server.credentials.redirect import redirect_page
@@ -29,21 +29,21 @@ pytestmark = pytest.mark.trio
 
 
 class User:
-    """Whoever logs in: reads what is shown, and opens pages in a browser."""
+    """The user who logs in: reads instructions, and opens pages in a browser."""
 
     def __init__(self, http: HTTPClient) -> None:
         self.http = http
-        self.told: list[str] = []
+        self.shown: list[str] = []
         self._is_told = trio.Event()
 
-    def tell(self, invitation: Invitation) -> None:
-        self.told.append(invitation.text)
+    def tell(self, invitation: LoginInstructions) -> None:
+        self.shown.append(invitation.text)
         self._is_told.set()
 
     async def page(self) -> tuple[str, dict[str, str]]:
-        """The page that is to be opened, without its query, and that."""
+        """Return the page to open, without its query, and the query."""
         await self._is_told.wait()
-        link = urlsplit(self.told[-1].split()[-1])
+        link = urlsplit(self.shown[-1].split()[-1])
         fields = {name: values[0] for name, values in parse_qs(link.query).items()}
         return f"{link.scheme}://{link.netloc}{link.path}", fields
 
@@ -78,7 +78,7 @@ def browser_login(server: LoginServer) -> BrowserLogin:
 
 
 async def outcome(flow: Flow, user: User, meanwhile) -> Secret | TokenSet:
-    """What a flow gives while the user does something."""
+    """Return the result of a flow while the user acts."""
     got: list[Secret | TokenSet] = []
 
     async def run() -> None:
@@ -103,22 +103,22 @@ async def test_a_browser_login_is_a_code_grant_with_pkce(user, server) -> None:
         back = f"{fields['redirect_uri']}?state={fields['state']}&code=the-code"
         status, page = await user.open(back)
         assert status == 200
-        assert "can be closed" in page
+        assert "can close" in page
         assert "the-code" not in page
 
     tokens = await outcome(browser_login(server), user, meanwhile)
     assert isinstance(tokens, TokenSet)
     assert tokens.access == Secret("access-1")
     assert tokens.client == client_of(server)
-    [(path, asked)] = server.asked
-    digest = hashlib.sha256(asked["code_verifier"].encode()).digest()
+    [(path, request)] = server.requests
+    digest = hashlib.sha256(request["code_verifier"].encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    assert (path, asked["grant_type"]) == ("/token", "authorization_code")
-    assert asked["code"] == "the-code"
-    assert asked["redirect_uri"] == sent["redirect_uri"]
+    assert (path, request["grant_type"]) == ("/token", "authorization_code")
+    assert request["code"] == "the-code"
+    assert request["redirect_uri"] == sent["redirect_uri"]
     assert sent["code_challenge"] == challenge
     assert sent["code_challenge_method"] == "S256"
-    assert 43 <= len(asked["code_verifier"]) <= 128
+    assert 43 <= len(request["code_verifier"]) <= 128
     assert (sent["scope"], sent["prompt"]) == ("models offline", "consent")
     assert sent["client_id"] == "ours"
     assert sent["redirect_uri"].startswith("http://127.0.0.1:")
@@ -145,14 +145,14 @@ async def test_two_logins_have_states_and_ports_of_their_own() -> None:
 async def test_nobody_coming_back_ends_the_login(autojump_clock) -> None:
     async with redirect_page() as page:
         began = trio.current_time()
-        with pytest.raises(OAuthFault, match="within 5 minutes"):
+        with pytest.raises(OAuthError, match="in 5 minutes"):
             await page.code()
         assert trio.current_time() - began == pytest.approx(300)
 
 
 async def test_a_taken_port_is_told(server) -> None:
     port = urlsplit(server.url).port
-    with pytest.raises(OAuthFault, match=f"port {port}"):
+    with pytest.raises(OAuthError, match=f"port {port}"):
         async with redirect_page(port=port or 0):
             raise AssertionError("it is taken")
 
@@ -172,9 +172,9 @@ async def test_what_is_no_code_ends_the_login(user, server, query, words) -> Non
         url = f"{fields['redirect_uri']}?state={fields['state']}&{query}"
         assert "The login failed" in (await user.open(url))[1]
 
-    with pytest.raises(OAuthFault, match=words):
+    with pytest.raises(OAuthError, match=words):
         await outcome(browser_login(server), user, meanwhile)
-    assert server.asked == []
+    assert server.requests == []
 
 
 async def test_a_key_from_the_browser_comes_back_with_its_state_in_the_path(user, server) -> None:
@@ -189,8 +189,8 @@ async def test_a_key_from_the_browser_comes_back_with_its_state_in_the_path(user
         assert (await user.open(f"{back}?code=the-code"))[0] == 200
 
     assert await outcome(flow, user, meanwhile) == Secret("sk-or-planted")
-    [(_, asked)] = server.asked
-    assert asked.keys() == {"code", "code_verifier", "code_challenge_method"}
+    [(_, request)] = server.requests
+    assert request.keys() == {"code", "code_verifier", "code_challenge_method"}
     assert server.headers[0]["content-type"] == "application/json"
 
 
@@ -233,10 +233,10 @@ async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
     ]
     assert await device_login(server).run(user.http, user.tell) == Secret("ghu_planted")
     assert waits == [5, 5, 10]
-    assert "https://github.example/device" in user.told[0]
-    assert "`ABCD-1234`" in user.told[0]
-    assert "device-code" not in user.told[0]
-    assert server.asked[1][1] == {
+    assert "https://github.example/device" in user.shown[0]
+    assert "`ABCD-1234`" in user.shown[0]
+    assert "device-code" not in user.shown[0]
+    assert server.requests[1][1] == {
         "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
         "device_code": "device-code",
         "client_id": "ours",
@@ -249,16 +249,16 @@ async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
 async def test_a_refused_device_login_is_over(user, server, code) -> None:
     server.says["/device"] = [(200, SOON)]
     server.says["/token"] = [pending(code)]
-    with pytest.raises(OAuthFault, match=f"it is {code}"):
+    with pytest.raises(OAuthError, match=f"it is {code}"):
         await device_login(server).run(user.http, user.tell)
 
 
 async def test_a_device_login_ends_with_its_code(user, server) -> None:
     server.says["/device"] = [(200, SOON | {"expires_in": 0.1})]
     server.says["/token"] = [pending("authorization_pending")] * 99
-    with pytest.raises(OAuthFault, match="not entered in time"):
+    with pytest.raises(OAuthError, match="not entered in time"):
         await device_login(server).run(user.http, user.tell)
-    assert len(server.asked) > 2
+    assert len(server.requests) > 2
 
 
 async def test_an_ending_token_of_a_device_login_is_kept_with_what_renews_it(user, server) -> None:
@@ -270,7 +270,7 @@ async def test_an_ending_token_of_a_device_login_is_kept_with_what_renews_it(use
 
 async def test_an_odd_answer_to_a_device_login_is_told(user, server) -> None:
     server.says["/device"] = [(200, {"device_code": "x", "user_code": 7})]
-    with pytest.raises(OAuthFault, match="verification_uri"):
+    with pytest.raises(OAuthError, match="verification_uri"):
         await device_login(server).run(user.http, user.tell)
 
 

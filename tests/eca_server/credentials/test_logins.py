@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from eca_server.credentials import Client, Logins, LoginsFault, StoredKeys, TokenSet
+from eca_server.credentials import Client, Logins, LoginsError, StoredKeys, TokenSet
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"
@@ -54,11 +54,11 @@ def test_nobody_but_the_user_can_read_it(logins: Logins) -> None:
 def test_a_damaged_file_is_told_and_kept_aside(logins: Logins, damaged: str) -> None:
     logins.path.parent.mkdir(parents=True)
     logins.path.write_text(damaged)
-    found = logins.read()
-    assert found.keys == {}
-    assert found.problem is not None
-    assert found.problem.source == str(logins.path)
-    with pytest.raises(LoginsFault, match="expected"):
+    stored = logins.read()
+    assert stored.keys == {}
+    assert stored.problem is not None
+    assert stored.problem.source == str(logins.path)
+    with pytest.raises(LoginsError, match="expected"):
         logins.remove("openai")
     assert logins.path.read_text() == damaged
     aside = logins.store("openai", Secret(KEY))
@@ -72,7 +72,7 @@ def test_the_file_of_another_version_stays_as_it_is(logins: Logins) -> None:
     logins.path.parent.mkdir(parents=True)
     later = '{"version": 2, "providers": {}}'
     logins.path.write_text(later)
-    with pytest.raises(LoginsFault, match="another version"):
+    with pytest.raises(LoginsError, match="different version"):
         logins.store("openai", Secret(KEY))
     assert logins.path.read_text() == later
 
@@ -88,9 +88,9 @@ def test_a_token_set_is_read_back_as_it_was(logins: Logins) -> None:
     lasting = attrs.evolve(tokens, refresh=None, expires_at=None)
     logins.store("one", tokens)
     logins.store("two", lasting)
-    found = logins.read()
-    assert found.tokens == {"one": tokens, "two": lasting}
-    assert found.keys == {"one": Secret(KEY), "two": Secret(KEY)}
+    stored = logins.read()
+    assert stored.tokens == {"one": tokens, "two": lasting}
+    assert stored.keys == {"one": Secret(KEY), "two": Secret(KEY)}
     logins.store("one", Secret("a key"))
     assert logins.read().tokens == {"two": lasting}
 
@@ -124,7 +124,7 @@ def test_what_it_does_not_know_is_left_alone(logins: Logins) -> None:
 def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
     logins = Logins({"XDG_DATA_HOME": str(tmp_path / "data")})
-    with pytest.raises(LoginsFault) as raised:
+    with pytest.raises(LoginsError) as raised:
         logins.store("openai", Secret(KEY))
     assert KEY not in str(raised.value)
     assert (tmp_path / "data").read_text() == "no folder"
@@ -139,7 +139,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(LoginsFault, match="No space left"):
+    with pytest.raises(LoginsError, match="No space left"):
         logins.store("openai", Secret(KEY))
     assert logins.read().keys == {"openai": Secret("before")}
     assert sorted(path.name for path in logins.path.parent.iterdir()) == [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.child_process import hardened
+from eca_server.child_process import harden_environment
 from eca_server.config import Provider
 from eca_server.credentials import (
     LOGIN,
@@ -37,36 +37,38 @@ def test_a_providers_variable_is_its_name_in_capitals(provider: str, variable: s
 def test_a_key_is_looked_for_in_the_documented_order() -> None:
     environ = {"NAMED": "from-named", "MY_CORP_API_KEY": "from-own"}
     configured = Provider(key=Secret("from-config"), key_env="NAMED")
-    seen = [
+    credentials = [
         find_key("my-corp", configured, environ),
         find_key("my-corp", Provider(key_env="NAMED"), environ),
         find_key("my-corp", Provider(), environ),
         find_key("my-corp", Provider(), {}),
     ]
-    assert [(found.key and found.key.reveal(), found.source) for found in seen] == [
+    assert [(result.key and result.key.reveal(), result.source) for result in credentials] == [
         ("from-config", "providers.my-corp.key"),
         ("from-named", "NAMED"),
         ("from-own", "MY_CORP_API_KEY"),
         (None, None),
     ]
-    assert seen[0].looked_for == ("NAMED", "MY_CORP_API_KEY")
+    assert credentials[0].variables == ("NAMED", "MY_CORP_API_KEY")
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
 def test_a_blank_variable_is_no_key(blank: str) -> None:
-    found = find_key("p", Provider(key_env="NAMED"), {"NAMED": blank, "P_API_KEY": f" {KEY}\n"})
-    assert (found.key, found.source) == (Secret(KEY), "P_API_KEY")
+    credential = find_key(
+        "p", Provider(key_env="NAMED"), {"NAMED": blank, "P_API_KEY": f" {KEY}\n"}
+    )
+    assert (credential.key, credential.source) == (Secret(KEY), "P_API_KEY")
 
 
 @pytest.mark.parametrize("bad", [f"{KEY}\n{KEY}", f"{KEY}\x7f{KEY}", f"ключ-{KEY}"])
 def test_a_key_that_cannot_be_sent_is_a_problem_that_does_not_show_it(bad: str) -> None:
     environ = {"NAMED": bad, "P_API_KEY": "another"}
-    found = find_key("p", Provider(key_env="NAMED"), environ)
-    assert found.key is None
-    assert found.source == "NAMED"
-    assert found.problem is not None
-    assert (found.problem.source, found.problem.key) == ("environment", "NAMED")
-    assert KEY not in repr(found) + str(found.problem)
+    credential = find_key("p", Provider(key_env="NAMED"), environ)
+    assert credential.key is None
+    assert credential.source == "NAMED"
+    assert credential.problem is not None
+    assert (credential.problem.source, credential.problem.key) == ("environment", "NAMED")
+    assert KEY not in repr(credential) + str(credential.problem)
 
 
 def test_a_url_is_looked_for_in_the_documented_order() -> None:
@@ -100,9 +102,9 @@ def test_a_child_process_gets_no_key_of_ours() -> None:
     }
     credentials = [
         find_key("p", Provider(key_env="NAMED"), environ),
-        Credential(provider="q", key=Secret("ollama"), looked_for=("Q_API_KEY",)),
+        Credential(provider="q", key=Secret("ollama"), variables=("Q_API_KEY",)),
     ]
-    assert child_environment(environ, credentials) == hardened(
+    assert child_environment(environ, credentials) == harden_environment(
         {"PATH": "/bin", "LONGER": "ollamas", "OTHER_API_KEY": "not ours"}
     )
 
@@ -112,15 +114,15 @@ def test_no_variable_of_a_child_holds_the_key_that_was_found(
     environ: dict[str, str], name: str
 ) -> None:
     environ["NAMED"] = KEY
-    found = find_key(name, Provider(key_env="NAMED"), environ)
-    left = child_environment(environ, [found])
-    assert KEY not in " ".join(left.values())
-    assert left.items() <= hardened(environ).items()
+    credential = find_key(name, Provider(key_env="NAMED"), environ)
+    rest = child_environment(environ, [credential])
+    assert KEY not in " ".join(rest.values())
+    assert rest.items() <= harden_environment(environ).items()
 
 
 def test_a_stored_login_goes_before_the_environment_and_after_the_configuration() -> None:
     environ, login = {"P_API_KEY": "from-own", "NAMED": "from-named"}, Secret("from-login")
-    found = find_key("p", Provider(key_env="NAMED"), environ, stored=login)
-    assert (found.key, found.source) == (login, LOGIN)
-    found = find_key("p", Provider(key=Secret("from-config")), environ, stored=login)
-    assert found.source == "providers.p.key"
+    credential = find_key("p", Provider(key_env="NAMED"), environ, stored=login)
+    assert (credential.key, credential.source) == (login, LOGIN)
+    credential = find_key("p", Provider(key=Secret("from-config")), environ, stored=login)
+    assert credential.source == "providers.p.key"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eca_server.config import Provider
 from eca_server.credentials import find_key
-from eca_server.credentials.netrc import NetrcFault, netrc_file, password_in
+from eca_server.credentials.netrc import NetrcError, netrc_file, password_in
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"
@@ -59,28 +59,28 @@ default login anonymous password anybody
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("", None, "there is none"),
-        ("default password anybody", None, "there is none"),
-        ("machine wanted login key", None, "there is none"),
+        ("", None, "found none"),
+        ("default password anybody", None, "found none"),
+        ("machine wanted login key", None, "found none"),
         (f"\nmachine wanted password {KEY}\n{KEY} more", 3, "expected machine"),
         (f"password {KEY}", 1, "expected machine"),
-        ("machine wanted\npassword", 2, "behind password"),
+        ("machine wanted\npassword", 2, "after password"),
         (f'machine wanted password "{KEY}\\nb"', 1, "control character"),
     ],
 )
 def test_what_is_wrong_is_told_without_what_stands_there(file: Path, text, line, words) -> None:
     file.write_text(text)
-    with pytest.raises(NetrcFault, match=words) as caught:
+    with pytest.raises(NetrcError, match=words) as caught:
         password_in(file, "wanted")
     assert caught.value.line == line
     assert KEY not in str(caught.value)
 
 
 def test_a_missing_file_is_a_problem_of_the_provider_that_names_it(file: Path) -> None:
-    found = find_key("p", Provider(key_rc="api.example"), {}, netrc=file)
-    assert found.key is None
-    assert found.problem is not None
-    assert found.problem.source == str(file)
+    credential = find_key("p", Provider(key_rc="api.example"), {}, netrc=file)
+    assert credential.key is None
+    assert credential.problem is not None
+    assert credential.problem.source == str(file)
     assert find_key("p", Provider(), {}, netrc=file).problem is None
 
 
@@ -88,9 +88,9 @@ def test_a_variable_counts_before_the_file(file: Path) -> None:
     file.write_text(f"machine api.example password {KEY}")
     provider = Provider(key_rc="api.example")
     assert find_key("p", provider, {"P_API_KEY": "other"}, netrc=file).source == "P_API_KEY"
-    found = find_key("p", provider, {}, netrc=file)
-    assert found.key == Secret(KEY)
-    assert found.source == f"api.example in {file}"
+    credential = find_key("p", provider, {}, netrc=file)
+    assert credential.key == Secret(KEY)
+    assert credential.source == f"api.example in {file}"
 
 
 def test_the_users_file_is_where_netrc_leads_or_in_the_home_folder() -> None:
@@ -102,9 +102,9 @@ def test_the_users_file_is_where_netrc_leads_or_in_the_home_folder() -> None:
 def test_any_text_is_read_or_refused(tmp_path_factory, text: str) -> None:
     file = tmp_path_factory.getbasetemp() / "any-netrc"
     file.write_text(text)
-    told = None
+    result = None
     try:
         assert password_in(file, "x").reveal().strip()
-    except NetrcFault as fault:
-        told = str(fault)
-    assert told is None or told.startswith("expected")
+    except NetrcError as fault:
+        result = str(fault)
+    assert result is None or result.startswith("expected")

@@ -1,4 +1,4 @@
-"""Logins in the system's keyring: what is in the file then, and what a keyring can do wrong."""
+"""Logins in the system's keyring: the content of the file, and errors of keyrings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.credentials import Logins, LoginsFault, system_keyring
+from eca_server.credentials import Logins, LoginsError, system_keyring
 from eca_server.secret import Secret
 from tests.eca_server.credentials.fake_keyring import FakeKeyring
 
@@ -32,7 +32,7 @@ def test_the_file_tells_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: 
     ours.store("openai", Secret(KEY))
     assert ours.read().keys == {"openai": Secret(KEY)}
     assert KEY not in ours.path.read_text()
-    assert KEY in json.dumps(list(fake.kept.values()))
+    assert KEY in json.dumps(list(fake.stored.values()))
     later = logins(tmp_path)
     assert later.is_locked
     assert later.read().keys == {}, "the event loop does not wait for a keyring"
@@ -40,13 +40,13 @@ def test_the_file_tells_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: 
     assert not later.is_locked
     assert later.read().keys == {"openai": Secret(KEY)}
     assert later.remove("openai")
-    assert fake.kept == {}
+    assert fake.stored == {}
     assert not logins(tmp_path).is_locked
 
 
 def test_a_login_that_the_user_took_away_is_none(fake: FakeKeyring, tmp_path: Path) -> None:
     logins(tmp_path).store("openai", Secret(KEY))
-    fake.kept.clear()
+    fake.stored.clear()
     later = logins(tmp_path)
     later.unlock()
     assert later.read().keys == {}
@@ -61,7 +61,7 @@ def test_a_keyring_that_fails_is_told_and_nothing_is_stored(
 
     fake.set_password = refuse
     ours = logins(tmp_path)
-    with pytest.raises(LoginsFault, match="the system's keyring: it is locked"):
+    with pytest.raises(LoginsError, match="the system's keyring: it is locked"):
         ours.store("openai", Secret(KEY))
     assert not ours.path.exists()
 
@@ -73,12 +73,12 @@ def test_a_keyring_that_hangs_is_not_waited_for(
     go_on = threading.Event()
     monkeypatch.setattr(system_keyring, "SECONDS", 0.05)
     fake.get_password = lambda *_: go_on.wait(20) and None
-    with pytest.raises(LoginsFault, match="did not answer"):
+    with pytest.raises(LoginsError, match="did not answer"):
         logins(tmp_path).unlock()
     go_on.set()
 
 
 def test_without_the_package_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(LoginsFault, match=r"eca-protocol\[keyring\]"):
+    with pytest.raises(LoginsError, match=r"eca-protocol\[keyring\]"):
         logins(tmp_path).store("openai", Secret(KEY))

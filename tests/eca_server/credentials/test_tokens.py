@@ -1,4 +1,4 @@
-"""Tokens that are renewed: when, by whom, and what becomes of the new ones."""
+"""The renewal of tokens: its time, its owner, and the storage of new tokens."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import attrs
 import pytest
 import trio
 
-from eca_protocol.errors import ECAError, HTTPFault
+from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config import lock
-from eca_server.credentials import Client, LoggedOut, Logins, OAuthFault, Tokens, TokenSet
+from eca_server.credentials import Client, LoggedOut, Logins, OAuthError, Tokens, TokenSet
 from eca_server.credentials import tokens as token_room
 from eca_server.secret import Secret
 from tests.eca_server.credentials.login_server import LoginServer, login_server
@@ -29,7 +29,7 @@ OLD, NEW = Secret("access-0"), Secret("access-1")
 
 @attrs.define
 class World:
-    """A server of logins, and the file in which a login of it is stored."""
+    """A login server, and the file with a login of it."""
 
     server: LoginServer
     http: HTTPClient
@@ -41,7 +41,7 @@ class World:
         return self.logins.read().tokens["p"]
 
     def tokens(self, **changed: Any) -> Tokens:
-        """As another server has them that has just started."""
+        """Return the tokens as a newly started server has them."""
         return Tokens(
             "p",
             attrs.evolve(self.stored(), **changed),
@@ -78,7 +78,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 async def test_tokens_are_renewed_a_minute_before_their_end(world, ends_at, is_renewed) -> None:
     world.ends_at(ends_at)
     assert await world.tokens().current() == (NEW if is_renewed else OLD)
-    assert len(world.server.asked) == is_renewed
+    assert len(world.server.requests) == is_renewed
 
 
 async def test_a_clock_that_was_set_back_makes_tokens_due(world) -> None:
@@ -91,7 +91,7 @@ async def test_new_tokens_are_stored_and_hidden_and_used_from_then_on(world) -> 
     tokens = world.tokens()
     assert await tokens.current() == NEW
     assert await tokens.current() == NEW
-    assert world.server.asked == [
+    assert world.server.requests == [
         (
             "/token",
             {"grant_type": "refresh_token", "refresh_token": "refresh-0", "client_id": "ours"},
@@ -119,7 +119,7 @@ async def test_many_tasks_and_servers_renew_once(world) -> None:
         for tokens in servers * 3:
             nursery.start_soon(ask, tokens)
     assert set(got) == {NEW}
-    assert len(world.server.asked) == 1
+    assert len(world.server.requests) == 1
 
 
 async def test_whoever_waits_for_the_lock_takes_what_the_holder_stored(world, monkeypatch) -> None:
@@ -130,10 +130,10 @@ async def test_whoever_waits_for_the_lock_takes_what_the_holder_stored(world, mo
     original = lock._try
 
     def try_lock(path: Path) -> int | None:
-        found = original(path)
-        if found is None:
+        result = original(path)
+        if result is None:
             trio.from_thread.run_sync(is_waiting.set)
-        return found
+        return result
 
     monkeypatch.setattr(lock, "_try", try_lock)
     async with trio.open_nursery() as nursery:
@@ -141,45 +141,45 @@ async def test_whoever_waits_for_the_lock_takes_what_the_holder_stored(world, mo
         await is_waiting.wait()
         other = attrs.evolve(world.stored(), access=Secret("of another"), expires_at=NOW + 9999)
         world.logins.store("p", other)
-        assert world.server.asked == []
+        assert world.server.requests == []
         os.close(descriptor)
     assert await tokens.current() == Secret("of another")
-    assert world.server.asked == []
+    assert world.server.requests == []
 
 
 async def test_a_turn_that_is_stopped_meanwhile_loses_no_tokens(world) -> None:
-    asked, go_on = trio.Event(), trio.Event()
+    request_came, go_on = trio.Event(), trio.Event()
 
     async def hold() -> None:
-        asked.set()
+        request_came.set()
         await go_on.wait()
 
     world.server.before_answer = hold
     tokens = world.tokens()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tokens.current)
-        await asked.wait()
+        await request_came.wait()
         nursery.cancel_scope.cancel()
     assert world.stored().access == OLD
     go_on.set()
     assert await tokens.current() == NEW
     assert world.stored().access == NEW
-    assert len(world.server.asked) == 1
+    assert len(world.server.requests) == 1
 
 
 async def test_a_refused_token_is_renewed_whatever_the_clock_says(world) -> None:
     world.ends_at(NOW + 3600)
     tokens = world.tokens()
     assert await tokens.current() == OLD
-    assert await tokens.refused(OLD)
+    assert await tokens.replace_refused(OLD)
     assert await tokens.current() == NEW
-    assert await tokens.refused(OLD), "another request had it renewed"
-    assert len(world.server.asked) == 1
+    assert await tokens.replace_refused(OLD), "another request had it renewed"
+    assert len(world.server.requests) == 1
 
 
 async def test_a_token_that_cannot_be_renewed_stays_refused(world) -> None:
-    assert not await world.tokens(refresh=None).refused(OLD)
-    assert world.server.asked == []
+    assert not await world.tokens(refresh=None).replace_refused(OLD)
+    assert world.server.requests == []
 
 
 async def test_a_login_that_was_withdrawn_is_over(world) -> None:
@@ -188,7 +188,7 @@ async def test_a_login_that_was_withdrawn_is_over(world) -> None:
     for _ in range(2):
         with pytest.raises(LoggedOut, match="used before"):
             await tokens.current()
-    assert len(world.server.asked) == 1
+    assert len(world.server.requests) == 1
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
@@ -200,15 +200,15 @@ async def test_a_login_that_is_over_ends_with_one_that_another_server_stores(
     for _ in range(2):
         with pytest.raises(LoggedOut):
             await tokens.current()
-    assert tokens.are_over
+    assert tokens.have_ended
     again = attrs.evolve(world.stored(), access=Secret("access-x"), expires_at=None)
     world.logins.store("p", again)
     if is_refused:
-        assert await tokens.refused(OLD)
+        assert await tokens.replace_refused(OLD)
     assert await tokens.current() == Secret("access-x")
-    assert not tokens.are_over
+    assert not tokens.have_ended
     assert Secret("access-x") in world.hidden
-    assert len(world.server.asked) == 1
+    assert len(world.server.requests) == 1
 
 
 async def test_the_file_of_a_login_that_is_over_is_read_again_only_if_it_has_changed(
@@ -231,24 +231,24 @@ async def test_the_file_of_a_login_that_is_over_is_read_again_only_if_it_has_cha
 
 async def test_a_refused_token_without_another_gives_way_to_a_new_login(world) -> None:
     tokens = world.tokens(refresh=None)
-    assert not await tokens.refused(OLD)
+    assert not await tokens.replace_refused(OLD)
     world.logins.store("p", attrs.evolve(world.stored(), access=NEW, expires_at=None))
-    assert await tokens.refused(OLD)
+    assert await tokens.replace_refused(OLD)
     assert await tokens.current() == NEW
-    assert world.server.asked == []
+    assert world.server.requests == []
 
 
 async def test_a_new_login_serves_every_task_that_asks_meanwhile(world) -> None:
     async def at_once(ask: Callable[[], Awaitable[object]]) -> list[object]:
-        said: list[object] = []
+        results: list[object] = []
 
         async def one() -> None:
-            said.append(await ask())
+            results.append(await ask())
 
         async with trio.open_nursery() as tasks:
             for _ in range(3):
                 tasks.start_soon(one)
-        return said
+        return results
 
     world.server.says["/token"] = [(400, {"error": "invalid_grant"})]
     tokens = world.tokens()
@@ -259,16 +259,16 @@ async def test_a_new_login_serves_every_task_that_asks_meanwhile(world) -> None:
     world.logins.store("p", lasting)
     assert await at_once(tokens.current) == [one] * 3
     world.logins.store("p", attrs.evolve(lasting, access=other))
-    assert await at_once(partial(tokens.refused, one)) == [True] * 3
+    assert await at_once(partial(tokens.replace_refused, one)) == [True] * 3
     assert await tokens.current() == other
 
 
 async def test_a_login_that_was_removed_is_over(world) -> None:
     tokens = world.tokens()
     world.logins.remove("p")
-    with pytest.raises(LoggedOut, match="gone"):
+    with pytest.raises(LoggedOut, match="removed"):
         await tokens.current()
-    assert world.server.asked == []
+    assert world.server.requests == []
 
 
 async def test_a_file_that_cannot_be_read_now_does_not_end_the_login(world) -> None:
@@ -293,7 +293,7 @@ async def test_a_failed_renewal_is_no_fault_as_long_as_the_token_lives(world) ->
     assert await tokens.current() == OLD
     world.now += 30
     for expected in ("status 500", "access_token", "control character"):
-        with pytest.raises(OAuthFault, match=expected):
+        with pytest.raises(OAuthError, match=expected):
             await tokens.current()
     assert await tokens.current() == NEW, "the next try may work"
 
@@ -301,7 +301,7 @@ async def test_a_failed_renewal_is_no_fault_as_long_as_the_token_lives(world) ->
 async def test_an_unreachable_server_of_logins_is_told(world) -> None:
     client = Client(id="ours", token_url="http://127.0.0.1:1/token")
     world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
-    with pytest.raises(HTTPFault):
+    with pytest.raises(HTTPError):
         await world.tokens().current()
 
 
@@ -309,20 +309,20 @@ async def test_an_unreachable_server_of_logins_is_told(world) -> None:
 async def test_tokens_go_only_over_https_or_to_this_machine(world, url) -> None:
     client = Client(id="ours", token_url=url)
     world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
-    with pytest.raises(OAuthFault, match="https"):
+    with pytest.raises(OAuthError, match="https"):
         await world.tokens().current()
 
 
 async def test_what_a_server_says_of_a_fault_is_shown_without_the_token(world) -> None:
     words = {"error": "invalid_request", "error_description": "refresh-0 is odd, so is ours"}
     world.server.says["/token"] = [(400, words)]
-    with pytest.raises(OAuthFault) as caught:
-        await world.tokens(expires_at=NOW).refused(OLD)
+    with pytest.raises(OAuthError) as caught:
+        await world.tokens(expires_at=NOW).replace_refused(OLD)
     assert str(caught.value) == "*** is odd, so is ours"
 
 
 async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch) -> None:
-    """The old ones are worth nothing: better the new ones for as long as this server runs."""
+    """Use the new tokens while this server runs: the old ones are invalid."""
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -341,6 +341,6 @@ async def test_a_lock_that_is_held_too_long_is_told(world, monkeypatch) -> None:
     monkeypatch.setattr(token_room, "_LOCK_SECONDS", 0.05)
     with (
         lock.lock_in_thread(world.logins.renewal_lock, seconds=1),
-        pytest.raises(OAuthFault, match="another server"),
+        pytest.raises(OAuthError, match="another server"),
     ):
-        await world.tokens(expires_at=NOW).refused(OLD)
+        await world.tokens(expires_at=NOW).replace_refused(OLD)

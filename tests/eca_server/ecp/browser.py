@@ -21,12 +21,12 @@ FLAGS: Final = (
 
 
 class Browser:
-    """Sends commands, and keeps the events that come in between."""
+    """A client of the DevTools protocol, which stores the events between answers."""
 
-    def __init__(self, to: int, come: int) -> None:
-        self._to = to
-        self._come = come
-        self._read = b""
+    def __init__(self, write_fd: int, read_fd: int) -> None:
+        self._write_fd = write_fd
+        self._read_fd = read_fd
+        self._buffer = b""
         self._id = 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
@@ -36,7 +36,7 @@ class Browser:
         message: dict[str, Any] = {"id": self._id, "method": method, "params": params}
         if self._session is not None:
             message["sessionId"] = self._session
-        os.write(self._to, json.dumps(message).encode() + b"\0")
+        os.write(self._write_fd, json.dumps(message).encode() + b"\0")
         while True:
             got = self._next()
             if got.get("id") == self._id:
@@ -45,11 +45,11 @@ class Browser:
             self.events.append(got)
 
     def _next(self) -> dict[str, Any]:
-        while b"\0" not in self._read:
-            data = os.read(self._come, 65_536)
+        while b"\0" not in self._buffer:
+            data = os.read(self._read_fd, 65_536)
             assert data, "the browser is gone"
-            self._read += data
-        message, self._read = self._read.split(b"\0", 1)
+            self._buffer += data
+        message, self._buffer = self._buffer.split(b"\0", 1)
         return dict(json.loads(message))
 
     def open(self, url: str) -> None:
@@ -60,34 +60,36 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.call("Page.navigate", url=url)
-        while not self.told("Page.loadEventFired"):
+        while not self.params_of("Page.loadEventFired"):
             self.events.append(self._next())
 
-    def told(self, *methods: str) -> list[dict[str, Any]]:
-        """The params of these events."""
+    def params_of(self, *methods: str) -> list[dict[str, Any]]:
+        """Return the params of the events of these methods."""
         return [event["params"] for event in self.events if event.get("method") in methods]
 
     def value(self, expression: str) -> Any:
-        """What an expression gives in the page."""
+        """Evaluate an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press a key, and let go of it."""
+        """Press and release a key."""
         text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
-    def until(self, expression: str, wanted: Any, *, seconds: float = 10.0) -> None:
-        """Ask until an expression gives what is wanted."""
-        ends = time.monotonic() + seconds
-        while (given := self.value(expression)) != wanted:
-            assert time.monotonic() < ends, f"{expression}: wanted {wanted!r}, got {given!r}"
+    def until(self, expression: str, expected: Any, *, seconds: float = 10.0) -> None:
+        """Evaluate until an expression has the expected value."""
+        deadline = time.monotonic() + seconds
+        while (value := self.value(expression)) != expected:
+            assert time.monotonic() < deadline, (
+                f"{expression}: expected {expected!r}, got {value!r}"
+            )
 
     def faults(self) -> list[dict[str, Any]]:
-        """What a page without fault does not bring about."""
-        return self.told(
+        """Return the events of errors, console messages and dialogs."""
+        return self.params_of(
             "Runtime.consoleAPICalled",
             "Runtime.exceptionThrown",
             "Log.entryAdded",
@@ -95,20 +97,20 @@ class Browser:
         )
 
     def requests(self) -> list[str]:
-        """What was loaded."""
-        return [params["request"]["url"] for params in self.told("Network.requestWillBeSent")]
+        """Return the requested URLs."""
+        return [params["request"]["url"] for params in self.params_of("Network.requestWillBeSent")]
 
     def screenshot(self, file: Path) -> None:
-        """The page as it is seen."""
+        """Write a screenshot of the page."""
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Browser]:
-    """Start a browser with its profile in `folder`; end it."""
+    """Run a browser with its profile in `folder`."""
     program = shutil.which("chromium")
     assert program is not None, "these tests need the program chromium"
-    (their_in, to), (come, their_out) = os.pipe(), os.pipe()
+    (their_in, write_fd), (read_fd, their_out) = os.pipe(), os.pipe()
     script = f'exec "$0" "$@" 3<&{their_in} 4>&{their_out}'
     arguments = [*FLAGS, f"--user-data-dir={folder}"]
     with (folder / "log").open("wb") as log:
@@ -122,13 +124,13 @@ def opened(folder: Path) -> Iterator[Browser]:
     os.close(their_in)
     os.close(their_out)
     try:
-        browser = Browser(to, come)
+        browser = Browser(write_fd, read_fd)
         yield browser
-        os.write(to, json.dumps({"id": 0, "method": "Browser.close"}).encode() + b"\0")
+        os.write(write_fd, json.dumps({"id": 0, "method": "Browser.close"}).encode() + b"\0")
         running.wait(20)
     finally:
-        os.close(to)
-        os.close(come)
+        os.close(write_fd)
+        os.close(read_fd)
         if running.poll() is None:
             os.killpg(running.pid, 9)
             running.wait()

@@ -1,4 +1,4 @@
-"""Runs without a command line: batches of scenarios, and an agent that does what it is told."""
+"""Runs without a command line: batches of scenarios, and an agent that obeys its inputs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import attrs
 import trio
 
-from eca_server.ecp.batch import Batch, Planned, RunLimits
+from eca_server.ecp.batch import Batch, PlannedScenario, RunLimits
 from eca_server.ecp.manifest import Grader, Scenario, Step
 from eca_server.ecp.results import ScenarioReport
-from eca_server.ecp.running import run_all
+from eca_server.ecp.scheduler import run_all
 from eca_server.ecp.target import Target
 from tests.eca_protocol.ecp.agents import script
 
 OBEDIENT = """
-seen = 0
-told = {"name": "obedient", "capabilities": {"tool_calls": {}}, "protocol_version": "1.0"}
+count = 0
+identity = {"name": "obedient", "capabilities": {"tool_calls": {}}, "protocol_version": "1.0"}
 def fail(request, code, message):
     line({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
 def forget(request):
@@ -31,16 +31,16 @@ def hang():
 while True:
     r = read()
     if r["method"] == "agent/initialize":
-        answer(r, told)
+        answer(r, identity)
         continue
     if r["method"] == "agent/reset":
-        seen = 0
+        count = 0
         forget(r)
         continue
-    seen += 1
+    count += 1
     text = r["params"]["input"]
     if text == "count":
-        done(r, str(seen))
+        done(r, str(count))
     elif text == "pid":
         done(r, str(os.getpid()))
     elif text == "fail":
@@ -65,31 +65,31 @@ def done(r, text, answered=done):
         sys.exit(0)
     answered(r, text)
 """
-"""For `obedient`: an agent whose worker does not live to see its answer."""
+"""A change for `obedient`: the agent kills its worker before an answer."""
 
 
 def obedient(change: str = "") -> Sequence[str]:
-    """The command of an agent that does what its inputs say; `change` is run before."""
+    """Return the command of an agent that obeys its inputs; `change` runs first."""
     return script(OBEDIENT % change)
 
 
 def contains(text: str) -> Grader:
-    """A check of the public output."""
+    """Make a check of the public output."""
     return Grader(type="text_match", condition="contains", value=text)
 
 
 def equals(text: str) -> Grader:
-    """A check of the whole public output."""
+    """Make a check of the whole public output."""
     return Grader(type="text_match", condition="equals", value=text)
 
 
 def step(text: str, *graders: Grader) -> Step:
-    """One input."""
+    """Make a step."""
     return Step(input=text, graders=graders)
 
 
 def scenario(name: str, *steps: Step | str) -> Scenario:
-    """Steps, or inputs that are checked to be answered by whatever is in them."""
+    """Make a scenario of steps, or of inputs with any non-empty answer."""
     made = [step(each, contains("")) if isinstance(each, str) else each for each in steps]
     return Scenario(name=name, steps=tuple(made))
 
@@ -104,42 +104,42 @@ def batch(
     run: float | None = None,
     **more: Any,
 ) -> Batch:
-    """What is to be run; the limits are generous unless they are what is tested."""
+    """Make a batch; its limits are generous by default."""
     target = Target(url=agent) if isinstance(agent, str) else Target(command=tuple(agent))
     if cwd is not None:
         target = attrs.evolve(target, cwd=str(cwd))
-    planned = tuple(Planned(scenario=each, index=i) for i, each in enumerate(scenarios))
+    planned = tuple(PlannedScenario(scenario=each, index=i) for i, each in enumerate(scenarios))
     limits = RunLimits(rpc=rpc, start=start, scenario=limit, run=run, max_message=1_000_000)
     return Batch(target=target, planned=planned, limits=limits, **more)
 
 
 async def reports_of(whole: Batch) -> tuple[ScenarioReport, ...]:
-    """What came of it, in this process."""
+    """Run a batch in this process, and return its reports."""
     return (await run_all(whole)).reports
 
 
 def outputs(report: ScenarioReport) -> list[str | None]:
-    """What the agent said, step by step."""
+    """Return the agent's outputs, step by step."""
     return [each.output for each in report.steps]
 
 
 def outcome(report: ScenarioReport) -> tuple[str, str, list[str]]:
-    """Whether it ran, why it ended, and what became of each step."""
+    """Return the status, the exit reason, and the exit reason of each step."""
     return report.status, report.exit_reason, [each.exit_reason for each in report.steps]
 
 
 def processes_in(folder: Path) -> list[int]:
-    """The processes that run in `folder`."""
-    found = []
+    """Return the processes that run in `folder`."""
+    pids = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 async def nothing_is_left_in(folder: Path) -> None:
-    """What was killed may take a moment to be gone."""
+    """Wait until no process runs in `folder`: a killed one may take a moment to disappear."""
     with trio.fail_after(5):
         while processes_in(folder):
             await trio.sleep(0.02)

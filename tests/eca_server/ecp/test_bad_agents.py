@@ -1,4 +1,4 @@
-"""Bad agents are the normal case: each ends in a bounded time, in words, alone and wholly."""
+"""Bad agents: each fails only its own scenario, in time, with a reason, and leaves no process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.eca_server.ecp.runs import (
 pytestmark = pytest.mark.trio
 
 LONGEST = 6.0
-"""Seconds that a scenario may take whose request may take half a one: the ladder's three behind."""
+"""The time limit of a scenario, in seconds: half a second for a request, three to end the agent."""
 
 TABLE = """
 hello(read())
@@ -59,7 +59,7 @@ def read():
 """
 
 WORSE: dict[str, tuple[str, str, str]] = {
-    "hangs whatever it is told": (
+    "hangs and ignores SIGTERM": (
         STUBBORN + "time.sleep(600)",
         "timeout",
         "agent/step: no answer in 0.5 s",
@@ -112,7 +112,11 @@ WORSE: dict[str, tuple[str, str, str]] = {
         "agent_error",
         "characters left out",
     ),
-    "long last words": ("sys.exit('w' * 100000)", "transport_error", "its last words:\nwww"),
+    "long last words": (
+        "sys.exit('w' * 100000)",
+        "transport_error",
+        "the end of its error output:\nwww",
+    ),
     "wrong tool calls": (
         "done(r, tool_calls=[{'name': 't', 'arguments': None}])",
         "protocol_error",
@@ -156,10 +160,10 @@ FIRST_WORDS: dict[str, tuple[str, str, str]] = {
 async def in_time(
     whole: Batch, expected: dict[str, tuple[str, str]], seconds: float = LONGEST
 ) -> None:
-    """Run it: each of its scenarios ends as expected, in words, and the one called good is good."""
-    began = trio.current_time()
+    """Check that each scenario ends as expected, with its reason, and that good ones pass."""
+    started = trio.current_time()
     reports = await reports_of(whole)
-    assert trio.current_time() - began < seconds * len(reports)
+    assert trio.current_time() - started < seconds * len(reports)
     for report in reports:
         if report.name == "good":
             assert report.passed, report
@@ -213,8 +217,8 @@ async def test_every_bad_agent_fails_its_scenario_alone_and_leaves_no_process(
 
 
 @pytest.mark.long
-async def test_what_is_odd_is_no_fault_and_a_hard_end_harms_nobody(tmp_path: Path) -> None:
-    """Oddities, large inputs, agents that do not read, do not end or leave others behind."""
+async def test_unusual_agents_pass_and_a_killed_agent_harms_no_other(tmp_path: Path) -> None:
+    """Unusual output, large inputs, and agents that do not read, do not end or leave processes."""
     table = script(TABLE % ODD)
     whole = batch(table, *[scenario(name, name, "x" * 300_000) for name in ODD], cwd=tmp_path)
     deaf = script("hello(read()); raw(b'noise\\n' * 50000); time.sleep(600)")
@@ -249,7 +253,7 @@ async def test_an_agent_that_goes_between_two_steps_or_scenarios_is_noticed(
     both = [scenario("s", "last"), scenario("t", "count")]
     one, two = await reports_of(batch(goes, *both, cwd=tmp_path, reuse_agent=True))
     assert (one.passed, outputs(two)) == (True, ["1"])
-    assert "it was replaced" in two.warnings[0]
+    assert "the agent was restarted" in two.warnings[0]
     await nothing_is_left_in(tmp_path)
 
 
@@ -278,7 +282,7 @@ async def test_floods_cost_neither_time_nor_memory(tmp_path: Path) -> None:
 
 
 def memory() -> int:
-    """The bytes this process holds."""
+    """Return the resident memory of this process in bytes."""
     pages = Path("/proc/self/statm").read_text("ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
@@ -291,8 +295,8 @@ JSON, EVENTS = HEAD % b"application/json", HEAD % b"text/event-stream"
 
 
 def bytes_of(data: bytes, *, ending: str = "close", drip: bytes = b"") -> Answer:
-    async def answer(stream: trio.SocketStream, asked: int) -> None:
-        await stream.send_all(data.replace(b"$ID", str(asked).encode()))
+    async def answer(stream: trio.SocketStream, request_id: int) -> None:
+        await stream.send_all(data.replace(b"$ID", str(request_id).encode()))
         while drip:
             await stream.send_all(drip)
             await trio.sleep(0.02)
@@ -309,21 +313,21 @@ SERVERS: dict[str, tuple[Answer, str, str]] = {
     "says nothing": (
         bytes_of(b"", ending="stay"),
         "timeout",
-        "agent/step: no whole answer in 0.5 s",
+        "agent/step: no complete answer in 0.5 s",
     ),
     "hangs up": (bytes_of(b""), "transport_error", "agent/step"),
     "resets": (bytes_of(JSON, ending="reset"), "transport_error", "agent/step"),
     "no http": (bytes_of(b"SSH-2.0-x\r\n"), "transport_error", "agent/step"),
-    "drips its head": (bytes_of(JSON, drip=b"X: y\r\n"), "timeout", "no whole answer in 0.5 s"),
+    "drips its head": (bytes_of(JSON, drip=b"X: y\r\n"), "timeout", "no complete answer in 0.5 s"),
     "drips its body": (
         bytes_of(JSON + b"\r\n", drip=b" "),
         "timeout",
-        "no whole answer in 0.5 s",
+        "no complete answer in 0.5 s",
     ),
     "drips comments": (
         bytes_of(EVENTS + b"\r\n", drip=b": still here\n\n"),
         "timeout",
-        "no whole answer in 0.5 s",
+        "no complete answer in 0.5 s",
     ),
     "a cut body": (
         bytes_of(JSON + b"Content-Length: 500\r\n\r\n" + RESULT),
@@ -387,7 +391,7 @@ FINE = {
 
 @asynccontextmanager
 async def bad_server() -> AsyncIterator[str]:
-    """Introduces itself well; a step is answered by whatever its input names."""
+    """Run a server that initializes correctly and answers a step as its input names."""
 
     async def serve(stream: trio.SocketStream) -> None:
         with suppress(trio.BrokenResourceError):
@@ -398,18 +402,18 @@ async def bad_server() -> AsyncIterator[str]:
         data = b""
         while not data.endswith(b"}"):
             data += await stream.receive_some()
-        asked = json.loads(data.partition(b"\r\n\r\n")[2])
-        if asked["method"] != "agent/step":
-            told = {"name": "bad", "capabilities": {}, "protocol_version": "1.0"}
-            result = told if asked["method"] == "agent/initialize" else True
-            body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        request = json.loads(data.partition(b"\r\n\r\n")[2])
+        if request["method"] != "agent/step":
+            identity = {"name": "bad", "capabilities": {}, "protocol_version": "1.0"}
+            result = identity if request["method"] == "agent/initialize" else True
+            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result})
             await stream.send_all(JSON + b"\r\n" + body.encode())
             return
-        name = asked["params"]["input"]
+        name = request["params"]["input"]
         if name in SERVERS:
-            await SERVERS[name][0](stream, asked["id"])
+            await SERVERS[name][0](stream, request["id"])
             return
-        whole = RESULT.replace(b"$ID", str(asked["id"]).encode())
+        whole = RESULT.replace(b"$ID", str(request["id"]).encode())
         pieces = b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in (whole[:9], whole[9:], b""))
         fine = FINE.get(name, FINE["events"]).replace(RESULT, whole).replace(b"$CHUNKS", pieces)
         await stream.send_all(fine)
@@ -437,12 +441,12 @@ async def test_every_bad_server_fails_its_scenario_alone() -> None:
             assert report.passed, report
 
 
-async def test_a_scenario_that_is_given_up_leaves_no_process(tmp_path: Path) -> None:
-    seen: list[ScenarioReport] = []
+async def test_a_cancelled_scenario_leaves_no_process(tmp_path: Path) -> None:
+    reports: list[ScenarioReport] = []
 
     async def run() -> None:
         whole = batch(obedient(STUBBORN + CHILD + LEAVES), scenario("s", "hang"), cwd=tmp_path)
-        seen.extend(await reports_of(whole))
+        reports.extend(await reports_of(whole))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
@@ -450,5 +454,5 @@ async def test_a_scenario_that_is_given_up_leaves_no_process(tmp_path: Path) -> 
             while len(processes_in(tmp_path)) < 3:
                 await trio.sleep(0.02)
         nursery.cancel_scope.cancel()
-    assert not seen
+    assert not reports
     await nothing_is_left_in(tmp_path)

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: it runs nothing but its own script, and that does its job."""
+"""The HTML report in a real browser: its controls work, and no other script runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.ecp.reports.html import html
+from eca_server.ecp.reports.html import render_html
 from eca_server.ecp.results import ScenarioReport
 from tests.eca_server.ecp.browser import Browser, opened
-from tests.eca_server.ecp.found import POLITE, a_report
+from tests.eca_server.ecp.sample_reports import POLITE, a_report
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +37,7 @@ def write(folder: Path, text: str) -> str:
 def test_hostile_output_executes_nothing_and_every_control_works(
     browser: Browser, tmp_path: Path
 ) -> None:
-    url = write(tmp_path, html(a_report(warnings=("odd",))))
+    url = write(tmp_path, render_html(a_report(warnings=("odd",))))
     browser.open(url)
     assert browser.value("document.title") == "Library desk: 4 of 9 checks passed"
     assert (
@@ -102,7 +102,7 @@ def test_markup_that_were_not_escaped_would_still_run_nothing(
         '<img src="http://127.0.0.1:9/x.png"><p style="display:none">a</p>'
         '<iframe srcdoc="<script>top.document.title=1</script>"></iframe><main>'
     )
-    browser.open(write(tmp_path, html(a_report()).replace("<main>", attack)))
+    browser.open(write(tmp_path, render_html(a_report()).replace("<main>", attack)))
     assert browser.value("document.title") == "Library desk: 4 of 9 checks passed"
     assert browser.value("document.querySelector('p[style]').offsetHeight") > 0
     assert browser.value(SHOWN) == "s1,s2,s3,s4"
@@ -115,11 +115,11 @@ def test_ten_thousand_scenarios_open(browser: Browser, tmp_path: Path) -> None:
         ScenarioReport(name=f"question {place}", index=place, steps=(POLITE, POLITE))
         for place in range(10_000)
     ]
-    browser.open(write(tmp_path, html(a_report(*many))))
+    browser.open(write(tmp_path, render_html(a_report(*many))))
     browser.value("document.querySelector('input[type=search]').value = 'question 77 b-17'")
     search = "document.querySelector('input[type=search]')"
     browser.value(f"{search}.dispatchEvent(new Event('input'))")
-    found = sum("77" in str(place) for place in range(10_000))
+    matches = sum("77" in str(place) for place in range(10_000))
     count = "document.querySelector('#count').textContent"
-    browser.until(count, f"{found} of 10000 shown", seconds=60)
+    browser.until(count, f"{matches} of 10000 shown", seconds=60)
     assert browser.faults() == []

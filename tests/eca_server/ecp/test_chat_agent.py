@@ -1,4 +1,4 @@
-"""This server's chat as an agent: a prompt is a step, and nobody is there to be asked."""
+"""This server's chat as an agent: a prompt is a step, and approvals are decided in advance."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ pytestmark = pytest.mark.trio
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     (tmp_path / "catalogue.txt").write_text("B-17: lent", "utf-8")
     async with local_client(Options(environ={}), workspace_folders=[tmp_path]) as local:
-        await local.client.configured()
+        await local.client.wait_for_config()
         yield local.client
 
 
-async def said(client: Client, *lines: str, approve: bool = False) -> Result:
-    hooks = chat_agent(client, model="simulator/script", approve=approve).begin()
+async def run_step(client: Client, *lines: str, approve: bool = False) -> Result:
+    hooks = chat_agent(client, model="simulator/script", approve=approve).make_hooks()
     result = await hooks.step("\n".join(lines))
     assert isinstance(result, Result)
     return result
 
 
-async def test_a_result_tells_what_was_said_thought_used_and_refused(
+async def test_a_result_has_the_answer_the_reasoning_the_calls_and_the_rejections(
     client: Client, tmp_path: Path
 ) -> None:
     read = {"path": str(tmp_path / "catalogue.txt")}
@@ -43,7 +43,7 @@ async def test_a_result_tells_what_was_said_thought_used_and_refused(
         f"call eca_shell_command {json.dumps(run)}",
         "say It is lent.",
     ]
-    result = await said(client, *lines)
+    result = await run_step(client, *lines)
     assert result.public_output == "It is lent."
     assert result.evaluation_context == "Which book?\ntool read_file: done"
     assert [(call.name, call.arguments) for call in result.tool_calls or ()] == [
@@ -52,14 +52,14 @@ async def test_a_result_tells_what_was_said_thought_used_and_refused(
     assert result.logs == "the call of shell_command was rejected (user-choice)"
     assert result.usage is not None
     assert result.usage.total_tokens
-    approved = await said(client, *lines, approve=True)
+    approved = await run_step(client, *lines, approve=True)
     assert [call.arguments for call in approved.tool_calls or ()] == [read, run]
     assert approved.logs is None
 
 
 async def test_a_conversation_remembers_its_steps_and_no_other_s(client: Client) -> None:
     agent = chat_agent(client, model="simulator/echo")
-    one, two = agent.begin(), agent.begin()
+    one, two = agent.make_hooks(), agent.make_hooks()
     first, second, other = [await hooks.step("Hello there") for hooks in (one, one, two)]
     assert (first.usage, first.public_output) == (other.usage, "Hello there")
     assert second.usage.total_tokens > first.usage.total_tokens
@@ -68,7 +68,7 @@ async def test_a_conversation_remembers_its_steps_and_no_other_s(client: Client)
 async def test_a_step_that_is_given_up_is_stopped_and_the_next_one_answered(
     client: Client,
 ) -> None:
-    hooks = chat_agent(client, model="simulator/script").begin()
+    hooks = chat_agent(client, model="simulator/script").make_hooks()
     with trio.move_on_after(0.05) as given_up:
         await hooks.step("wait forever")
     assert given_up.cancelled_caught

@@ -22,7 +22,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """A scheduler and two workers, in processes of their own."""
+    """Run a scheduler and two workers in separate processes."""
     file = tmp_path / "scheduler.json"
     folder = tmp_path / "workers"
     common = ["--no-dashboard", "--scheduler-file", str(file)]
@@ -73,7 +73,7 @@ def run(folder: Path, *more: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-def told(report: dict[str, Any]) -> list[tuple[Any, ...]]:
+def summary(report: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [
         (
             each["name"],
@@ -98,11 +98,11 @@ def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(
     )
     head = f"manifest_version: v1\nname: n\ntarget: {sys.executable} agent.py\nscenarios:\n"
     (tmp_path / "m.yaml").write_text(head + scenarios, "utf-8")
-    code, report, said = run(tmp_path, "--dask", address)
-    assert (code, len(report["scenarios"])) == (2, 12), said
+    code, report, errors = run(tmp_path, "--dask", address)
+    assert (code, len(report["scenarios"])) == (2, 12), errors
     assert (tmp_path / "killed").exists(), "no worker was killed"
-    code, here, said = run(tmp_path)
-    assert (code, told(here)) == (2, told(report)), said
+    code, here, errors = run(tmp_path)
+    assert (code, summary(here)) == (2, summary(report)), errors
     assert [each["exit_reason"] for each in report["scenarios"]].count("ok") == 11
 
 
@@ -112,7 +112,7 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
     head = f"manifest_version: v1\nname: n\ntarget: {sys.executable}\n"
     (tmp_path / "m.yaml").write_text(f"{head}scenarios: [{{name: s, steps: [{step}]}}]", "utf-8")
     for place in ("tcp://127.0.0.1:9", "nonsense://x"):
-        code, _, said = run(tmp_path, "--dask", place)
+        code, _, errors = run(tmp_path, "--dask", place)
         assert code == 1
-        assert said.startswith(f"--dask {place}: ")
-        assert "Traceback" not in said
+        assert errors.startswith(f"--dask {place}: ")
+        assert "Traceback" not in errors

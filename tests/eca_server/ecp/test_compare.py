@@ -1,4 +1,4 @@
-"""Two reports side by side, and many in a row."""
+"""Comparison of two reports, and the trend of many."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.ecp.cli import run
-from eca_server.ecp.compare import compare, fisher
+from eca_server.ecp.compare import compare, fisher_exact
 from eca_server.ecp.results import ScenarioReport, StepReport
-from eca_server.ecp.trend import trend
-from tests.eca_server.ecp.found import CRASHED, a_report, check, hours, no_result
+from eca_server.ecp.trend import compute_trend
+from tests.eca_server.ecp.sample_reports import CRASHED, a_report, check, hours, no_result
 
 
-def asked(name: str, *verdicts: bool, index: int = 0) -> ScenarioReport:
+def graded(name: str, *verdicts: bool, index: int = 0) -> ScenarioReport:
     checks = tuple(check(passed=passed) for passed in verdicts)
     return ScenarioReport(name=name, index=index, steps=(StepReport(input="i", checks=checks),))
 
@@ -31,52 +31,52 @@ def crashed(name: str) -> ScenarioReport:
 @pytest.mark.parametrize(
     ("before", "after", "kinds"),
     [
-        ([asked("a", True, False)], [asked("a", False, True)], ["broken", "fixed"]),
-        ([asked("a", True)], [asked("b", True)], ["removed", "added"]),
-        ([asked("a", True)], [asked("a", True, True)], ["same", "added"]),
-        ([asked("a", True, False)], [crashed("a")], ["broken", "same"]),
-        ([crashed("a")], [asked("a", True, False)], ["fixed", "same"]),
+        ([graded("a", True, False)], [graded("a", False, True)], ["broken", "fixed"]),
+        ([graded("a", True)], [graded("b", True)], ["removed", "added"]),
+        ([graded("a", True)], [graded("a", True, True)], ["same", "added"]),
+        ([graded("a", True, False)], [crashed("a")], ["broken", "same"]),
+        ([crashed("a")], [graded("a", True, False)], ["fixed", "same"]),
         ([crashed("a")], [crashed("a")], ["same"]),
         ([], [], []),
         # Two scenarios of one name are two, not repetitions of one.
-        ([asked("a", True), asked("a", False, index=1)],) * 2 + (["same", "same"],),
+        ([graded("a", True), graded("a", False, index=1)],) * 2 + (["same", "same"],),
         ([hours(0, passed=True)], [hours(0, passed=True), hours(1, passed=False)], ["worse"]),
     ],
 )
-def test_what_became_of_each_check(
+def test_each_check_has_its_kind_of_change(
     before: list[ScenarioReport], after: list[ScenarioReport], kinds: list[str]
 ) -> None:
-    found = compare(
+    result = compare(
         a_report(scenarios=tuple(before)),
         a_report(scenarios=tuple(after)),
     )
-    assert [change.kind for change in found.changes] == kinds
-    assert found.regressed == ("broken" in kinds)
+    assert [change.kind for change in result.changes] == kinds
+    assert result.regressed == ("broken" in kinds)
 
 
 def test_a_comparison_says_what_broke_and_why_and_how_sure_that_is() -> None:
     before = a_report(*(hours(repeat, passed=repeat > 0) for repeat in range(8)), CRASHED)
     after = a_report(*(hours(repeat, passed=repeat > 6) for repeat in range(8)), CRASHED)
-    found = compare(before, after)
-    what = "opening hours, step 1: text_match of public_output"
-    why = ": contains: the text does not contain it"
-    assert found.text().splitlines() == [
+    result = compare(before, after)
+    name = "opening hours, step 1: text_match of public_output"
+    why = ": contains: the text does not contain the value"
+    assert result.text().splitlines() == [
         "first:  Library desk: 7 of 10 checks passed, 2.5 s",
         "second: Library desk: 1 of 10 checks passed, 2.5 s",
-        f"{what} passes less often (7 of 8, then 1 of 8; p = 0.0101, significant){why}",
-        f"{what} is flaky (7 of 8, then 1 of 8)",
-        "2 of 3 checks are as they were",
+        f"{name} passes less often (7 of 8, then 1 of 8; p = 0.0101, significant){why}",
+        f"{name} is flaky (7 of 8, then 1 of 8)",
+        "2 of 3 checks are unchanged",
     ]
-    assert found.regressed
-    told = found.to_json()
-    assert (told["regressed"], told["unchanged"], len(told["changes"])) == (True, 2, 1)
-    assert told["changes"][0]["before"] == (7, 8)
+    assert result.regressed
+    values = result.to_json()
+    assert (values["regressed"], values["unchanged"], len(values["changes"])) == (True, 2, 1)
+    assert values["changes"][0]["before"] == (7, 8)
 
 
 def test_a_name_cannot_write_to_the_terminal() -> None:
-    found = compare(a_report(asked("\x1b[2J\n", True)), a_report(asked("\x1b[2J\n", False)))
-    assert "\\x1b[2J\\n, step 1" in found.text()
-    assert "\x1b" not in found.text()
+    result = compare(a_report(graded("\x1b[2J\n", True)), a_report(graded("\x1b[2J\n", False)))
+    assert "\\x1b[2J\\n, step 1" in result.text()
+    assert "\x1b" not in result.text()
 
 
 @pytest.mark.parametrize(
@@ -92,51 +92,73 @@ def test_a_name_cannot_write_to_the_terminal() -> None:
 def test_fishers_exact_test_gives_the_known_probabilities(
     counts: tuple[int, int, int, int], probability: float
 ) -> None:
-    assert fisher(*counts) == pytest.approx(probability, rel=1e-9)
+    assert fisher_exact(*counts) == pytest.approx(probability, rel=1e-9)
 
 
 @given(st.data())
 def test_a_probability_is_one_whichever_side_comes_first(data: st.DataObject) -> None:
     totals = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 40)))
     a, b = (data.draw(st.integers(0, total)) for total in totals)
-    one = fisher(a, totals[0], b, totals[1])
+    one = fisher_exact(a, totals[0], b, totals[1])
     assert 0 < one <= 1
-    assert one == pytest.approx(fisher(b, totals[1], a, totals[0]))
-    assert one == pytest.approx(fisher(totals[0] - a, totals[0], totals[1] - b, totals[1]))
+    assert one == pytest.approx(fisher_exact(b, totals[1], a, totals[0]))
+    assert one == pytest.approx(fisher_exact(totals[0] - a, totals[0], totals[1] - b, totals[1]))
 
 
 @pytest.mark.parametrize(
-    ("shares", "window", "slope", "told"),
+    ("shares", "window", "slope", "text"),
     [
-        ([4], 20, 0.0, "1 runs, from 100.0% to 100.0%: it is level (+0.00 points a run)"),
-        ([0, 1, 2], 20, 0.25, "3 runs, from 0.0% to 50.0%: it rises (+25.00 points a run)"),
-        ([0, 4, 3, 2], 3, -0.25, "3 runs, from 100.0% to 50.0%: it falls (-25.00 points a run)"),
-        ([2, 3, 3, 2], 20, 0.0, "4 runs, from 50.0% to 50.0%: it is level (+0.00 points a run)"),
+        (
+            [4],
+            20,
+            0.0,
+            "1 runs: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)",
+        ),
+        (
+            [0, 1, 2],
+            20,
+            0.25,
+            "3 runs: the pass rate rises, from 0.0% to 50.0% (+25.00 points a run)",
+        ),
+        (
+            [0, 4, 3, 2],
+            3,
+            -0.25,
+            "3 runs: the pass rate falls, from 100.0% to 50.0% (-25.00 points a run)",
+        ),
+        (
+            [2, 3, 3, 2],
+            20,
+            0.0,
+            "4 runs: the pass rate is level, from 50.0% to 50.0% (+0.00 points a run)",
+        ),
     ],
 )
 def test_the_trend_is_the_slope_of_the_last_runs(
-    shares: list[int], window: int, slope: float, told: str
+    shares: list[int], window: int, slope: float, text: str
 ) -> None:
     reports = [
-        (f"{place}.json", a_report(asked("a", *[n < passed for n in range(4)])))
+        (f"{place}.json", a_report(graded("a", *[n < passed for n in range(4)])))
         for place, passed in enumerate(shares)
     ]
-    found = trend(reports, window=window)
-    assert found.slope == pytest.approx(slope)
-    assert found.regressed == (slope < 0)
-    assert found.text(verbose=False) == f"{told}\n"
+    result = compute_trend(reports, window=window)
+    assert result.slope == pytest.approx(slope)
+    assert result.regressed == (slope < 0)
+    assert result.text(verbose=False) == f"{text}\n"
 
 
 def test_runs_come_in_the_order_in_which_they_began_and_nothing_checked_is_no_pass() -> None:
     dates = {"c": "2026-01-03", "a": "2026-01-01", "run-10": None, "run-2": None}
     reports = [
-        (name, a_report(asked("a", True), audit={"started_at": date} if date else {}))
+        (name, a_report(graded("a", True), audit={"started_at": date} if date else {}))
         for name, date in dates.items()
     ]
-    found = trend([*reports, ("b", a_report(scenarios=(), audit={"started_at": "9"}))], window=9)
-    assert [name for _, name, _ in found.points] == ["run-2", "run-10", "a", "c", "b"]
-    assert found.points[-1][2] == 0.0
-    assert found.text(verbose=True).startswith("unknown time run-2: 100.0%\n")
+    result = compute_trend(
+        [*reports, ("b", a_report(scenarios=(), audit={"started_at": "9"}))], window=9
+    )
+    assert [name for _, name, _ in result.points] == ["run-2", "run-10", "a", "c", "b"]
+    assert result.points[-1][2] == 0.0
+    assert result.text(verbose=True).startswith("unknown time run-2: 100.0%\n")
 
 
 def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
@@ -145,7 +167,7 @@ def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
     files = []
     for name, passed in (("first.json", True), ("second.json", False)):
         files.append(str(tmp_path / name))
-        report = a_report(asked("日本", passed), audit={"started_at": name})
+        report = a_report(graded("日本", passed), audit={"started_at": name})
         Path(files[-1]).write_text(json.dumps(report.to_json()), "utf-8")
     (tmp_path / "third.json").write_text("[]")
     monkeypatch.setattr(sys, "stdout", open(1, "w", encoding="latin-1", closefd=False))  # noqa: SIM115
@@ -156,7 +178,7 @@ def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
     assert run(["compare", files[0], str(tmp_path / "third.json")]) == 1
     assert run(["trend", str(tmp_path / "*.json"), "--exit-on-regression"]) == 2
     sys.stdout.flush()
-    told, faults = (part.decode() for part in capfdbinary.readouterr())
-    assert "日本, step 1: text_match of public_output passed, and does not any more" in told
-    assert '"regressed": true' in told
-    assert faults.count("third.json is no report: expected an object") == 2
+    output, errors = (part.decode() for part in capfdbinary.readouterr())
+    assert "日本, step 1: text_match of public_output passed before, and fails now" in output
+    assert '"regressed": true' in output
+    assert errors.count("third.json is not a report: expected an object") == 2

@@ -1,4 +1,4 @@
-"""Datasets: rows become steps, and whatever is wrong with one is told with file and row."""
+"""Datasets: rows become steps, and an error names file and line."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from eca_server.ecp.datasets import with_datasets
+from eca_server.ecp.datasets import load_datasets
 from eca_server.ecp.manifest import Dataset, Manifest, ManifestInvalid, Scenario, Step
 
 
 def manifest(folder: Path, **dataset: Any) -> Manifest:
-    given = {"type": "csv", "source": "rows.csv", "line": 7, "column": 3} | dataset
+    fields = {"type": "csv", "source": "rows.csv", "line": 7, "column": 3} | dataset
     scenarios = (
-        Scenario(name="rows", dataset=Dataset(**given)),
+        Scenario(name="rows", dataset=Dataset(**fields)),
         Scenario(name="by hand", steps=(Step(input="x"),)),
     )
     path = folder / "m.yaml"
@@ -44,10 +44,10 @@ GOOD: dict[str, tuple[str, bytes, list[tuple[str, str | None]]]] = {
 }
 
 
-def test_each_row_is_a_step_and_its_output_what_is_wanted(tmp_path: Path) -> None:
+def test_each_row_is_a_step_and_its_output_the_expectation(tmp_path: Path) -> None:
     for name, (kind, data, expected) in GOOD.items():
         (tmp_path / "rows.csv").write_bytes(data)
-        read = with_datasets(manifest(tmp_path, type=kind), {})
+        read = load_datasets(manifest(tmp_path, type=kind), {})
         assert rows(read) == expected, name
         assert read.scenarios[1].steps == (Step(input="x"),)
     (grader,) = read.scenarios[0].steps[0].graders
@@ -57,7 +57,7 @@ def test_each_row_is_a_step_and_its_output_what_is_wanted(tmp_path: Path) -> Non
         "public_output",
     )
     (tmp_path / "rows.csv").write_bytes(b"q,a\n1,2\n")
-    read = with_datasets(manifest(tmp_path, input_column="q", output_column="a"), {})
+    read = load_datasets(manifest(tmp_path, input_column="q", output_column="a"), {})
     assert rows(read) == [("1", "2")]
 
 
@@ -73,7 +73,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "an open quote": ("csv", b'input\n"a\n', "line 2: unexpected end of data"),
     "text behind a quote": ("csv", b'input\n"a"b\n', "line 2: ',' expected after '\"'"),
     "another encoding": ("csv", b"input\na\nb\xff\n", "line 3: expected UTF-8: invalid start byte"),
-    "no row": ("csv", b"input,output\n", "rows.csv has no rows: nothing would be checked"),
+    "no row": ("csv", b"input,output\n", "rows.csv has no rows: there is nothing to check"),
     "nothing": ("csv", b"", "rows.csv has no rows"),
     "a long field": ("csv", b"input\n" + b"a" * 140_000, "line 2: field larger than field limit"),
     "no object": ("jsonl", b'{"input": "a"}\n["a"]\n', "line 2: expected an object"),
@@ -90,17 +90,17 @@ BAD: dict[str, tuple[str, bytes, str]] = {
 
 def refusal(read: Manifest, environment: dict[str, str] | None = None) -> str:
     with pytest.raises(ManifestInvalid) as caught:
-        with_datasets(read, environment or {})
+        load_datasets(read, environment or {})
     return str(caught.value)
 
 
-def test_what_is_wrong_with_a_row_is_told_with_its_place(tmp_path: Path) -> None:
+def test_an_error_in_a_row_names_its_position(tmp_path: Path) -> None:
     for name, (kind, data, why) in BAD.items():
         (tmp_path / "rows.csv").write_bytes(data)
-        said = refusal(manifest(tmp_path, type=kind))
-        assert said.startswith(f"{tmp_path}/m.yaml:7:3: dataset: rows.csv"), name
-        assert why in said, (name, said)
-        assert "\n" not in said
+        error = refusal(manifest(tmp_path, type=kind))
+        assert error.startswith(f"{tmp_path}/m.yaml:7:3: dataset: rows.csv"), name
+        assert why in error, (name, error)
+        assert "\n" not in error
 
 
 def test_a_source_is_a_file_of_the_manifest_s_folder(
@@ -114,18 +114,18 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(
     os.mkfifo(folder / "pipe.csv")
     monkeypatch.chdir("/")
     inside = manifest(folder, source="${env:PLACE}/rows.csv")
-    assert rows(with_datasets(inside, {"PLACE": "data"})) == [("a", None)]
+    assert rows(load_datasets(inside, {"PLACE": "data"})) == [("a", None)]
     assert "the variable PLACE is not set" in refusal(inside)
-    outside = "lies outside the manifest's folder; --allow-outside permits it"
+    outside = "is outside the manifest's folder; --allow-outside permits it"
     for source in ("../rows.csv", "link.csv", f"{tmp_path}/rows.csv"):
         assert outside in refusal(manifest(folder, source=source))
-        allowed = with_datasets(manifest(folder, source=source), {}, allow_outside=True)
+        allowed = load_datasets(manifest(folder, source=source), {}, allow_outside=True)
         assert rows(allowed) == [("a", None)]
     for source, why in [
         ("none.csv", "none.csv: No such file or directory"),
-        ("data", "data is no regular file"),
-        ("pipe.csv", "pipe.csv is no regular file"),
-        ("a\0b", "'a\\x00b' is no path"),
+        ("data", "data is not a regular file"),
+        ("pipe.csv", "pipe.csv is not a regular file"),
+        ("a\0b", "'a\\x00b' is not a path"),
     ]:
         assert why in refusal(manifest(folder, source=source))
     monkeypatch.setattr("eca_server.ecp.datasets.MAX_SIZE", 3)
@@ -135,7 +135,7 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(
     assert "expected at most 0 rows, got more" in refusal(inside, {"PLACE": "data"})
 
 
-def test_every_dataset_that_is_wrong_is_told(tmp_path: Path) -> None:
+def test_every_invalid_dataset_is_reported(tmp_path: Path) -> None:
     one = manifest(tmp_path, source="a.csv").scenarios
     two = manifest(tmp_path, source="b.csv").scenarios
     path = tmp_path / "m.yaml"

@@ -1,4 +1,4 @@
-"""The graders that need nobody else: what they compare, and how they tell what they saw."""
+"""The graders without a model: their comparisons and their reasons."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.ecp import Result
-from eca_server.ecp.graders import Graders, GraderSettings, SettingsInvalid, settings_from
+from eca_server.ecp.graders import Graders, GraderSettings, SettingsInvalid, read_settings
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import equal_json
 from eca_server.ecp.manifest import Grader, Step
 from eca_server.ecp.results import Check
 
-SAID = "Renewed until 2026-12-01.\nÉtude\n"
+OUTPUT = "Renewed until 2026-12-01.\nÉtude\n"
 
 
 async def graded(grader: Grader, result: Result, settings: GraderSettings | None = None) -> Check:
@@ -28,75 +28,89 @@ async def graded(grader: Grader, result: Result, settings: GraderSettings | None
     return check
 
 
-def text_match(condition: Any, wanted: str, **more: Any) -> Grader:
+def text_match(condition: Any, expected: str, **more: Any) -> Grader:
     name = "pattern" if condition == "regex" else "value"
-    return Grader(type="text_match", condition=condition, **{name: wanted}, **more)
+    return Grader(type="text_match", condition=condition, **{name: expected}, **more)
 
 
 TEXTS: list[tuple[Any, str, str | None, bool, str]] = [
-    ("contains", "until 2026", SAID, True, "contains: the text contains it"),
-    ("contains", "renewed", SAID, False, "contains: the text does not contain it"),
-    ("contains", "E\u0301tude", SAID, False, "contains: the text does not contain it"),
-    ("contains", "", SAID, True, "contains: the text contains it"),
-    ("does_not_contain", "lost", SAID, True, "does_not_contain: the text does not contain it"),
-    ("does_not_contain", "until", SAID, False, "does_not_contain: the text contains it"),
-    ("equals", SAID, SAID, True, "equals: the text is as wanted"),
-    ("equals", "ab", "abc", False, "from character 3 on: wanted its end, saw 'c'"),
-    ("equals", "a\r\n", "a\n", False, "from character 2 on: wanted '\\r\\n', saw '\\n'"),
-    ("equals", " ", "  ", False, "from character 2 on: wanted its end, saw ' '"),
-    ("regex", r"until \d{4}-\d{2}", SAID, True, "regex: the pattern was found"),
-    ("regex", "^Étude$", SAID, False, "regex: the pattern was not found"),
-    ("regex", "(?mi)^étude$", SAID, True, "regex: the pattern was found"),
-    ("regex", "tude$", SAID, True, "regex: the pattern was found"),
+    ("contains", "until 2026", OUTPUT, True, "contains: the text contains the value"),
+    ("contains", "renewed", OUTPUT, False, "contains: the text does not contain the value"),
+    ("contains", "E\u0301tude", OUTPUT, False, "contains: the text does not contain the value"),
+    ("contains", "", OUTPUT, True, "contains: the text contains the value"),
+    (
+        "does_not_contain",
+        "lost",
+        OUTPUT,
+        True,
+        "does_not_contain: the text does not contain the value",
+    ),
+    ("does_not_contain", "until", OUTPUT, False, "does_not_contain: the text contains the value"),
+    ("equals", OUTPUT, OUTPUT, True, "equals: the text is as expected"),
+    ("equals", "ab", "abc", False, "at character 3: expected its end, got 'c'"),
+    ("equals", "a\r\n", "a\n", False, "at character 2: expected '\\r\\n', got '\\n'"),
+    ("equals", " ", "  ", False, "at character 2: expected its end, got ' '"),
+    ("regex", r"until \d{4}-\d{2}", OUTPUT, True, "regex: the pattern was found"),
+    ("regex", "^Étude$", OUTPUT, False, "regex: the pattern was not found"),
+    ("regex", "(?mi)^étude$", OUTPUT, True, "regex: the pattern was found"),
+    ("regex", "tude$", OUTPUT, True, "regex: the pattern was found"),
     ("regex", "Hello {id}, x{e}", "Hello {id}, x{e}", True, "regex: the pattern was found"),
     ("contains", "x", None, False, "contains: the text was empty"),
     ("equals", "", "", False, "equals: the text was empty"),
     ("does_not_contain", "x", "", False, "does_not_contain: the text was empty"),
     ("regex", "^$", None, False, "regex: the text was empty"),
-    ("does_not_contain", "x", " ", True, "does_not_contain: the text does not contain it"),
+    ("does_not_contain", "x", " ", True, "does_not_contain: the text does not contain the value"),
 ]
 
 
 @pytest.mark.trio
 async def test_texts_are_compared_as_they_are() -> None:
-    for condition, wanted, said, passed, why in TEXTS:
-        check = await graded(text_match(condition, wanted), Result(public_output=said))
-        assert (check.passed, why in check.reasoning) == (passed, True), (condition, wanted, check)
-        assert (check.score, check.wanted, check.saw) == (float(passed), wanted, said or "")
+    for condition, expected, output, passed, why in TEXTS:
+        check = await graded(text_match(condition, expected), Result(public_output=output))
+        assert (check.passed, why in check.reasoning) == (passed, True), (
+            condition,
+            expected,
+            check,
+        )
+        assert (check.score, check.expected, check.actual) == (
+            float(passed),
+            expected,
+            output or "",
+        )
 
 
 @pytest.mark.trio
-async def test_an_empty_text_is_compared_where_that_is_asked_for() -> None:
+async def test_an_empty_text_is_compared_if_that_is_allowed() -> None:
     lenient = GraderSettings(allow_empty=True)
-    for condition, wanted, passed in [
+    for condition, expected, passed in [
         ("equals", "", True),
         ("does_not_contain", "x", True),
         ("contains", "x", False),
         ("regex", "^$", True),
     ]:
-        assert (await graded(text_match(condition, wanted), Result(), lenient)).passed is passed
+        assert (await graded(text_match(condition, expected), Result(), lenient)).passed is passed
 
 
 @pytest.mark.trio
 async def test_either_name_of_the_context_means_the_context() -> None:
     result = Result(public_output="out", evaluation_context="why")
-    for field, wanted in [
+    for field, expected in [
         ("public_output", "out"),
         ("evaluation_context", "why"),
         ("private_thought", "why"),
     ]:
-        check = await graded(text_match("equals", wanted, field=field), result)
+        check = await graded(text_match("equals", expected, field=field), result)
         assert (check.passed, check.field) == (True, field)
 
 
 @pytest.mark.trio
-async def test_a_pattern_without_end_is_given_up_while_others_go_on() -> None:
+async def test_an_endless_pattern_is_stopped_after_its_time_limit() -> None:
     endless = text_match("regex", "(a|aa)+$")
     hard = Result(public_output="a" * 200 + "b")
     with trio.fail_after(5):
         check = await graded(endless, hard, GraderSettings(regex_seconds=0.05))
     assert (check.passed, check.error) == (False, False)
-    assert check.reasoning == "regex: the pattern took more than 0.05 s and was given up"
+    assert check.reasoning == "regex: the pattern took more than 0.05 s"
 
 
 @given(
@@ -144,27 +158,27 @@ USES: list[tuple[dict[str, Any], bool]] = [
 @pytest.mark.trio
 async def test_calls_are_compared_as_json_by_name_and_by_some_of_their_arguments() -> None:
     result = Result(tool_calls=CALLS)
-    for given_, passed in USES:
-        check = await graded(Grader(type="tool_usage", **given_), result)
-        assert (check.passed, check.field) == (passed, "tool_calls"), given_
+    for fields, passed in USES:
+        check = await graded(Grader(type="tool_usage", **fields), result)
+        assert (check.passed, check.field) == (passed, "tool_calls"), fields
     lenient = GraderSettings(nested_subset=True)
     deep = Grader(type="tool_usage", arguments={"deep": {"a": 1}})
     assert (await graded(deep, result, lenient)).passed
 
 
 @pytest.mark.trio
-async def test_a_check_of_calls_tells_what_it_wanted_and_saw() -> None:
-    wanted = Grader(type="tool_usage", tool_name="renew", arguments={"book": "B-18"})
-    check = await graded(wanted, Result(tool_calls=CALLS))
-    assert check.reasoning == "0 of 2 calls match; wanted at least 1; it called find, renew"
-    assert check.wanted == 'renew({"book": "B-18"})'
-    assert check.saw is not None
-    assert check.saw.startswith('find({"q": "x"})\nrenew({"book": "B-17"')
-    for calls, words in [(None, "does not say which tools it used"), ([], "called none")]:
-        assert words in (await graded(wanted, Result(tool_calls=calls))).reasoning
+async def test_a_check_of_calls_names_the_expected_and_the_actual_calls() -> None:
+    expected = Grader(type="tool_usage", tool_name="renew", arguments={"book": "B-18"})
+    check = await graded(expected, Result(tool_calls=CALLS))
+    assert check.reasoning == "0 of 2 calls match, expected at least 1; called: find, renew"
+    assert check.expected == 'renew({"book": "B-18"})'
+    assert check.actual is not None
+    assert check.actual.startswith('find({"q": "x"})\nrenew({"book": "B-17"')
+    for calls, words in [(None, "the agent reports no tool calls"), ([], "called: none")]:
+        assert words in (await graded(expected, Result(tool_calls=calls))).reasoning
     many = [{"name": "n" * 100_000, "arguments": {"a": "b" * 100_000}}] * 3
-    check = await graded(wanted, Result(tool_calls=many))
-    assert len(check.reasoning) + len(check.saw or "") < 1200
+    check = await graded(expected, Result(tool_calls=many))
+    assert len(check.reasoning) + len(check.actual or "") < 1200
 
 
 VALUES = st.recursive(
@@ -183,7 +197,7 @@ def test_values_are_equal_as_json_if_python_says_so_and_no_boolean_is_a_number(
 
 
 def spelled(value: Any) -> Any:
-    """A value in which booleans are unlike any number."""
+    """Replace booleans by values that are unequal to any number."""
     if isinstance(value, bool):
         return ("boolean", value)
     if isinstance(value, list):
@@ -194,7 +208,7 @@ def spelled(value: Any) -> Any:
 
 
 @pytest.mark.trio
-async def test_all_graders_are_asked_in_their_order_and_a_long_text_is_shortened() -> None:
+async def test_all_graders_run_in_their_order_and_a_long_text_is_shortened() -> None:
     step = Step(
         input="i",
         graders=(
@@ -206,8 +220,8 @@ async def test_all_graders_are_asked_in_their_order_and_a_long_text_is_shortened
     async with Graders(GraderSettings()) as graders:
         checks = await graders.grade(step, Result(public_output="y" * 10_000_000))
     assert [check.passed for check in checks] == [False, False, True]
-    assert checks[0].saw is not None
-    assert checks[0].saw.endswith("... (cut, 9999600 characters left out)")
+    assert checks[0].actual is not None
+    assert checks[0].actual.endswith("... (cut, 9999600 characters left out)")
 
 
 VERDICTS: list[tuple[Callable[..., Any] | Any, bool, float, bool, str]] = [
@@ -217,9 +231,9 @@ VERDICTS: list[tuple[Callable[..., Any] | Any, bool, float, bool, str]] = [
     (0, False, 0.0, False, "a score of 0"),
     ({"passed": True, "score": 0.9, "reasoning": "neat"}, True, 0.9, False, "neat"),
     ({"passed": False}, False, 0.0, False, "did not pass"),
-    (1.5, False, 0.0, True, "TypeError: mine gave 1.5: expected a boolean"),
-    (None, False, 0.0, True, "TypeError: mine gave None"),
-    (float("nan"), False, 0.0, True, "TypeError: mine gave nan"),
+    (1.5, False, 0.0, True, "TypeError: expected mine to return a boolean, a score from 0 to 1"),
+    (None, False, 0.0, True, "with `passed`, got None"),
+    (float("nan"), False, 0.0, True, "with `passed`, got nan"),
     (ValueError("broken"), False, 0.0, True, "could not be made: ValueError: broken"),
 ]
 
@@ -227,10 +241,10 @@ VERDICTS: list[tuple[Callable[..., Any] | Any, bool, float, bool, str]] = [
 @pytest.mark.trio
 async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> None:
     current: list[Any] = []
-    heard: list[Any] = []
+    calls: list[Any] = []
 
     def mine(text: str, result: Result, options: dict[str, Any]) -> Any:
-        heard.append((text, result.public_output, options))
+        calls.append((text, result.public_output, options))
         if isinstance(current[0], Exception):
             raise current[0]
         return current[0]
@@ -245,8 +259,8 @@ async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> 
 
     def entry_points(group: str, name: str) -> list[EntryPoint]:
         assert group == "ecp.graders"
-        found = {"mine", "awaited"} & {name}
-        return [Installed(each, "a.module", group) for each in found]
+        names = {"mine", "awaited"} & {name}
+        return [Installed(each, "a.module", group) for each in names]
 
     monkeypatch.setattr("eca_server.ecp.graders.installed.entry_points", entry_points)
     grader = Grader(type="mine", options={"strict": True})
@@ -255,7 +269,7 @@ async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> 
         check = await graded(grader, Result(public_output="out"))
         assert (check.passed, check.score, check.error) == (passed, score, error), verdict
         assert why in check.reasoning
-    assert heard[0] == ("i", "out", {"strict": True})
+    assert calls[0] == ("i", "out", {"strict": True})
     assert (await graded(Grader(type="awaited", options={"strict": True}), Result())).passed
     check = await graded(Grader(type="gone"), Result())
     assert (check.error, "no grader called gone" in check.reasoning) == (True, True)
@@ -272,21 +286,21 @@ async def test_an_installed_grader_has_a_minute(
         def load(self) -> Any:
             return never
 
-    found = [Installed("never", "a.module", "ecp.graders")]
-    monkeypatch.setattr("eca_server.ecp.graders.installed.entry_points", lambda **_: found)
+    entries = [Installed("never", "a.module", "ecp.graders")]
+    monkeypatch.setattr("eca_server.ecp.graders.installed.entry_points", lambda **_: entries)
     check = await graded(Grader(type="never"), Result())
     assert (check.error, trio.current_time()) == (True, 60.0)
 
 
 @pytest.mark.trio
-async def test_a_check_that_time_does_not_allow_is_none_that_failed(
+async def test_an_unfinished_check_has_an_error_and_no_verdict(
     monkeypatch: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def slow(*_: Any) -> Check:
         await trio.sleep(10)
         raise AssertionError
 
-    monkeypatch.setattr("eca_server.ecp.graders.installed.ask_installed", slow)
+    monkeypatch.setattr("eca_server.ecp.graders.installed.run_installed", slow)
     step = Step(
         input="i", graders=(text_match("contains", "a"), Grader(type="slow"), Grader(type="slow"))
     )
@@ -298,11 +312,11 @@ async def test_a_check_that_time_does_not_allow_is_none_that_failed(
         (False, True),
         (False, True),
     ]
-    assert checks[1].reasoning == "the check could not be made: the time was over"
+    assert checks[1].reasoning == "the check could not be made: the time limit was exceeded"
 
 
 def test_settings_come_from_variables_and_nonsense_is_refused() -> None:
-    settings = settings_from(
+    settings = read_settings(
         {
             "ECP_LLM_JUDGE_MODEL": "simulator/script",
             "ECP_LLM_JUDGE_TEMPERATURE": " 0.5 ",
@@ -316,7 +330,7 @@ def test_settings_come_from_variables_and_nonsense_is_refused() -> None:
     assert (judge.model, judge.temperature, judge.deadline) == ("simulator/script", 0.5, 7)
     assert (judge.url, judge.key_variable) == ("http://127.0.0.1:1/v1", "ECP_LLM_JUDGE_API_KEY")
     assert settings.allow_empty
-    plain = settings_from({"ECP_LLM_JUDGE_MODEL": "", "ECP_LLM_JUDGE_TIMEOUT": " "})
+    plain = read_settings({"ECP_LLM_JUDGE_MODEL": "", "ECP_LLM_JUDGE_TIMEOUT": " "})
     assert plain == GraderSettings()
     for name, text in [
         ("ECP_LLM_JUDGE_TEMPERATURE", "warm"),
@@ -327,4 +341,4 @@ def test_settings_come_from_variables_and_nonsense_is_refused() -> None:
         ("ECP_TEXT_MATCH_EMPTY", "yes"),
     ]:
         with pytest.raises(SettingsInvalid, match=f"{name}: expected .*, got '{text}'"):
-            settings_from({name: text})
+            read_settings({name: text})

@@ -1,6 +1,6 @@
-"""Manifests: what is read, and how every fault is told with its place."""
+"""Manifests: their content, and errors with their positions."""
 
-# ruff: noqa: E501 - each row is a fault and the whole line that tells it
+# ruff: noqa: E501 - each row is an invalid manifest and its whole error
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def read(text: str | bytes) -> Manifest:
     return read_manifest(data, Path("m.yaml"))
 
 
-def faults(text: str | bytes) -> list[str]:
+def errors(text: str | bytes) -> list[str]:
     with pytest.raises(ManifestInvalid) as caught:
         read(text)
     return str(caught.value).splitlines()
 
 
-def test_a_manifest_is_read_as_it_stands() -> None:
+def test_a_valid_manifest_is_read() -> None:
     manifest = read(GOOD)
     assert not manifest.warnings
     assert (manifest.name, manifest.target) == ("Library desk", "python desk_agent.py")
@@ -65,7 +65,7 @@ def test_a_manifest_is_read_as_it_stands() -> None:
 HEAD = "manifest_version: v1\nname: n\ntarget: t\n"
 STEP = HEAD + "scenarios:\n- name: s\n  steps:\n  - input: i\n    graders:\n    - "
 
-FAULTS = {
+INVALID = {
     "a version that is no text": (
         "manifest_version: 1\n",
         'm.yaml:1:19: manifest_version: expected text, got a number, 1; write "1" in quotes',
@@ -74,19 +74,19 @@ FAULTS = {
         "manifest_version: v2\n",
         "m.yaml:1:19: manifest_version: expected one of v1, got 'v2'",
     ),
-    "a missing key": ("name: n\n", "m.yaml:1:1: target: expected this key, got none"),
+    "a missing key": ("name: n\n", "m.yaml:1:1: target: this key is missing"),
     "a slip of the pen": (
         HEAD + "scenario: []",
         "m.yaml:4:1: scenario: unknown key; did you mean scenarios?",
     ),
-    "a key twice": (HEAD + "name: m", "m.yaml:4:1: name: given twice: first in line 2"),
+    "a key twice": (HEAD + "name: m", "m.yaml:4:1: name: duplicate key; the first is in line 2"),
     "yes": (
         HEAD + "require_capabilities: yes",
-        "m.yaml:4:23: require_capabilities: expected true or false, got the boolean that YAML reads in yes",
+        "m.yaml:4:23: require_capabilities: expected true or false, got a boolean in YAML, yes",
     ),
     "a date as a name": (
         HEAD + "scenarios:\n- name: 2026-01-02",
-        'm.yaml:5:9: scenarios[0].name: expected text, got the date that YAML reads in 2026-01-02; write "2026-01-02" in quotes',
+        'm.yaml:5:9: scenarios[0].name: expected text, got a date in YAML, 2026-01-02; write "2026-01-02" in quotes',
     ),
     "octal": (
         HEAD + "scenarios:\n- name: 012",
@@ -94,7 +94,7 @@ FAULTS = {
     ),
     "an empty name": (
         HEAD + "scenarios:\n- name: ''\n  steps: []",
-        "m.yaml:5:9: scenarios[0].name: expected text that is not empty",
+        "m.yaml:5:9: scenarios[0].name: expected a non-empty text",
     ),
     "nothing to do": (
         HEAD + "scenarios:\n- name: a\n  steps: []",
@@ -102,7 +102,7 @@ FAULTS = {
     ),
     "steps and a dataset": (
         HEAD + "scenarios:\n- name: a\n  steps: [{input: i}]\n  dataset: {type: csv, source: s}",
-        "m.yaml:7:3: scenarios[0].dataset: expected steps or a dataset, got both: the dataset would not be used",
+        "m.yaml:7:3: scenarios[0].dataset: expected steps or a dataset, got both",
     ),
     "no regular expression": (
         STEP + "{type: text_match, condition: regex, pattern: '('}",
@@ -122,11 +122,11 @@ FAULTS = {
     ),
     "a date as an argument": (
         STEP + "{type: tool_usage, arguments: {a: 2026-01-02}}",
-        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected what JSON can say, got the date that YAML reads in 2026-01-02; quote it as text",
+        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected a JSON value, got a date in YAML, 2026-01-02; quote it as text",
     ),
     "infinity": (
         STEP + "{type: tool_usage, arguments: {a: .inf}}",
-        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected what JSON can say, got a number, .inf; quote it as text",
+        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected a JSON value, got a number, .inf; quote it as text",
     ),
     "a key that is no text": (
         STEP + "{type: tool_usage, arguments: {1: a}}",
@@ -134,7 +134,7 @@ FAULTS = {
     ),
     "no limits": (
         STEP + "{type: tool_usage, min_calls: 3, max_calls: 2}",
-        "m.yaml:9:7: scenarios[0].steps[0].graders[0].max_calls: below min_calls",
+        "m.yaml:9:7: scenarios[0].steps[0].graders[0].max_calls: expected at least min_calls",
     ),
     "a merge key": (
         HEAD + "scenarios:\n- <<: {name: a}",
@@ -143,27 +143,27 @@ FAULTS = {
     "a tag": (HEAD + "scenarios: !!python/object:os.system [a]", "m.yaml:4:12: scenarios: "),
     "a list": ("- a", "m.yaml:1:1: expected a mapping, got a list"),
     "nothing": ("", "m.yaml: expected a mapping, got an empty file"),
-    "two documents": ("a: 1\n---\nb: 2", "m.yaml:2:1: expected one document, got another"),
+    "two documents": ("a: 1\n---\nb: 2", "m.yaml:2:1: expected one document, got a second one"),
     "no YAML": ("a: [", "m.yaml:2:1: not YAML: "),
     "half a pair": (
         HEAD + 'scenarios:\n- name: "\\uD800"',
-        "m.yaml:5:9: scenarios[0].name: expected text, got half a surrogate pair in it",
+        "m.yaml:5:9: scenarios[0].name: expected text, got half a surrogate pair",
     ),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_told_with_line_column_and_key(name: str) -> None:
-    text, said = FAULTS[name]
-    assert any(line.startswith(said) for line in faults(text)), faults(text)
+@pytest.mark.parametrize("name", INVALID)
+def test_an_error_names_line_column_and_key(name: str) -> None:
+    text, expected = INVALID[name]
+    assert any(line.startswith(expected) for line in errors(text)), errors(text)
 
 
-def test_all_faults_are_told_at_once() -> None:
-    assert len(faults("manifest_version: 1\nname: 2\nnmae: x")) == 5
+def test_all_errors_are_reported_at_once() -> None:
+    assert len(errors("manifest_version: 1\nname: 2\nnmae: x")) == 5
 
 
-def test_bytes_that_are_no_text_are_placed_and_a_mark_at_the_start_is_none() -> None:
-    assert faults(b"a: 1\nb: \xff") == ["m.yaml:2: expected UTF-8, got the byte 0xff"]
+def test_an_error_names_the_line_of_invalid_bytes_and_a_byte_order_mark_is_none() -> None:
+    assert errors(b"a: 1\nb: \xff") == ["m.yaml:2: expected UTF-8, got the byte 0xff"]
     assert read(b"\xef\xbb\xbf" + GOOD.encode()).name == "Library desk"
 
 
@@ -171,39 +171,39 @@ def test_a_surrogate_pair_written_as_two_escapes_is_one_character() -> None:
     assert read(GOOD.replace("Library desk", '"\\uD83D\\uDE00"')).name == "\U0001f600"
 
 
-def test_what_would_grow_beyond_measure_is_refused_at_once() -> None:
+def test_a_document_beyond_the_limits_is_refused_at_once() -> None:
     rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
-    began = time.perf_counter()
-    assert "multiply it beyond 100000" in faults("\n".join(rows))[0]
-    assert "multiply it beyond 100000" in faults("a: &a [*a]")[0]
-    assert "nested more than 64 deep" in faults("[" * 100_000)[0]
-    assert "at most 1048576 bytes" in faults(b"#" * 1_048_577)[0]
-    assert time.perf_counter() - began < 1
+    started = time.perf_counter()
+    assert "expand to more than 100000" in errors("\n".join(rows))[0]
+    assert "expand to more than 100000" in errors("a: &a [*a]")[0]
+    assert "nested more than 64 deep" in errors("[" * 100_000)[0]
+    assert "at most 1048576 bytes" in errors(b"#" * 1_048_577)[0]
+    assert time.perf_counter() - started < 1
 
 
 WARNINGS = {
-    "scenarios: nothing is checked": HEAD + "scenarios: []",
-    "another scenario is called 's', too": STEP
+    "scenarios: there are no scenarios: nothing is checked": HEAD + "scenarios: []",
+    "several scenarios are called 's'": STEP
     + "{type: tool_usage, tool_name: a}\n- name: s\n  steps: [{input: i}]",
     "a step without graders checks nothing": HEAD + "scenarios:\n- name: s\n  steps: [{input: i}]",
-    "value: without effect on a tool_usage": STEP + "{type: tool_usage, tool_name: a, value: b}",
-    "assertion: without effect on a llm_judge": STEP + "{type: llm_judge, prompt: a, assertion: b}",
-    "any call of any tool passes this check": STEP + "{type: tool_usage}",
+    "value: no effect on tool_usage": STEP + "{type: tool_usage, tool_name: a, value: b}",
+    "assertion: no effect on llm_judge": STEP + "{type: llm_judge, prompt: a, assertion: b}",
+    "this check passes for any call of any tool": STEP + "{type: tool_usage}",
 }
 
 
-@pytest.mark.parametrize("said", WARNINGS)
-def test_what_is_allowed_and_hardly_meant_is_warned_about(said: str) -> None:
-    warnings = [str(problem) for problem in read(WARNINGS[said]).warnings]
-    assert any(warning.endswith(said) for warning in warnings), warnings
+@pytest.mark.parametrize("expected", WARNINGS)
+def test_a_probable_mistake_is_a_warning(expected: str) -> None:
+    warnings = [str(problem) for problem in read(WARNINGS[expected]).warnings]
+    assert any(warning.endswith(expected) for warning in warnings), warnings
 
 
 @given(st.binary(max_size=60) | st.text(alphabet=" -:[]{}&*!'\"\n#ab1<", max_size=60))
-def test_whatever_is_read_ends_in_a_manifest_or_in_words(text: bytes | str) -> None:
-    said = "m.yaml"
+def test_any_input_is_a_manifest_or_an_error(text: bytes | str) -> None:
+    expected = "m.yaml"
     try:
         read(text)
     except ManifestInvalid as fault:
-        said = str(fault)
-    assert said.startswith("m.yaml")
+        expected = str(fault)
+    assert expected.startswith("m.yaml")

@@ -1,4 +1,4 @@
-"""Reports: what is written, that it is whole, and that nothing in it does harm."""
+"""Reports: their content, that they are complete, and that no text in them is harmful."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.ecp.audit import RunFacts, audit, sum_of_usage
+from eca_server.ecp.audit import RunFacts, make_audit, sum_usage
 from eca_server.ecp.batch import RunLimits
 from eca_server.ecp.manifest import Manifest
-from eca_server.ecp.reports.html import html
-from eca_server.ecp.reports.junit import junit
-from eca_server.ecp.reports.masking import masked
+from eca_server.ecp.reports.html import render_html
+from eca_server.ecp.reports.junit import render_junit
+from eca_server.ecp.reports.masking import mask_report
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.report_files import Outputs, OutputsInvalid
-from tests.eca_server.ecp.found import (
+from tests.eca_server.ecp.sample_reports import (
     CRASHED,
     HOSTILE,
     POLITE,
@@ -38,10 +38,10 @@ from tests.eca_server.ecp.found import (
 def test_a_report_is_read_back_as_it_was() -> None:
     report = a_report(audit={"started_at": "now"}, warnings=("odd",))
     report = attrs.evolve(report, scenarios=(*report.scenarios[:2], *report.scenarios[3:]))
-    told = json.loads(json.dumps(report.to_json(), allow_nan=False))
-    assert RunReport.from_json(told) == report
-    assert (told["passed"], told["total"], told["failed"]) == (4, 7, 3)
-    assert [scenario["passed"] for scenario in told["scenarios"]] == [
+    values = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert RunReport.from_json(values) == report
+    assert (values["passed"], values["total"], values["failed"]) == (4, 7, 3)
+    assert [scenario["passed"] for scenario in values["scenarios"]] == [
         True,
         False,
         True,
@@ -53,13 +53,13 @@ def test_a_report_is_read_back_as_it_was() -> None:
 def test_a_report_of_the_upstream_runtime_is_read() -> None:
     step = {"input": "i", "output": "o", "tool_calls": [], "checks": [], "new": 1}
     scenarios = [{"name": "a", "status": "ok", "exit_reason": "ok", "steps": [step]}]
-    told = {"manifest": "m.yaml", "passed": 0, "exit_reason": "ok", "scenarios": scenarios}
-    report = RunReport.from_json(told)
+    values = {"manifest": "m.yaml", "passed": 0, "exit_reason": "ok", "scenarios": scenarios}
+    report = RunReport.from_json(values)
     assert (report.name, report.scenarios[0].steps[0].output) == ("m.yaml", "o")
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "text"),
     [
         ((), [], "expected an object"),
         ((), {"manifest": "m"}, "it has no scenarios and no exit_reason"),
@@ -72,35 +72,35 @@ def test_a_report_of_the_upstream_runtime_is_read() -> None:
         (("audit",), [1], "expected an object"),
     ],
 )
-def test_what_is_no_report_is_refused(path: tuple[Any, ...], value: Any, told: str) -> None:
+def test_an_invalid_report_is_refused(path: tuple[Any, ...], value: Any, text: str) -> None:
     report: Any = a_report().to_json()
     if path:
         inner = report
         for key in path[:-1]:
             inner = inner[key]
         inner[path[-1]] = value
-    with pytest.raises((ValueError, TypeError), match=told):
+    with pytest.raises((ValueError, TypeError), match=text):
         RunReport.from_json(report if path else value)
 
 
 class _Page(HTMLParser):
-    """What of a page is markup, and what is text."""
+    """The markup and the text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attributes)))
+        self.tags.append((tag, dict(attributes)))
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
 
 
-def test_the_page_has_everything_and_nothing_in_it_is_markup_of_an_agent() -> None:
+def test_the_page_has_everything_and_no_markup_of_an_agent() -> None:
     facts = {
         "agent": {"name": HOSTILE, "capabilities": {HOSTILE: {}}},
         "limits": {"rpc_timeout_s": 30, "max_duration_s": None},
@@ -108,17 +108,17 @@ def test_the_page_has_everything_and_nothing_in_it_is_markup_of_an_agent() -> No
         "duration_ms": 125_000.0,
         "started_at": HOSTILE,
     }
-    page = _Page(html(a_report(name=HOSTILE, audit=facts, warnings=(HOSTILE,))))
-    tags = {tag for tag, _ in page.seen}
+    page = _Page(render_html(a_report(name=HOSTILE, audit=facts, warnings=(HOSTILE,))))
+    tags = {tag for tag, _ in page.tags}
     assert not tags & {"img", "iframe", "object", "embed", "form", "base", "foreignobject"}
-    names = {name for _, attributes in page.seen for name in attributes}
+    names = {name for _, attributes in page.tags for name in attributes}
     assert not {name for name in names if name.startswith("on") or name in {"style", "src"}}
-    links = [given["href"] for tag, given in page.seen if tag == "a"]
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert {str(link)[:2] for link in links} == {"#s"}
-    assert [tag for tag, _ in page.seen].count("script") == 1
+    assert [tag for tag, _ in page.tags].count("script") == 1
     text = "".join(page.text)
     for part in (
-        *("4 of 9", "a request 30 s", "2 min 5 s", "1 transport_error, 1 judge_error"),
+        *("4 of 9", "request 30 s", "2 min 5 s", "1 transport_error, 1 judge_error"),
         *("It may be renewed twice more.", '"book": "B-17"', '"id": "c1"', "looked it up"),
         *(
             "paused",
@@ -136,16 +136,16 @@ def test_the_page_has_everything_and_nothing_in_it_is_markup_of_an_agent() -> No
 def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_word() -> None:
     step = attrs.evolve(POLITE, output="x" * 60_000, usage=None)
     many = [ScenarioReport(name=str(place), index=place) for place in range(120)]
-    text = html(a_report(ScenarioReport(name="long", index=999, steps=(step,)), *many))
+    text = render_html(a_report(ScenarioReport(name="long", index=999, steps=(step,)), *many))
     assert "10,000 more characters are in the JSON report" in text
     assert "x" * 50_001 not in text
     assert text.count('class="back"') == 2 * 41
     assert "each column 3 scenarios" in text
-    assert "nothing checked" in html(a_report(scenarios=()))
+    assert "nothing checked" in render_html(a_report(scenarios=()))
 
 
 def test_build_servers_read_the_same_verdicts() -> None:
-    root = ET.fromstring(junit(a_report()))
+    root = ET.fromstring(render_junit(a_report()))
     cases = root.findall("testsuite/testcase")
     verdicts = [[child.tag for child in case if child.tag != "system-out"] for case in cases]
     assert verdicts == [[], ["error"], ["skipped"], ["error"], [], ["failure"], []]
@@ -156,11 +156,11 @@ def test_build_servers_read_the_same_verdicts() -> None:
     failure = root.find("testsuite/testcase/failure")
     assert failure is not None
     assert failure.get("message") == (
-        "text_match of public_output: contains: the text does not contain it"
+        "text_match of public_output: contains: the text does not contain the value"
     )
-    said = cases[3].findtext("system-out") or ""
-    assert "\\u0000\\u001b[31m" in said
-    assert "\\ud800" in said
+    output = cases[3].findtext("system-out") or ""
+    assert "\\u0000\\u001b[31m" in output
+    assert "\\ud800" in output
     assert root.findtext("testsuite/system-err") == "KeyError: 'B-1'"
 
 
@@ -182,18 +182,18 @@ def test_build_servers_read_the_same_verdicts() -> None:
         (a_report(scenarios=(), exit_reason="max_duration_exceeded"), "max_duration_exceeded"),
     ],
 )
-def test_what_did_not_run_is_an_error_for_a_build_server(report: RunReport, message: str) -> None:
-    root = ET.fromstring(junit(report))
+def test_an_incomplete_run_is_an_error_for_a_build_server(report: RunReport, message: str) -> None:
+    root = ET.fromstring(render_junit(report))
     assert root.get("errors") == "1"
     assert [error.get("message") for error in root.iter("error")] == [message]
 
 
 @given(st.text())
-def test_whatever_is_said_every_report_is_written(text: str) -> None:
+def test_every_report_is_written_for_any_text(text: str) -> None:
     step = attrs.evolve(POLITE, input=text, output=text, error=text, usage={text: text})
     report = a_report(ScenarioReport(name=text, steps=(step,), log=text), name=text)
-    ET.fromstring(junit(report).encode("utf-8"))
-    html(report).encode("utf-8")
+    ET.fromstring(render_junit(report).encode("utf-8"))
+    render_html(report).encode("utf-8")
 
 
 ENVIRONMENT = {
@@ -205,41 +205,43 @@ ENVIRONMENT = {
 }
 
 
-def test_keys_of_the_environment_and_what_looks_like_one_are_masked_wherever_they_stand() -> None:
+def test_keys_of_the_environment_and_texts_like_keys_are_masked_everywhere() -> None:
     leak = "Kj83-hush, sk-abcdefgh12345, abc, renew; it failed"
     step = attrs.evolve(
         POLITE, output=leak, tool_calls=({"name": "a", "arguments": {leak: [leak]}},)
     )
     scenario = ScenarioReport(name="a", status="failed", steps=(step,), log=leak, agent={"x": leak})
     facts = {"manifest": {"target": leak}, "agent": {leak: leak}, "exit_reason": "failed"}
-    report = masked(a_report(scenario, audit=facts, warnings=(leak,)), ENVIRONMENT, redact=False)
-    hidden = "***, ***, abc, renew; it ***"
-    told = report.scenarios[0]
-    assert told.steps[0].output == told.log == hidden
-    assert told.steps[0].tool_calls[0]["arguments"] == {hidden: [hidden]}
-    assert (told.agent, report.warnings) == ({"x": hidden}, (hidden,))
-    assert report.audit["manifest"] == {"target": hidden}
-    assert report.audit["agent"] == {hidden: hidden}
-    assert (told.status, report.audit["exit_reason"]) == ("failed", "failed")
+    report = mask_report(
+        a_report(scenario, audit=facts, warnings=(leak,)), ENVIRONMENT, redact=False
+    )
+    masked = "***, ***, abc, renew; it ***"
+    values = report.scenarios[0]
+    assert values.steps[0].output == values.log == masked
+    assert values.steps[0].tool_calls[0]["arguments"] == {masked: [masked]}
+    assert (values.agent, report.warnings) == ({"x": masked}, (masked,))
+    assert report.audit["manifest"] == {"target": masked}
+    assert report.audit["agent"] == {masked: masked}
+    assert (values.status, report.audit["exit_reason"]) == ("failed", "failed")
     assert RunReport.from_json(report.to_json()) == report
 
 
 def test_nothing_to_hide_leaves_a_report_as_it_is() -> None:
     report = a_report(CRASHED, ScenarioReport(name="a", steps=(POLITE,)), audit={"a": [1, None]})
-    assert masked(report, {}, redact=False) == report
+    assert mask_report(report, {}, redact=False) == report
 
 
-def test_a_redacted_report_keeps_verdicts_and_nothing_that_was_said() -> None:
+def test_a_redacted_report_has_verdicts_and_no_inputs_or_answers() -> None:
     facts = {"scenarios": [{"steps": [{"input": "Please renew B-17", "error": None}]}]}
-    report = masked(a_report(audit=facts), {}, redact=True)
-    told = json.dumps(report.to_json())
-    for said in ("B-17", "renewed twice", "It is polite", "looked it up", "At ten"):
-        assert said not in told, said
+    report = mask_report(a_report(audit=facts), {}, redact=True)
+    values = json.dumps(report.to_json())
+    for text in ("B-17", "renewed twice", "It is polite", "looked it up", "At ten"):
+        assert text not in values, text
     assert report.scenarios[0].steps[0].tool_calls == ({"name": "renew", "arguments": {}},)
     assert (report.passed, report.total) == (a_report().passed, a_report().total)
 
 
-def test_files_are_looked_at_before_anything_runs(tmp_path: Path) -> None:
+def test_output_files_are_checked_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -250,8 +252,8 @@ def test_files_are_looked_at_before_anything_runs(tmp_path: Path) -> None:
         "loop/r.json": "does not exist",
         "x" * 300: "File name too long",
     }
-    for name, told in faults.items():
-        with pytest.raises(OutputsInvalid, match=told):
+    for name, text in faults.items():
+        with pytest.raises(OutputsInvalid, match=text):
             Outputs({"json": tmp_path / name}).check()
     with pytest.raises(OutputsInvalid, match=r"wanted for json and for html"):
         Outputs({"json": tmp_path / "a", "html": tmp_path / "folder" / ".." / "a"}).check()
@@ -259,20 +261,20 @@ def test_files_are_looked_at_before_anything_runs(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link", "loop"]
 
 
-def test_a_pipe_or_a_device_is_written_as_it_stands(tmp_path: Path) -> None:
+def test_a_pipe_or_a_device_is_written_in_place(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     outputs = Outputs({"json": pipe, "html": Path("/dev/full"), "junit": Path("/dev/null")})
     outputs.check()
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    renderers = dict.fromkeys(outputs.files, lambda _: "told")
+    renderers = dict.fromkeys(outputs.files, lambda _: "values")
     assert outputs.write(a_report(), renderers) == ["/dev/full: No space left on device"]
-    assert os.read(reader, 100) == b"told"
+    assert os.read(reader, 100) == b"values"
     os.close(reader)
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
 
 
-def test_standard_streams_keep_what_was_written_before(
+def test_standard_streams_keep_their_earlier_content(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "redirected"
@@ -283,11 +285,11 @@ def test_standard_streams_keep_what_was_written_before(
         outputs = Outputs({"json": numbered, "html": numbered, "junit": Path("/dev/stdout")})
         outputs.check()
         print("first, ", end="")
-        assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "told, ")) == []
+        assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "values, ")) == []
         opened.write("behind")
     print("last", end="")
-    assert file.read_text() == "before, told, told, behind"
-    assert capfd.readouterr().out == "first, told, last"
+    assert file.read_text() == "before, values, values, behind"
+    assert capfd.readouterr().out == "first, values, last"
     with pytest.raises(OutputsInvalid, match="Bad file descriptor"):
         Outputs({"json": numbered}).check()
 
@@ -295,10 +297,10 @@ def test_standard_streams_keep_what_was_written_before(
 def test_one_device_takes_several_reports(tmp_path: Path) -> None:
     outputs = Outputs(dict.fromkeys(("json", "html"), Path("/dev/null")))
     outputs.check()
-    assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "told")) == []
+    assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "values")) == []
 
 
-def test_what_cannot_be_replaced_is_written_in_place(
+def test_a_file_that_cannot_be_replaced_is_written_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linked, closed, mounted = tmp_path / "linked", tmp_path / "closed" / "r", tmp_path / "mounted"
@@ -358,7 +360,12 @@ def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path: P
     outputs.check()
     faults = outputs.write(
         a_report(),
-        {"json": fails, "audit": leaves_no_folder, "junit": lambda _: "half \ud800", "html": html},
+        {
+            "json": fails,
+            "audit": leaves_no_folder,
+            "junit": lambda _: "half \ud800",
+            "html": render_html,
+        },
     )
     assert [fault.removeprefix(f"{tmp_path}/") for fault in faults] == [
         "r.json: ValueError: no way",
@@ -375,24 +382,24 @@ def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path: P
 
 def facts_of_a_run() -> RunFacts:
     manifest = Manifest(path=Path("m.yaml"), digest="0" * 64, name="n", target="t", scenarios=())
-    began = datetime(2026, 11, 22, 8, 0, 0, 1500, tzinfo=UTC)
+    started = datetime(2026, 11, 22, 8, 0, 0, 1500, tzinfo=UTC)
     return RunFacts(
         manifest=manifest,
         shown_path="m.yaml",
         shown_target="t",
         limits=RunLimits(run=60.0),
-        started=began,
-        finished=began.replace(minute=1),
+        started=started,
+        finished=started.replace(minute=1),
         duration_ms=60_000.0004,
     )
 
 
-def test_the_audit_says_who_when_how_long_and_how_much() -> None:
+def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums() -> None:
     times = [float(n) for n in range(1, 21)]
     usage = {"input_tokens": 3, "output_tokens": 4}
     steps = tuple(StepReport(input="i", duration_ms=time, usage=usage) for time in times)
     report = a_report(ScenarioReport(name="a", steps=steps, agent={"name": "desk"}), CRASHED)
-    record = audit(report, facts_of_a_run())
+    record = make_audit(report, facts_of_a_run())
     assert (record["started_at"], record["finished_at"]) == (
         "2026-11-22T08:00:00.001Z",
         "2026-11-22T08:01:00.001Z",
@@ -427,6 +434,6 @@ def test_the_audit_says_who_when_how_long_and_how_much() -> None:
         ([{"input_tokens": 1, "output_tokens": 2, "total_tokens": 9}], 9),
     ],
 )
-def test_what_was_not_counted_is_not_zero(usages: list[Any], total: int | None) -> None:
-    sums = sum_of_usage(usages)
+def test_an_unknown_count_is_not_zero(usages: list[Any], total: int | None) -> None:
+    sums = sum_usage(usages)
     assert (None if sums is None else sums["total_tokens"]) == total

@@ -1,4 +1,4 @@
-"""`ecp` as a person uses it: the real process, its files, its exit codes."""
+"""`ecp` as a user runs it: the real process, its files, its exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENVIRONMENT = os.environ | {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "PYTHONPATH": str(REPOSITORY),
 }
-"""As in an environment that is activated, with the tree under test."""
+"""The environment of an activated virtual environment, with the tree under test."""
 
 AGENT = """
 import json, sys, time
@@ -53,7 +53,7 @@ os.wait()
 os.kill(evaluator, signal.SIGTERM)
 signal.pause()
 """
-"""It ends its evaluator, ignores its own end, and leaves a process that nobody knows of."""
+"""An agent that ends its evaluator, ignores SIGTERM, and leaves a detached process."""
 
 
 def ecp(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
@@ -102,7 +102,7 @@ def test_the_example_passes_and_writes_every_report(tmp_path: Path) -> None:
     assert "6 of 6 scenarios and 15 of 15 checks passed" in done.stderr
 
 
-def test_exit_codes_tell_what_happened(tmp_path: Path) -> None:
+def test_exit_codes_distinguish_the_outcomes(tmp_path: Path) -> None:
     bad = manifest(tmp_path, "good", "wrong")
     done = ecp("run", "-m", bad, cwd=tmp_path)
     assert (done.returncode, "1 of 2 scenarios" in done.stderr) == (2, True)
@@ -116,7 +116,7 @@ def test_exit_codes_tell_what_happened(tmp_path: Path) -> None:
     assert (done.returncode, "no such file" in done.stderr) == (2, True)
     bad.write_text("name: x", "utf-8")
     done = ecp("run", "-m", bad, cwd=tmp_path)
-    assert (done.returncode, "m.yaml:1:1: target: expected this key" in done.stderr) == (1, True)
+    assert (done.returncode, "m.yaml:1:1: target: this key is missing" in done.stderr) == (1, True)
     assert "Traceback" not in done.stderr
 
 
@@ -151,27 +151,27 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(
     while not agents_of(mine.parent):
         time.sleep(0.01)
     running.send_signal(number)
-    began = time.monotonic()
+    started = time.monotonic()
     assert running.wait(20) == code
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - started < 5
     running.stderr.close()
-    found = json.loads(report.read_text("utf-8"))
-    assert found["exit_reason"] == "interrupted"
-    assert [scenario["name"] for scenario in found["scenarios"]] == ["s0"]
+    values = json.loads(report.read_text("utf-8"))
+    assert values["exit_reason"] == "interrupted"
+    assert [scenario["name"] for scenario in values["scenarios"]] == ["s0"]
     assert not agents_of(mine.parent)
 
 
 def agents_of(folder: Path) -> list[str]:
-    """The processes that run in `folder`."""
-    found = []
+    """Return the agents that run in `folder`."""
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             is_there = entry.name.isdigit() and (entry / "cwd").readlink() == folder
             if is_there and b"agent.py" in (entry / "cmdline").read_bytes():
-                found.append(entry.name)
+                pids.append(entry.name)
         except OSError:
             continue
-    return found
+    return pids
 
 
 def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
 
 
 def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path: Path) -> None:
-    done = ecp("init", tmp_path / "x\udcff")  # a name that is no UTF-8
+    done = ecp("init", tmp_path / "x\udcff")  # a name that is not UTF-8
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "its name is no UTF-8" in done.stderr
+    assert "it is not UTF-8" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -195,8 +195,8 @@ def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path: Path) ->
 def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
     manifest(tmp_path, "good")
     target = f"{sys.executable} -S -E {tmp_path / 'agent.py'}"
-    no_text = "\udcff"  # an argument that is no UTF-8
-    done = ecp("conformance", "-t", f"{target} {no_text}", "--json", "--timeout", "5")
+    not_utf8 = "\udcff"  # an argument that is not UTF-8
+    done = ecp("conformance", "-t", f"{target} {not_utf8}", "--json", "--timeout", "5")
     assert done.stdout, done.stderr
     findings = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert findings["reset"]["passed"]
@@ -209,7 +209,7 @@ def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_check_of_an_agent_that_is_told_to_end_leaves_no_process(tmp_path: Path) -> None:
+def test_an_interrupted_check_of_an_agent_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(DEAF, "utf-8")
     done = ecp("conformance", "-t", f"{sys.executable} -S -E agent.py", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (143, "")
@@ -224,12 +224,12 @@ def test_the_small_commands_answer(tmp_path: Path) -> None:
         file = manifest(tmp_path, *["good"] * (4 - share), *["wrong"] * share)
         ecp("run", "-m", file, "--reuse-agent", "--json-out", f"r{share}.json", cwd=tmp_path)
     done = ecp("trend", "r*.json", "--exit-on-regression", cwd=tmp_path)
-    assert (done.returncode, "it falls (-25.00 points a run)" in done.stdout) == (2, True)
+    assert (done.returncode, "the pass rate falls" in done.stdout) == (2, True)
     done = ecp("compare", "r1.json", "r2.json", cwd=tmp_path)
-    assert "s2, step 1: text_match of public_output passed, and does not any more" in done.stdout
+    assert "s2, step 1: text_match of public_output passed before, and fails now" in done.stdout
 
 
-def test_a_stream_or_port_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) -> None:
+def test_an_unusable_stream_or_port_is_an_error_of_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command("schema", "report"),
@@ -246,21 +246,21 @@ def test_a_stream_or_port_that_cannot_be_used_is_told_in_a_line(tmp_path: Path) 
     assert "Traceback" not in done.stderr
 
 
-def test_an_agent_says_what_is_wrong_and_ends_in_order_when_told_to(tmp_path: Path) -> None:
+def test_the_served_chat_reports_a_bad_configuration_and_ends_on_a_signal(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{", "utf-8")
     agent = command("agent", "--http", "0", "--config-file", "config.json")
     with subprocess.Popen(
         agent, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stderr is not None
-        told = running.stderr.readline() + running.stderr.readline()
+        errors = running.stderr.readline() + running.stderr.readline()
         running.send_signal(signal.SIGINT)
-        assert "/ecp\n" in told
-        assert "error: config.json:1:2: expected" in told
+        assert "/ecp\n" in errors
+        assert "error: config.json:1:2: expected" in errors
         assert (running.wait(20), running.stderr.read()) == (130, "")
 
 
-def test_who_looks_on_may_leave_and_sees_no_key(tmp_path: Path) -> None:
+def test_a_closed_stderr_ends_nothing_and_keys_are_masked(tmp_path: Path) -> None:
     file = manifest(tmp_path, "good", "wrong")
     report = tmp_path / "r.json"
     run = command("run", "-m", file, "--json-out", report, "--verbose")
@@ -271,7 +271,7 @@ def test_who_looks_on_may_leave_and_sees_no_key(tmp_path: Path) -> None:
     last = "import sys; sys.exit(' my-own-password' * 600 + '12345')"  # cut within a word
     (tmp_path / "agent.py").write_text(last, "utf-8")
     secret = ENVIRONMENT | {"DESK_PASSWORD": "my-own-password"}
-    told = subprocess.run(
+    errors = subprocess.run(
         [*run, "--fail-fast"],
         cwd=tmp_path,
         env=secret,
@@ -279,5 +279,8 @@ def test_who_looks_on_may_leave_and_sees_no_key(tmp_path: Path) -> None:
         text=True,
         check=False,
     ).stderr
-    assert (told.count("exit code 1; its last words"), "password" in told) == (1, False)
+    assert (errors.count("exit code 1; the end of its error output"), "password" in errors) == (
+        1,
+        False,
+    )
     assert "password" not in report.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Scenarios: conversations with their checks, their limits, and agents that last or not."""
+"""Scenarios: their checks, their limits, and reused or new agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eca_protocol.ecp.stdio_agent import StdioAgent
 from eca_protocol.http_server import HTTPRequest, Responder
 from eca_server.ecp.manifest import Grader
 from eca_server.ecp.results import ScenarioReport
-from eca_server.ecp.running import run_all
+from eca_server.ecp.scheduler import run_all
 from tests.eca_server.ecp.runs import (
     batch,
     contains,
@@ -48,16 +48,20 @@ async def test_a_step_without_a_result_ends_its_scenario_and_no_other() -> None:
     assert error.steps[1].error == "agent/step: no such book (7)"
     assert [check.type for check in error.checks] == ["text_match", "execution", "execution"]
     assert [each.status for each in error.steps] == ["ok", "failed", "skipped"]
-    assert error.checks[2].reasoning == ("the scenario ended before: agent/step: no such book (7)")
+    assert error.checks[2].reasoning == (
+        "the scenario ended before this step: agent/step: no such book (7)"
+    )
     assert outcome(crash) == ("failed", "transport_error", ["transport_error", "skipped"])
     assert crash.log == "reading\nout of books\n"
-    assert "exit code 1; its last words:\nreading\nout of books" in str(crash.steps[0].error)
+    assert "exit code 1; the end of its error output:\nreading\nout of books" in str(
+        crash.steps[0].error
+    )
     assert (outputs(again), again.passed, again.log) == (["1"], True, None)
     assert again.agent is not None
     assert (again.agent["name"], again.agent["protocol_version"]) == ("obedient", "1.0")
 
 
-async def test_what_an_agent_tells_of_a_step_is_in_its_report() -> None:
+async def test_every_field_of_a_result_is_in_the_report() -> None:
     more = {
         "tool_calls": [{"name": "find", "arguments": {"q": 1}, "id": "c1"}],
         "logs": "looked",
@@ -66,32 +70,32 @@ async def test_what_an_agent_tells_of_a_step_is_in_its_report() -> None:
         "status": "paused",
     }
     change = f"done = lambda r, text: answer(r, {{'public_output': text, **{more!r}}})"
-    (report,) = await reports_of(batch(obedient(change), scenario("told", "a")))
-    (told,) = report.steps
-    assert (told.output, told.evaluation_context, told.logs) == ("a", "why", "looked")
-    assert told.tool_calls == ({"name": "find", "arguments": {"q": 1}, "id": "c1"},)
-    assert (told.usage, told.agent_status) == ({"input_tokens": 3, "cost": 0.5}, "paused")
+    (report,) = await reports_of(batch(obedient(change), scenario("s", "a")))
+    (only,) = report.steps
+    assert (only.output, only.evaluation_context, only.logs) == ("a", "why", "looked")
+    assert only.tool_calls == ({"name": "find", "arguments": {"q": 1}, "id": "c1"},)
+    assert (only.usage, only.agent_status) == ({"input_tokens": 3, "cost": 0.5}, "paused")
     assert ScenarioReport.from_json(report.to_json()) == report
 
 
-async def test_an_agent_has_our_environment_but_for_what_is_hidden(
+async def test_an_agent_has_our_environment_without_hidden_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("THE_JUDGES_KEY", "k")
     monkeypatch.setenv("THE_AGENTS_KEY", "l")
     tells = "done = lambda r, text: answer(r, {'status': 'done', 'public_output': os.getenv(text)})"
-    asked = scenario("s", "THE_JUDGES_KEY", "THE_AGENTS_KEY")
-    whole = batch(obedient(tells), asked, hidden=frozenset({"THE_JUDGES_KEY"}))
+    names = scenario("s", "THE_JUDGES_KEY", "THE_AGENTS_KEY")
+    whole = batch(obedient(tells), names, hidden_variables=frozenset({"THE_JUDGES_KEY"}))
     assert outputs((await reports_of(whole))[0]) == [None, "l"]
 
 
-async def test_a_fault_of_our_own_costs_one_scenario_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    step_as_it_is = StdioAgent.step
+async def test_a_bug_of_ours_fails_only_one_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    original_step = StdioAgent.step
 
     async def broken(self: StdioAgent, text: str, *, deadline: float) -> Any:
         if text == "break":
             raise ValueError("a mistake")
-        return await step_as_it_is(self, text, deadline=deadline)
+        return await original_step(self, text, deadline=deadline)
 
     monkeypatch.setattr(StdioAgent, "step", broken)
     scenarios = [scenario("s", "a", "break", "b"), scenario("t", "break"), scenario("u", "count")]
@@ -102,47 +106,47 @@ async def test_a_fault_of_our_own_costs_one_scenario_alone(monkeypatch: pytest.M
             ("failed", "error", ["error"]),
             ("ok", "ok", ["ok"]),
         ]
-        assert reports[0].steps[1].error == "it could not be run: ValueError: a mistake"
+        assert reports[0].steps[1].error == "the scenario could not be run: ValueError: a mistake"
 
 
-async def test_fail_fast_begins_nothing_more() -> None:
+async def test_fail_fast_starts_no_further_scenario() -> None:
     whole = batch(
         obedient(),
         scenario("good", "a"),
         scenario("bad", step("a", contains("b"))),
         scenario("never", "a"),
     )
-    seen: list[str] = []
-    done = await run_all(whole, fail_fast=True, on_report=lambda each: seen.append(each.name))
-    assert ([each.name for each in done.reports], done.left_out) == (["good", "bad"], 1)
-    assert (seen, done.exit_reason) == (["good", "bad"], "ok")
+    names: list[str] = []
+    done = await run_all(whole, fail_fast=True, on_report=lambda each: names.append(each.name))
+    assert ([each.name for each in done.reports], done.not_run) == (["good", "bad"], 1)
+    assert (names, done.exit_reason) == (["good", "bad"], "ok")
 
 
 async def test_every_part_of_a_scenario_is_within_its_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A hang costs the limit that is the nearest, and is told as that limit's."""
+    """A hang ends at the nearest limit, whose exit reason it has."""
 
     async def never(*_: Any) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr("eca_server.ecp.graders.installed.ask_installed", never)
+    monkeypatch.setattr("eca_server.ecp.graders.installed.run_installed", never)
     silent = "hang()"
-    mute = "told = None; answer = lambda r, v: hang()"
-    asked = obedient()
+    mute = "identity = None; answer = lambda r, v: hang()"
+    agent = obedient()
     rows: dict[str, tuple[Any, str, list[str]]] = {
         "a request": (
-            batch(asked, scenario("s", "a", "hang", "b"), rpc=0.5),
+            batch(agent, scenario("s", "a", "hang", "b"), rpc=0.5),
             "timeout",
             ["ok", "timeout", "skipped"],
         ),
         "a scenario": (
-            batch(asked, scenario("s", "hang", "b"), limit=0.5),
+            batch(agent, scenario("s", "hang", "b"), limit=0.5),
             "timeout",
             ["timeout", "skipped"],
         ),
         "a run": (
-            batch(asked, scenario("s", "hang"), run=0.5),
+            batch(agent, scenario("s", "hang"), run=0.5),
             "max_duration_exceeded",
             ["max_duration_exceeded"],
         ),
@@ -158,7 +162,7 @@ async def test_every_part_of_a_scenario_is_within_its_limits(
             ["max_duration_exceeded"],
         ),
         "a check": (
-            batch(asked, scenario("s", step("a", Grader(type="slow"), contains("a"))), run=1.2),
+            batch(agent, scenario("s", step("a", Grader(type="slow"), contains("a"))), run=1.2),
             "max_duration_exceeded",
             ["judge_error"],
         ),
@@ -166,17 +170,17 @@ async def test_every_part_of_a_scenario_is_within_its_limits(
 
     async def run(name: str) -> None:
         whole, reason, steps = rows[name]
-        began = trio.current_time()
+        started = trio.current_time()
         (report,) = await reports_of(whole)
         assert outcome(report) == ("failed", reason, steps), name
-        assert trio.current_time() - began < 4, name
+        assert trio.current_time() - started < 4, name
 
     async def run_out() -> None:
         scenarios = [scenario("s", "hang"), scenario("t", "a"), scenario("u", "a")]
-        done = await run_all(batch(asked, *scenarios, run=1.0))
+        done = await run_all(batch(agent, *scenarios, run=1.0))
         assert [each.exit_reason for each in done.reports] == ["max_duration_exceeded"] * 3
         assert [each.steps[0].status for each in done.reports] == ["failed", "skipped", "skipped"]
-        assert done.reports[2].checks[0].reasoning == "the run's time was over"
+        assert done.reports[2].checks[0].reasoning == "the run's time limit was exceeded"
         assert done.exit_reason == "max_duration_exceeded"
 
     async with trio.open_nursery() as nursery:
@@ -188,7 +192,7 @@ async def test_every_part_of_a_scenario_is_within_its_limits(
 CONTEXT = Grader(type="text_match", field="private_thought", condition="equals", value="w")
 
 
-async def test_a_capability_that_the_checks_need_is_missed() -> None:
+async def test_a_missing_capability_that_the_checks_need_is_named() -> None:
     scenarios = (
         scenario("calls", step("a", Grader(type="tool_usage", max_calls=0, min_calls=0))),
         scenario("context", step("a", CONTEXT), "b"),
@@ -207,7 +211,7 @@ async def test_a_capability_that_the_checks_need_is_missed() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("told['protocol_version'] = '2.0'", "the agent speaks protocol version 2.0"),
+        ("identity['protocol_version'] = '2.0'", "the agent speaks protocol version 2.0"),
         ("answer = lambda r, v: fail(r, -32001, 'only 2.0')", "only 2.0 (-32001)"),
     ],
 )
@@ -221,9 +225,9 @@ async def test_another_major_version_ends_the_run(change: str, why: str) -> None
     assert all(why in each.checks[0].reasoning for each in reports)
 
 
-async def test_what_is_odd_and_allowed_is_warned_about() -> None:
+async def test_unusual_but_allowed_behaviour_is_a_warning() -> None:
     change = """
-told = {"name": "old", "capabilities": {"reset": True}}
+identity = {"name": "old", "capabilities": {"reset": True}}
 def done(request, text):
     result = {"status": "done", "public_output": text}
     for _ in range(2 if text == "a" else 1):
@@ -233,20 +237,21 @@ def done(request, text):
     assert first.passed
     assert second.passed
     assert first.warnings[:2] == (
-        "it names no protocol version: taken as 0.1",
-        "capabilities that are no objects: reset",
+        "the agent names no protocol version: 0.1 is assumed",
+        "capabilities that are not objects: reset",
     )
-    assert "a second answer to the request 2 was passed over" in first.warnings
+    assert "a second answer to request 2 was ignored" in first.warnings
     same = batch(obedient(change), scenario("s", "a", "b"), scenario("t", "b"), reuse_agent=True)
     _, second = await reports_of(same)
-    assert second.warnings == (), "it has warnings of the scenario before"
-    newer = "told['protocol_version'] = '1.9'; told['name'] = f'agent {os.getpid()}'"
+    assert second.warnings == (), "the warnings of the scenario before are repeated"
+    newer = "identity['protocol_version'] = '1.9'; identity['name'] = f'agent {os.getpid()}'"
     first, second = await reports_of(batch(obedient(newer), *[scenario("s", "a")] * 2))
     assert (first.warnings, first.passed) == ((), True)
-    assert second.warnings == ("it says something else of itself than before",)
+    changed = "the agent's name, version or capabilities changed since the last scenario"
+    assert second.warnings == (changed,)
 
 
-async def test_each_scenario_has_a_process_of_its_own_unless_one_is_to_last() -> None:
+async def test_each_scenario_has_its_own_process_unless_one_is_reused() -> None:
     twice = [scenario(name, "pid", "count") for name in "st"]
     one, two = await reports_of(batch(obedient(), *twice))
     assert outputs(one)[0] != outputs(two)[0]
@@ -264,7 +269,7 @@ RESETS = {
 }
 
 
-async def test_an_agent_that_cannot_be_reset_is_replaced() -> None:
+async def test_an_agent_that_cannot_be_reset_is_restarted() -> None:
     async def run(name: str) -> None:
         change, why = RESETS[name]
         scenarios = [scenario(each, "pid", "count") for each in "st"]
@@ -275,7 +280,7 @@ async def test_an_agent_that_cannot_be_reset_is_replaced() -> None:
         assert outputs(one)[0] != outputs(two)[0], name
         assert outputs(two)[1] == "2", name
         assert one.warnings == ()
-        assert two.warnings[-1].startswith("it was replaced, for it cannot be reset: "), name
+        assert two.warnings[-1].startswith("the agent was restarted, since a reset failed: "), name
         assert why in two.warnings[-1]
 
     async def run_on() -> None:
@@ -293,44 +298,44 @@ async def test_an_agent_that_cannot_be_reset_is_replaced() -> None:
 
 
 @asynccontextmanager
-async def remembering(*, forgets_at: str, reset_error: int | None = None) -> AsyncIterator[str]:
-    """A server with one conversation for everybody, which only one method makes it forget."""
-    seen = 40
+async def shared_server(*, clears_at: str, reset_error: int | None = None) -> AsyncIterator[str]:
+    """Run a server with one conversation for all callers, cleared by one method only."""
+    count = 40
 
     async def handle(request: HTTPRequest, responder: Responder) -> None:
-        nonlocal seen
-        asked = json.loads(request.body)
+        nonlocal count
+        message = json.loads(request.body)
         outcome: dict[str, Any] = {"result": True}
-        if asked["method"] == forgets_at:
-            seen = 0
-        if asked["method"] == "agent/initialize":
-            told = {"name": "one", "capabilities": {}, "protocol_version": "1.0"}
-            outcome = {"result": told}
-        elif asked["method"] == "agent/step":
-            seen += 1
-            outcome = {"result": {"status": "done", "public_output": str(seen)}}
+        if message["method"] == clears_at:
+            count = 0
+        if message["method"] == "agent/initialize":
+            identity = {"name": "one", "capabilities": {}, "protocol_version": "1.0"}
+            outcome = {"result": identity}
+        elif message["method"] == "agent/step":
+            count += 1
+            outcome = {"result": {"status": "done", "public_output": str(count)}}
         elif reset_error is not None:
             outcome = {"error": {"code": reset_error, "message": "not here"}}
-        answer = {"jsonrpc": "2.0", "id": asked["id"], **outcome}
+        answer = {"jsonrpc": "2.0", "id": message["id"], **outcome}
         await responder.respond(200, json.dumps(answer), {"content-type": "application/json"})
 
     async with http_server.serve(handle) as server:
         yield server.url
 
 
-async def test_scenarios_behind_a_url_know_nothing_of_each_other_or_of_who_was_there() -> None:
+async def test_scenarios_behind_a_url_share_no_state_with_each_other_or_earlier_callers() -> None:
     scenarios = [scenario(name, step("a", equals("1")), step("b", equals("2"))) for name in "st"]
-    only = ("it knows no agent/reset: it was only initialized",)
+    warning = ("the agent has no agent/reset: it was only initialized",)
     kinds: list[tuple[str, int | None, tuple[str, ...]]] = [
         ("agent/reset", None, ()),
-        ("agent/initialize", -32601, only),
+        ("agent/initialize", -32601, warning),
     ]
-    for forgets_at, error, warned in kinds:
-        async with remembering(forgets_at=forgets_at, reset_error=error) as url:
+    for clears_at, error, warned in kinds:
+        async with shared_server(clears_at=clears_at, reset_error=error) as url:
             reports = await reports_of(batch(url, *scenarios))
         assert [each.passed for each in reports] == [True, True], reports
         assert [each.warnings for each in reports] == [warned, warned]
-    async with remembering(forgets_at="agent/initialize", reset_error=-32000) as url:
+    async with shared_server(clears_at="agent/initialize", reset_error=-32000) as url:
         reports = await reports_of(batch(url, *scenarios))
     assert [outcome(each)[1] for each in reports] == ["agent_error", "agent_error"]
     gone = await reports_of(batch(url, *scenarios))

@@ -1,4 +1,4 @@
-"""The shipped JSON Schemas say what the code says, of what is right and of what is wrong."""
+"""The shipped JSON Schemas accept and reject the same values as the code."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from jsonschema import Draft202012Validator
 from eca_protocol.ecp.messages import read_step_result
 from eca_protocol.ecp.schema import SCHEMAS, schema_text
 from eca_protocol.errors import DecodeError
-from eca_server.ecp.audit import audit
+from eca_server.ecp.audit import make_audit
 from eca_server.ecp.manifest import ManifestInvalid, read_manifest
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
-from tests.eca_server.ecp.found import CRASHED, POLITE, a_report, hours
-from tests.eca_server.ecp.test_manifest import FAULTS, GOOD, WARNINGS
+from tests.eca_server.ecp.sample_reports import CRASHED, POLITE, a_report, hours
+from tests.eca_server.ecp.test_manifest import GOOD, INVALID, WARNINGS
 from tests.eca_server.ecp.test_reports import facts_of_a_run
 
 VALID = {name: Draft202012Validator(json.loads(schema_text(name))) for name in SCHEMAS}
 
-UNSEEN = {
+BEYOND_SCHEMA = {
     *("a key twice", "a merge key", "two documents", "no YAML", "half a pair", "a tag"),  # the text
     *("yes", "a date as an argument", "infinity", "a key that is no text"),  # what YAML makes of it
     *("an unknown grader", "no regular expression", "no limits"),  # beyond a schema
@@ -40,7 +40,7 @@ def is_valid(name: str, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_is_one_and_says_what_it_describes(name: str) -> None:
+def test_a_schema_is_valid_and_has_a_title(name: str) -> None:
     schema = json.loads(schema_text(name))
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -49,16 +49,18 @@ def test_a_schema_is_one_and_says_what_it_describes(name: str) -> None:
         schema_text("../manifest")
 
 
-def test_a_manifests_schema_takes_what_is_read_and_refuses_the_faults_it_can_see() -> None:
+def test_the_manifest_schema_accepts_valid_manifests_and_rejects_invalid_ones() -> None:
     for text in (GOOD, *WARNINGS.values()):
         VALID["manifest"].validate(yaml.safe_load(text))
-    assert set(FAULTS) > UNSEEN
-    passed = [n for n in FAULTS if n not in UNSEEN and is_valid("manifest", loaded(FAULTS[n][0]))]
+    assert set(INVALID) > BEYOND_SCHEMA
+    passed = [
+        n for n in INVALID if n not in BEYOND_SCHEMA and is_valid("manifest", loaded(INVALID[n][0]))
+    ]
     assert passed == []
 
 
 def loaded(text: str) -> Any:
-    """A manifest as JSON would have it."""
+    """Return a manifest as JSON."""
     value = yaml.safe_load(text)
     return json.loads(json.dumps(value, default=lambda v: {} if isinstance(v, date) else None))
 
@@ -100,7 +102,7 @@ RESULT = {
 
 
 def changed(whole: Any) -> Iterator[Any]:
-    """A value, and what else could stand there: other things, or it with one change in it."""
+    """Yield a value, other values, and the value with each single change."""
     yield from (None, True, 3, -1, "", "x", [], {}, whole)
     if not isinstance(whole, list | dict):
         return
@@ -116,10 +118,10 @@ def changed(whole: Any) -> Iterator[Any]:
         yield whole | {"nmae": 1}
 
 
-def judged_alike(name: str, read: Callable[[Any], bool], values: Iterable[Any]) -> None:
-    told = [(value, read(value)) for value in values]
-    assert [value for value, was_read in told if is_valid(name, value) != was_read] == []
-    assert 5 < sum(was_read for _, was_read in told) < len(told) / 2
+def assert_same_verdicts(name: str, read: Callable[[Any], bool], values: Iterable[Any]) -> None:
+    verdicts = [(value, read(value)) for value in values]
+    assert [value for value, was_read in verdicts if is_valid(name, value) != was_read] == []
+    assert 5 < sum(was_read for _, was_read in verdicts) < len(verdicts) / 2
 
 
 def test_each_single_change_of_a_manifest_is_judged_alike() -> None:
@@ -127,11 +129,11 @@ def test_each_single_change_of_a_manifest_is_judged_alike() -> None:
     manifests += [with_scenarios(each) for whole in WHOLE_SCENARIOS for each in changed(whole)]
     manifests += [with_step(each) for each in changed(WHOLE_STEP)]
     manifests += [with_grader(each) for whole in WHOLE_GRADERS for each in changed(whole)]
-    judged_alike("manifest", is_read, manifests)
+    assert_same_verdicts("manifest", is_read, manifests)
 
 
 def test_each_single_change_of_a_result_is_judged_alike() -> None:
-    judged_alike("agent-result", is_result, changed(RESULT))
+    assert_same_verdicts("agent-result", is_result, changed(RESULT))
 
 
 TEXTS = st.sampled_from(["", " ", "a", "v1", "regex", "equals", "csv", "public_output"])
@@ -139,7 +141,7 @@ JUNK = st.none() | st.booleans() | st.integers(-1, 2) | TEXTS | st.just([]) | st
 
 
 def mostly(*usual: Any) -> st.SearchStrategy[Any]:
-    """One of these, and now and then anything."""
+    """Draw one of these values, and sometimes any value."""
     return st.integers(0, 7).flatmap(lambda n: st.sampled_from(usual) if n else JUNK)
 
 
@@ -190,10 +192,10 @@ def is_read(manifest: Any) -> bool:
     try:
         read_manifest(json.dumps(manifest).encode(), Path("m.yaml"))
     except ManifestInvalid as fault:
-        # A type that is not built in may be installed, if it has a name; a schema cannot know.
-        told = [problem.message for problem in fault.problems]
-        unknown = [text for text in told if text.startswith("expected one of text_match")]
-        return told == unknown and not any(text.endswith("got ''") for text in told)
+        # A type with a name may be an installed grader, which a schema cannot know.
+        messages = [problem.message for problem in fault.problems]
+        unknown = [text for text in messages if text.startswith("expected one of text_match")]
+        return messages == unknown and not any(text.endswith("got ''") for text in messages)
     return True
 
 
@@ -239,10 +241,10 @@ def test_a_tool_call_is_valid_by_its_schema_where_it_is_read(call: Any) -> None:
     assert is_valid("tool-call", call) == is_result({"status": "done", "tool_calls": [call]})
 
 
-def test_what_is_written_is_valid_by_its_schema() -> None:
+def test_written_reports_are_valid_by_their_schemas() -> None:
     polite = attrs.evolve(POLITE, usage={"input_tokens": 3})
     report = a_report(ScenarioReport(name="a", steps=(polite,)), CRASHED, hours(0, passed=False))
-    report = attrs.evolve(report, audit=audit(report, facts_of_a_run()), warnings=("odd",))
+    report = attrs.evolve(report, audit=make_audit(report, facts_of_a_run()), warnings=("odd",))
     VALID["report"].validate(report.to_json())
     VALID["audit"].validate(report.audit)
 
@@ -263,7 +265,8 @@ def test_the_reports_schema_names_every_field_and_says_which_are_ours(
     for name in path:
         schema = schema["properties"][name]["items"]
     derived = {"report_version", "passed", "total", "failed", "checks_passed", "checks_total"}
-    fields = {attribute.name for attribute in attrs.fields(model)}
+    names = {"expected": "wanted", "actual": "saw"}  # of a check, in JSON
+    fields = {names.get(each.name, each.name) for each in attrs.fields(model)}
     assert fields <= set(schema["properties"]) <= fields | derived
     ours = {name for name, value in schema["properties"].items() if value.get("x-eca")}
     assert not ours & set(schema["required"])

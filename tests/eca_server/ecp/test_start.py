@@ -1,4 +1,4 @@
-"""What a command of `ecp` loads: no more than it needs, for a person waits for its start."""
+"""The modules that a command of `ecp` loads: only those that it needs, for a fast start."""
 
 from __future__ import annotations
 

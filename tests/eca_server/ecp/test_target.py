@@ -1,4 +1,4 @@
-"""Targets: which command or URL a manifest means, and what is refused before anything runs."""
+"""Targets: the command or URL of a manifest, and errors before anything runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def resolved(text: str, *, shell: bool = False) -> Target:
     return resolve_target(text, environment=ENVIRONMENT, cwd=Path("/"), shell=shell)
 
 
-def test_a_command_is_split_as_a_shell_would_and_nothing_else_done_to_it() -> None:
+def test_a_command_is_split_like_in_a_shell_without_expansions() -> None:
     for text, words in [
         ("sh agent.sh --fast", ["agent.sh", "--fast"]),
         ("  sh a\n", ["a"]),
@@ -48,15 +48,15 @@ def test_any_words_that_are_quoted_arrive_as_they_are(words: list[str]) -> None:
 
 
 REFUSED = {
-    "sh a && sh b": "it has '&' in it; write sh -c '...', or pass --shell",
-    "sh a | sh b": "it has '|' in it",
-    "sh a; sh b": "it has ';' in it",
-    "sh a\nsh b": "it has '\\n' in it",
-    "sh <in": "it has '<' in it",
-    "(sh a)": "it has '(' in it",
-    "sh $HOME": "it has a variable in it; write ${env:NAME}, or write sh -c",
-    'sh "$HOME"': "it has a variable in it",
-    "sh `pwd`": "it has a variable in it",
+    "sh a && sh b": "it contains '&'; write sh -c '...', or pass --shell",
+    "sh a | sh b": "it contains '|'",
+    "sh a; sh b": "it contains ';'",
+    "sh a\nsh b": "it contains '\\n'",
+    "sh <in": "it contains '<'",
+    "(sh a)": "it contains '('",
+    "sh $HOME": "it contains a variable; write ${env:NAME}, or write sh -c",
+    'sh "$HOME"': "it contains a variable",
+    "sh `pwd`": "it contains a variable",
     "sh 'a": "no closing quotation",
     "sh a\\": "no escaped character",
     " ": "it is empty",
@@ -71,12 +71,12 @@ REFUSED = {
     "http://[::1": "expected a URL, got 'http://[::1': invalid ipv6 url",
     "http://host:99999/": "expected a URL, got 'http://host:99999/': port out of range",
     "http://host/a b": "expected a URL with a host, got",
-    "HTTP://me:word@host/": "a URL with a user or a password in it is not asked",
+    "HTTP://me:word@host/": "the URL contains a user or a password",
     "http://host/${env:NONE}": "the variable NONE is not set",
 }
 
 
-def test_what_a_shell_would_be_needed_for_is_refused_with_a_hint() -> None:
+def test_a_command_that_needs_a_shell_is_refused_with_a_hint() -> None:
     for text, why in REFUSED.items():
         with pytest.raises(TargetInvalid) as caught:
             resolved(text)
@@ -84,7 +84,7 @@ def test_what_a_shell_would_be_needed_for_is_refused_with_a_hint() -> None:
         assert "word" not in str(caught.value).replace("password", "")
 
 
-def test_a_shell_runs_a_line_where_that_is_asked_for() -> None:
+def test_a_shell_runs_a_line_with_the_option_shell() -> None:
     target = resolved("cd ${env:PORT} && sh $X", shell=True)
     assert target.command == ("/bin/sh", "-c", "cd 8765 && sh $X")
 
@@ -96,7 +96,7 @@ def test_a_url_in_any_case_is_a_url() -> None:
     ]:
         assert resolved(text) == Target(url=url)
         assert resolved(text, shell=True) == Target(url=url)
-        assert resolved(text).shown == url
+        assert resolved(text).text == url
 
 
 def test_python_is_this_one_where_path_has_none(tmp_path: Path) -> None:
@@ -105,16 +105,16 @@ def test_python_is_this_one_where_path_has_none(tmp_path: Path) -> None:
         assert target.command == (sys.executable, "x.py")
 
 
-def test_whose_home_is_not_known_is_told(tmp_path: Path) -> None:
-    with pytest.raises(TargetInvalid, match="'~nobody-here/x': no home directory is known"):
+def test_an_unknown_home_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TargetInvalid, match="'~nobody-here/x': the home directory is unknown"):
         resolve_target("~nobody-here/x", environment={}, cwd=tmp_path)
 
 
-def test_a_program_with_a_path_is_looked_for_where_it_will_run(tmp_path: Path) -> None:
+def test_a_program_with_a_path_is_searched_in_the_working_directory(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "agent"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n", "utf-8")
     program.chmod(0o755)
     target = resolve_target("bin/agent x", environment={}, cwd=tmp_path)
     assert target.command == (str(program), "x")
-    assert target.shown == f"{program} x"
+    assert target.text == f"{program} x"

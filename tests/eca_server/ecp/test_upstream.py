@@ -1,7 +1,7 @@
-"""Our runtime and our agents with upstream's, both ways, over both transports.
+"""Our runtime and agents with upstream's, in both directions, over both transports.
 
-One agent is written once, for upstream's SDK and for ours: but for the import they are the same.
-One manifest says of each check what is to come of it. Whoever runs whom, the same checks pass.
+The same agent runs with upstream's SDK and with ours: only the import differs. A manifest has the
+expected verdict of each check, which holds for every pair of runtime and agent.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 VERSIONS = ("0.3.1", "0.10.0")
 
 Step = tuple[str, list[tuple[dict[str, Any], bool]]]
-"""What is said to the agent; its graders, and for each whether it passes."""
+"""An input, and its graders with their expected verdicts."""
 
 AGENT = '''
-"""The desk of a library; it counts what it was asked in a conversation."""
+"""The desk of a library; it counts the inputs of a conversation."""
 
 import sys
 
@@ -39,24 +39,24 @@ from PACKAGE import SERVE, Result, agent, on_reset, on_step, serve_http
 @agent(name="library-desk")
 class Desk:
     def __init__(self):
-        self.asked = 0
+        self.count = 0
 
     @on_reset
     def reset(self):
-        self.asked = 0
+        self.count = 0
 
     @on_step
     def step(self, text):
-        self.asked += 1
+        self.count += 1
         if text == "say nothing":
             return Result(public_output="")
         if text == "fail":
             raise LookupError("no such book")
-        said = f"{self.asked}. Grüße 📚 {text}!\\nRenewed until 2026-12-24"
+        output = f"{self.count}. Grüße 📚 {text}!\\nRenewed until 2026-12-24"
         thought = "the due date was looked up, no exception was made"
         loan = {"book": "B-17", "days": 28, "notes": {"by": "desk"}, "copies": [1, 2]}
         calls = [{"name": "look_up", "arguments": {}}, {"name": "renew", "arguments": loan}]
-        return Result(public_output=said, evaluation_context=thought, tool_calls=calls)
+        return Result(public_output=output, evaluation_context=thought, tool_calls=calls)
 
 
 if sys.argv[1:]:
@@ -66,10 +66,10 @@ else:
 '''
 
 
-def match(condition: str, wanted: str, field: str | None = None) -> dict[str, Any]:
+def match(condition: str, expected: str, field: str | None = None) -> dict[str, Any]:
     chosen = {} if field is None else {"field": field}
     key = "pattern" if condition == "regex" else "value"
-    return {"type": "text_match", "condition": condition, key: wanted, **chosen}
+    return {"type": "text_match", "condition": condition, key: expected, **chosen}
 
 
 def usage(name: str | None, **arguments: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def usage(name: str | None, **arguments: Any) -> dict[str, Any]:
     return {"type": "tool_usage", "arguments": arguments, **named}
 
 
-SAID = "1. Grüße 📚 B-17!\nRenewed until 2026-12-24"
+OUTPUT = "1. Grüße 📚 B-17!\nRenewed until 2026-12-24"
 CHECKS: dict[str, list[Step]] = {
     "texts": [
         (
@@ -85,8 +85,8 @@ CHECKS: dict[str, list[Step]] = {
             [
                 (match("contains", "Grüße 📚 B-17"), True),
                 (match("contains", "grüße"), False),
-                (match("equals", SAID), True),
-                (match("equals", f"{SAID}\n"), False),
+                (match("equals", OUTPUT), True),
+                (match("equals", f"{OUTPUT}\n"), False),
                 (match("does_not_contain", "sorry"), True),
                 (match("does_not_contain", "Renewed"), False),
                 (match("regex", r"(?i)renewed UNTIL \d{4}-\d{2}-\d{2}$"), True),
@@ -111,7 +111,7 @@ CHECKS: dict[str, list[Step]] = {
         (
             "B-17",
             [
-                (match("regex", r"\A1\. "), True),  # nothing is left of the scenario before
+                (match("regex", r"\A1\. "), True),  # the state of the scenario before is gone
                 (usage(None), True),
                 (usage("look_up"), True),
                 (usage("renew", book="B-17"), True),
@@ -171,16 +171,16 @@ class Desk:
 
     @contextmanager
     def url(self) -> Iterator[str]:
-        """Where it is served over HTTP meanwhile."""
+        """Serve the agent over HTTP, and provide its URL."""
         arguments = [self.python, str(self.file), "http"]
         served = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment())
         with served:
             assert served.stderr is not None
             try:
                 line = served.stderr.readline()
-                told = re.search(r"http://\S+", line)
-                assert told, line + served.stderr.read()
-                yield told[0]
+                match_ = re.search(r"http://\S+", line)
+                assert match_, line + served.stderr.read()
+                yield match_[0]
             finally:
                 served.kill()
 
@@ -212,7 +212,7 @@ def ecp(runtime: str, *arguments: str | Path) -> subprocess.CompletedProcess[str
 
 
 def ran(runtime: str, manifest: dict[str, Any], folder: Path, *flags: str) -> dict[str, Any]:
-    """The report of a run of which every check is made, and some fail."""
+    """Run a manifest some of whose checks fail, and return the report."""
     file, report = folder / "manifest.yaml", folder / "report.json"
     file.write_text(json.dumps(manifest, ensure_ascii=False), "utf-8")  # it is YAML, too
     done = ecp(runtime, "run", "--manifest", file, "--json-out", report, *flags)
@@ -243,7 +243,7 @@ def test_upstreams_runtimes_run_our_agents(runtime: str, transport: str, tmp_pat
         report = ran(runtime, manifest(target), tmp_path)
     assert verdicts(report) == EXPECTED
     step = report["scenarios"][0]["steps"][0]
-    assert step["output"] == SAID
+    assert step["output"] == OUTPUT
     assert [call["name"] for call in step["tool_calls"]] == ["look_up", "renew"]
     if runtime == "0.10.0":
         agent = report["audit"]["agent"]
@@ -251,7 +251,11 @@ def test_upstreams_runtimes_run_our_agents(runtime: str, transport: str, tmp_pat
 
 
 def test_a_step_that_fails_and_a_dataset_are_the_same_to_both_runtimes(tmp_path: Path) -> None:
-    rows = [{"input": "B-17", "output": SAID}, {"input": "B-17", "output": SAID}, {"input": "x"}]
+    rows = [
+        {"input": "B-17", "output": OUTPUT},
+        {"input": "B-17", "output": OUTPUT},
+        {"input": "x"},
+    ]
     data = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
     (tmp_path / "rows.jsonl").write_text(data, "utf-8")
     failing = ("fail", [(match("contains", "x"), False)])
@@ -271,7 +275,7 @@ def test_a_step_that_fails_and_a_dataset_are_the_same_to_both_runtimes(tmp_path:
 
 
 def endings(report: dict[str, Any]) -> list[list[tuple[str, str]]]:
-    """How each scenario ended, and each of its steps."""
+    """Return the status and exit reason of each scenario, and of each of its steps."""
     return [
         [(part["status"], part["exit_reason"]) for part in (scenario, *scenario["steps"])]
         for scenario in report["scenarios"]
@@ -293,5 +297,7 @@ def test_upstreams_conformance_finds_nothing_in_our_servers_chat(tmp_path: Path)
 
 def assert_conforms(target: str) -> None:
     done = ecp("0.10.0", "conformance", "--target", target, "--json")
-    found = json.loads(done.stdout)
-    assert (found["conformant"], found["passed"], found["failed"]) == (True, 3, 0), found
+    findings = json.loads(done.stdout)
+    assert (findings["conformant"], findings["passed"], findings["failed"]) == (True, 3, 0), (
+        findings
+    )

@@ -1,4 +1,4 @@
-"""Completions while the user types: asked for once, in time, or not offered."""
+"""Completions while the user types: one request, answered in time or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.trio
 
 
 def at_end(document: str, version: int = 1) -> dict[str, Any]:
-    """The params for the cursor at a document's end."""
+    """Return the params for the cursor at a document's end."""
     lines = document.split("\n")
     place = {"line": len(lines), "character": len(lines[-1]) + 1}
     return {"docText": document, "docVersion": version, "position": place}
@@ -49,26 +49,26 @@ async def typing(*script: Reply, **config: Any) -> AsyncIterator[tuple[Provider,
 
 async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version() -> None:
     async with current({"completion": {"model": SCRIPT}}) as ours:
-        asked = at_end("# hello\nsay 1 + x", 7)
-        place = asked["position"]
-        [item] = (await ours.ask("completion/inline", asked))["items"]
+        params = at_end("# hello\nsay 1 + x", 7)
+        place = params["position"]
+        [item] = (await ours.ask("completion/inline", params))["items"]
         assert item == {"text": "1 + x", "docVersion": 7, "range": {"start": place, "end": place}}
 
 
 async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginning() -> None:
     async with current({"completion": {"model": SCRIPT}}) as ours:
-        asked = at_end("say says")
-        [item] = (await ours.ask("completion/inline", asked))["items"]
+        params = at_end("say says")
+        [item] = (await ours.ask("completion/inline", params))["items"]
         assert item["text"] == "say sayssays"
         assert item["range"]["start"] == {"line": 1, "character": 1}
 
 
 async def test_today_s_spelling_of_emacs_is_read_in_its_edition() -> None:
-    asked = at_end("say x")
+    params = at_end("say x")
     renamed = {
-        "doc-text": asked["docText"],
+        "doc-text": params["docText"],
         "doc-version": 3,
-        "position": asked["position"],
+        "position": params["position"],
     }
     async with editor({"completion": {"model": SCRIPT}}) as ours:
         [item] = (await ours.ask("completion/inline", renamed))["items"]
@@ -115,7 +115,7 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
         assert "b" in message
     async with current({"completion": {"model": "no/such"}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
-        assert [each.count("no/such cannot be asked") for each in shown(ours)] == [1]
+        assert [each.count("no/such cannot be used") for each in shown(ours)] == [1]
         error = await refused(
             ours, "completion/inline", at_end("x") | {"position": {"line": 9, "character": 1}}
         )
@@ -163,9 +163,9 @@ async def test_a_model_that_fills_gaps_is_shown_both_sides(
             "completion": {"model": f"{name}/{model}"},
         }
         async with current(config) as ours:
-            asked = at_end("f(a, ")
-            asked["docText"] += ")"
-            assert offered(await ours.ask("completion/inline", asked)) == ["b"]
+            params = at_end("f(a, ")
+            params["docText"] += ")"
+            assert offered(await ours.ask("completion/inline", params)) == ["b"]
         assert provider.requests == []
         [request] = [each for each in provider.other_requests if each.target.endswith(path)]
         assert (request.body["prompt"], request.body["suffix"]) == ("f(a, ", ")")
@@ -189,14 +189,14 @@ async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap() -
             {"providers": {"ollama": known}, "completion": {"model": "ollama/coder"}}
         ) as ours:
             assert await complete(ours, "a") == await complete(ours, "c") == ["b"]
-        asked = [each for each in provider.other_requests if each.method == "POST"]
-        assert [each.target.split("/")[-1] for each in asked] == ["show", "generate", "generate"]
-        assert asked[-1].body["options"] == {
+        posts = [each for each in provider.other_requests if each.method == "POST"]
+        assert [each.target.split("/")[-1] for each in posts] == ["show", "generate", "generate"]
+        assert posts[-1].body["options"] == {
             "num_ctx": 32_768,
             "num_predict": completing.MOST_TOKENS,
             "temperature": 0,
         }
-        assert asked[-1].body["suffix"] == "\n"
+        assert posts[-1].body["suffix"] == "\n"
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])

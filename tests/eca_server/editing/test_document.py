@@ -1,4 +1,4 @@
-"""The cursor's place in a document, and what of an answer belongs there."""
+"""The cursor in a document, and the completion in a model's answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from eca_server.editing.document import (
     MOST_BEFORE,
-    NoSuchPlace,
-    completion_of,
-    gap_filled,
+    InvalidPosition,
+    extract_completion,
     split_at,
+    trim_completion,
 )
 
 TEXT = "def f(a):\n    return \n\nprint(f(1))\n"
@@ -35,7 +35,7 @@ def test_a_document_is_split_at_the_cursor(
 
 @pytest.mark.parametrize(("line", "character"), [(0, 1), (1, 0), (6, 1), (-1, 1)])
 def test_a_place_that_is_not_there_is_refused(line: int, character: int) -> None:
-    with pytest.raises(NoSuchPlace, match="expected"):
+    with pytest.raises(InvalidPosition, match="expected"):
         split_at(TEXT, line=line, character=character)
 
 
@@ -65,17 +65,17 @@ IN_CALL = split_at("print(f(1))\n", line=1, character=9)
     ],
 )
 def test_an_answer_is_cut_to_what_stands_at_the_cursor(answer: str, expected: str) -> None:
-    assert completion_of(answer, AT_RETURN) == expected
+    assert extract_completion(answer, AT_RETURN) == expected
 
 
 def test_what_stands_behind_the_cursor_is_not_said_again() -> None:
-    assert gap_filled("2, 1))", IN_CALL) == "2,"
-    assert gap_filled("1))", IN_CALL) == ""
-    assert gap_filled("3 + ", IN_CALL) == "3 +"
+    assert trim_completion("2, 1))", IN_CALL) == "2,"
+    assert trim_completion("1))", IN_CALL) == ""
+    assert trim_completion("3 + ", IN_CALL) == "3 +"
 
 
 def test_a_bracket_that_the_text_opens_is_closed_in_it() -> None:
     in_pair = split_at("print()\n", line=1, character=7)
-    assert gap_filled("len(x)", in_pair) == "len(x)"
-    assert gap_filled("len(x))", in_pair) == "len(x)"
-    assert gap_filled("x)", in_pair) == "x"
+    assert trim_completion("len(x)", in_pair) == "len(x)"
+    assert trim_completion("len(x))", in_pair) == "len(x)"
+    assert trim_completion("x)", in_pair) == "x"

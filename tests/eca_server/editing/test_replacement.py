@@ -1,4 +1,4 @@
-"""A model's answer becomes exactly the text for the selection, however it is cut into pieces."""
+"""A model's answer becomes the same replacement, however it is split into pieces."""
 
 from __future__ import annotations
 
@@ -72,21 +72,21 @@ def test_what_stands_around_the_new_text_is_told_at_the_end(answered: str, expec
     replacement = Replacement(INNER)
     replacement.feed(answered)
     replacement.close()
-    assert replacement.amended(BEFORE, AFTER) == expected
+    assert replacement.corrected(BEFORE, AFTER) == expected
 
 
 def test_a_block_is_not_sought_for_ever() -> None:
     replacement = Replacement(INNER)
     replacement.feed("Here:\n" + "```py\n" * 20_000)
     replacement.close()
-    assert replacement.amended().count("```py") == 20_000
+    assert replacement.corrected().count("```py") == 20_000
 
 
 def test_what_a_selection_has_in_common_with_its_surroundings_stays() -> None:
     replacement = Replacement("x = compute(1)\ny\n")
     replacement.feed("x = compute(1)\nz")
     replacement.close()
-    assert replacement.amended("x = compute(1)\n", "}\n") == "x = compute(1)\nz\n"
+    assert replacement.corrected("x = compute(1)\n", "}\n") == "x = compute(1)\nz\n"
 
 
 TEXTS = st.text(st.sampled_from("a`~ \t\n\r-"), max_size=24)

@@ -1,4 +1,4 @@
-"""A selection is rewritten: what a client is told, and what ends it."""
+"""Rewrites of a selection: the notifications to the client, and the end of a rewrite."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def params(prompt: str, selected: str = "x = 1\n", name: str = "r", **more: Any)
     } | more
 
 
-def told(ours: Editor, name: str = "r") -> list[dict[str, Any]]:
+def contents_of(ours: Editor, name: str = "r") -> list[dict[str, Any]]:
     return [
         message["params"]["content"]
         for message in ours.seen
@@ -37,15 +37,15 @@ def told(ours: Editor, name: str = "r") -> list[dict[str, Any]]:
     ]
 
 
-async def until_told(ours: Editor, kind: str, name: str = "r") -> dict[str, Any]:
-    while not (found := [each for each in told(ours, name) if each["type"] == kind]):
+async def until_received(ours: Editor, kind: str, name: str = "r") -> dict[str, Any]:
+    while not (matching := [each for each in contents_of(ours, name) if each["type"] == kind]):
         await ours.until(lambda _: True)
-    return found[-1]
+    return matching[-1]
 
 
 def new_text(ours: Editor, name: str = "r") -> str:
     joined = ""
-    for content in told(ours, name):
+    for content in contents_of(ours, name):
         if content["type"] in ("text", "replace"):
             joined = content["text"] if content["type"] == "replace" else joined + content["text"]
     return joined
@@ -58,10 +58,10 @@ async def test_a_selection_is_rewritten_piece_by_piece() -> None:
             "status": "prompting",
             "model": SCRIPT,
         }
-        assert told(ours) == []
-        end = await until_told(ours, "finished")
+        assert contents_of(ours) == []
+        end = await until_received(ours, "finished")
         assert isinstance(end["totalTimeMs"], int | float)
-        types = [each["type"] for each in told(ours)]
+        types = [each["type"] for each in contents_of(ours)]
         assert types[:2] == ["started", "reasoning"]
         assert types.count("started") == types.count("finished") == 1
         assert types.count("text") > 2
@@ -72,8 +72,8 @@ async def test_a_selection_is_rewritten_piece_by_piece() -> None:
 async def test_words_around_the_new_text_are_taken_back() -> None:
     async with current(ON_SCRIPT) as ours:
         await ours.ask("rewrite/prompt", params("say Sure:\\n```\\nx = 2\\n```\\nBetter."))
-        await until_told(ours, "finished")
-        assert told(ours)[-2] == {"type": "replace", "text": "x = 2\n"}
+        await until_received(ours, "finished")
+        assert contents_of(ours)[-2] == {"type": "replace", "text": "x = 2\n"}
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ async def test_what_goes_wrong_is_the_one_end(
 ) -> None:
     async with current({**ON_SCRIPT, "retry": {"maxRetries": 0}}) as ours:
         await ours.ask("rewrite/prompt", params(script))
-        assert message in (await until_told(ours, "error"))["message"]
+        assert message in (await until_received(ours, "error"))["message"]
         assert await ours.later() == []
-        types = [each["type"] for each in told(ours)]
+        types = [each["type"] for each in contents_of(ours)]
         assert types[0] == "started"  # else VS Code deletes what was selected
         assert types.count("started") == types.count("error") == 1
         assert "finished" not in types
@@ -105,9 +105,9 @@ async def test_an_error_comes_when_the_client_has_applied_the_text(
 ) -> None:
     async with current({**ON_SCRIPT, "retry": {"maxRetries": 0}}) as ours:
         await ours.ask("rewrite/prompt", params("say x\nfail overloaded"))
-        await until_told(ours, "text")
+        await until_received(ours, "text")
         before = trio.current_time()
-        await until_told(ours, "error")
+        await until_received(ours, "error")
         assert trio.current_time() - before > 0.1
 
 
@@ -120,7 +120,7 @@ async def test_an_answer_without_end_is_ended_though_it_is_blank(
         current(provider_config(provider.url)) as ours,
     ):
         await ours.ask("rewrite/prompt", params("a"))
-        assert "longer than 20" in (await until_told(ours, "error"))["message"]
+        assert "longer than 20" in (await until_received(ours, "error"))["message"]
 
 
 async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone() -> None:
@@ -129,14 +129,14 @@ async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone() -> None
         current(provider_config(provider.url)) as ours,
     ):
         await ours.ask("rewrite/prompt", params("a"))
-        await until_told(ours, "text")
+        await until_received(ours, "text")
         await ours.stop("another")
         await ours.stop("r")
-        assert (await until_told(ours, "error"))["message"] == "The rewrite was stopped."
+        assert (await until_received(ours, "error"))["message"] == "The rewrite was stopped."
         await provider.until(lambda: provider.requests[0].closed_by_client)
         await ours.stop("r")
         await ours.turn("hi")
-        assert [each["type"] for each in told(ours)] == ["started", "text", "error"]
+        assert [each["type"] for each in contents_of(ours)] == ["started", "text", "error"]
 
 
 async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older() -> None:
@@ -145,12 +145,12 @@ async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older() -> 
         current(provider_config(provider.url)) as ours,
     ):
         await ours.ask("rewrite/prompt", params("a"))
-        await until_told(ours, "text")
-        begun = len(told(ours))
+        await until_received(ours, "text")
+        begun = len(contents_of(ours))
         await ours.ask("rewrite/prompt", params("b"))
-        await until_told(ours, "finished")
+        await until_received(ours, "finished")
         assert provider.requests[0].closed_by_client
-        again = [each["type"] for each in told(ours)[begun:]]
+        again = [each["type"] for each in contents_of(ours)[begun:]]
         assert (again[0], again[-1]) == ("started", "finished")
         assert "error" not in again
 
@@ -170,9 +170,9 @@ async def test_the_model_is_shown_what_stands_around_and_told_no_chat(tmp_path: 
         )
         async with current(config) as ours:
             await ours.turn("a secret of the chat", model="p/m")
-            asked = params("Two.", path=str(file))
-            assert (await ours.ask("rewrite/prompt", asked))["model"] == "p/m"
-            await until_told(ours, "finished")
+            request = params("Two.", path=str(file))
+            assert (await ours.ask("rewrite/prompt", request))["model"] == "p/m"
+            await until_received(ours, "finished")
             assert new_text(ours) == "x = 2\n"
         [system, user] = provider.requests[1].body["messages"]
         assert system["content"] == "Make it rhyme."
@@ -189,7 +189,7 @@ async def test_what_cannot_be_begun_is_an_error_for_the_user(
     async with current({**ON_SCRIPT, "rewrite": {"model": "no/such"}}) as ours:
         error = await refused(ours, "rewrite/prompt", params("say x"))
         assert error["code"] == -32603
-        assert "no/such cannot be asked" in error["message"]
+        assert "no/such cannot be used" in error["message"]
     async with current({"providers": {}}) as ours:
         assert "/login" in (await refused(ours, "rewrite/prompt", params("say x")))["message"]
     async with current({"rewrite": {"model": ECHO}}) as ours:
@@ -201,4 +201,4 @@ async def test_what_cannot_be_begun_is_an_error_for_the_user(
         error = await refused(ours, "rewrite/prompt", params("say x", name="s"))
         assert "1 rewrites are running already" in error["message"]
         assert await ours.ask("shutdown") is None
-        assert told(ours)[-1]["type"] == "error"
+        assert contents_of(ours)[-1]["type"] == "error"

@@ -1,4 +1,4 @@
-"""What stands around a selection, as the model is shown it."""
+"""The text around a selection, as it is sent to the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However fast one types, however slow a model is: one request at a time, the newest answered."""
+"""Fast typing and slow models: one request at a time, and the newest one is answered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLOSING = PAUSE * 3
 
 
 class Slow:
-    """A backend that takes its time; `most` requests were with it at once."""
+    """A slow backend; `most` is the maximum of concurrent requests."""
 
     origin = Origin(api="test", provider="test", model="slow")
     capabilities = Capabilities()
@@ -77,10 +77,10 @@ def test_the_newest_alone_is_asked_for_and_everyone_is_answered(
     answers: dict[int, tuple[float, str]] = {}
     came: dict[int, float] = {}
 
-    async def complete(number: int, completions: Completions, wanted: Any) -> None:
+    async def complete(number: int, completions: Completions, request: Any) -> None:
         document = split_at(f"{number}x\n", line=1, character=3)
         model = Model(backend, RetryPolicy())
-        text = await completions.complete(wanted, document, model, None)
+        text = await completions.complete(request, document, model, None)
         answers[number] = trio.current_time(), text
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Providers and logins to them, as a client's settings page shows and does them."""
+"""Providers and logins to them, as on a client's settings page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import trio.testing
 
-from eca_protocol.errors import HTTPFault
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.credentials import flows
 from tests.eca_server.chat.editor import Editor, editor
@@ -46,7 +46,7 @@ async def providers(ours: Editor) -> dict[str, Any]:
 
 
 async def updated(ours: Editor, provider: str) -> dict[str, Any]:
-    """Read until the provider is told of anew."""
+    """Read until the provider is announced again."""
     message = await ours.until(
         lambda each: each.get("method") == "providers/updated" and each["params"]["id"] == provider
     )
@@ -161,7 +161,7 @@ async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: 
             first, second = [await ours.ask("providers/login", begin) for _ in range(2)]
             assert first["action"] == second["action"] == "authorize"
             assert first["url"] != second["url"]
-            with pytest.raises(HTTPFault):
+            with pytest.raises(HTTPError):
                 async with browser.stream("GET", way_back(first)):
                     pass
             async with browser.stream("GET", way_back(second)) as answer:
@@ -170,7 +170,7 @@ async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: 
 
 
 def way_back(begun: dict[str, Any]) -> str:
-    """Where the browser is sent when the user has logged in."""
+    """Return the redirect URL of a successful login."""
     query = parse_qs(urlsplit(begun["url"]).query)
     return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
 
@@ -213,7 +213,7 @@ async def test_a_login_that_nobody_wants_any_more_is_given_up(
             await ours.ask(method, params if params is None else {"provider": "p", **params})
             while ours.connection.logging_in:
                 await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(HTTPFault):
+            with pytest.raises(HTTPError):
                 async with browser.stream("GET", way_back(begun)):
                     pass
     file = tmp_path / "eca-python" / "logins.json"

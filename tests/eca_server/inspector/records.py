@@ -1,4 +1,4 @@
-"""A record as long as one likes, made of a real one."""
+"""Transcripts of any length, made of a real one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ RECORD = Path("tests/data/transcripts/real_job.jsonl")
 
 
 def long_record(out: Path, count: int, *, odd_at: int = -1, odd: bytes = b"{}") -> None:
-    """Write the session again and again, each time in a chat and with ids of its own.
+    """Write the real session repeatedly, each time with a new chat and new ids.
 
     Args:
         out: the file.
-        count: how many messages.
-        odd_at: the number of a message of the server's in whose place `odd` stands.
+        count: the number of messages.
+        odd_at: the number of a message that is replaced by `odd`, as the server's.
         odd: a body.
     """
     head, *lines = RECORD.read_bytes().splitlines()

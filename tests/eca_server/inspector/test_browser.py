@@ -143,9 +143,7 @@ new Promise((done) => {
 """
 
 
-def test_a_hostile_record_shows_what_is_in_it_and_runs_nothing(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_hostile_record_is_shown_and_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     attack = (
         "<img src=x onerror=\"document.title='owned'\"></script><script>alert(1)</script>\u202e"
     )
@@ -174,7 +172,7 @@ def test_a_hostile_record_shows_what_is_in_it_and_runs_nothing(
     assert browser.requests() == [url]
 
 
-def test_a_conversation_is_seen_while_it_is_held(
+def test_a_conversation_is_shown_while_it_runs(
     browser: Browser, start_server: Start, tmp_path: Path
 ) -> None:
     record = tmp_path / "live.jsonl"
@@ -182,18 +180,18 @@ def test_a_conversation_is_seen_while_it_is_held(
     server = start_server(command=(*SERVE[:-1], *tap, *SERVE), env={"TMPDIR": str(tmp_path)})
     params = {"processId": os.getpid(), "capabilities": {}, "workspaceFolders": []}
     server.send(message("initialize", params, request_id=1))
-    while not (doors := list(tmp_path.glob("eca-inspect-*.html"))) or not doors[0].stat().st_size:
+    while not (files := list(tmp_path.glob("eca-inspect-*.html"))) or not files[0].stat().st_size:
         os.sched_yield()
-    (door,) = doors
-    assert door.stat().st_mode & 0o777 == 0o600
-    browser.open(door.as_uri())
+    (redirect,) = files
+    assert redirect.stat().st_mode & 0o777 == 0o600
+    browser.open(redirect.as_uri())
     browser.until(f"document.querySelector('#count') && {COUNT}", "2 messages")
     assert browser.value(STATE) == "following"
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", browser.value("location.href"))
 
-    told = {"chatId": "c", "message": f"say {KEY}"}
+    prompt = {"chatId": "c", "message": f"say {KEY}"}
     server.send(message("initialized", {}))
-    server.send(message("chat/prompt", told, request_id=2))
+    server.send(message("chat/prompt", prompt, request_id=2))
     browser.until("document.body?.innerText.includes('say ***')", True)
     assert KEY in record.read_text()
     browser.value("location.reload()")

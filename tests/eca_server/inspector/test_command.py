@@ -1,4 +1,4 @@
-"""`inspect` as its user runs it."""
+"""`inspect` as a user runs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.eca_server.stranger import environment
 RECORD = Path("tests/data/transcripts/real_job.jsonl").resolve()
 
 
-def test_a_page_is_served_to_who_has_its_address_until_a_signal(tmp_path: Path) -> None:
+def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path: Path) -> None:
     record = tmp_path / "kept.jsonl"
     record.write_bytes(RECORD.read_bytes() + b'{"at":9.0,"exit":0}\n')
     command = [sys.executable, "-P", "-m", "eca_server", "inspect", str(record), "--no-open"]
@@ -40,8 +40,8 @@ def test_a_page_is_served_to_who_has_its_address_until_a_signal(tmp_path: Path) 
         assert (refused.status, b"token" in refused.read()) == (403, True)
         right = {"origin": address, "authorization": f"Bearer {token}"}
         site.request("POST", "/parts", headers=right)
-        told = site.getresponse().read()
-        assert told.count(b"chat/toolCallApprove") >= 1
+        parts = site.getresponse().read()
+        assert parts.count(b"chat/toolCallApprove") >= 1
         site.close()
         running.send_signal(signal.SIGTERM)
         assert running.wait(10) == 143
@@ -56,10 +56,10 @@ def test_a_page_is_served_to_who_has_its_address_until_a_signal(tmp_path: Path) 
         ([str(RECORD), "--out", "no-such-folder/x.html"], "No such file"),
         ([], "there is no transcript yet"),
         ([os.devnull, "--out", "x.html"], "got an empty file"),
-        ([os.devnull, "--no-open"], "expected a file"),
+        ([os.devnull, "--no-open"], "expected a regular file"),
     ],
 )
-def test_what_cannot_be_shown_is_told_in_a_line(
+def test_an_unusable_transcript_is_an_error_of_one_line(
     arguments: list[str],
     why: str,
     tmp_path: Path,
@@ -69,27 +69,27 @@ def test_what_cannot_be_shown_is_told_in_a_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert run(arguments) in {1, 2}
-    said = capfd.readouterr().err
-    assert why in said
-    assert said.count("\n") == 1
+    error = capfd.readouterr().err
+    assert why in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "9" * 5000])
-def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         run([str(RECORD), f"--port={port}"])
-    assert f"expected a port, got '{port[:20]}'" in capsys.readouterr().err
+    assert f"expected a port from 0 to 65535, got '{port[:20]}'" in capsys.readouterr().err
 
 
-def test_without_a_name_it_is_the_newest_transcript(
+def test_without_a_name_the_newest_transcript_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    kept = tmp_path / "eca-python" / "transcripts"
-    kept.mkdir(parents=True)
+    transcripts = tmp_path / "eca-python" / "transcripts"
+    transcripts.mkdir(parents=True)
     for age, name in enumerate(("new", "old")):
-        (kept / f"{name}.jsonl").write_bytes(RECORD.read_bytes())
-        os.utime(kept / f"{name}.jsonl", (1e9 - age, 1e9 - age))
+        (transcripts / f"{name}.jsonl").write_bytes(RECORD.read_bytes())
+        os.utime(transcripts / f"{name}.jsonl", (1e9 - age, 1e9 - age))
     out = tmp_path / "page.html"
     assert run(["--out", str(out)]) == 0
     assert "<title>new.jsonl: inspected</title>" in out.read_text("utf-8")

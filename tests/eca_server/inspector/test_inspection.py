@@ -1,4 +1,4 @@
-"""What the page is told of a transcript: all of it, once, harmless, without secrets."""
+"""The parts of the page: complete, without duplicates, harmless, and without secrets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.transcript import claim
+from eca_protocol.transcript import lock_file
 from eca_server.inspector.command import write_page
 from eca_server.inspector.inspection import Inspection
-from eca_server.inspector.page import live_page, whole_page
+from eca_server.inspector.page import render_file_page, render_live_page
 from eca_server.tap import masker
 
 RECORD = Path("tests/data/transcripts/real_job.jsonl").read_bytes()
@@ -39,7 +39,7 @@ def rows_of(parts: list[dict[str, Any]]) -> list[Any]:
     return rows
 
 
-def test_a_transcript_that_comes_in_pieces_is_told_as_the_whole_one_is() -> None:
+def test_a_transcript_in_pieces_gives_the_same_rows_as_in_one() -> None:
     whole = inspected(RECORD)
     pieces = inspected(*(RECORD[at : at + 5000] for at in range(0, len(RECORD), 5000)))
     assert rows_of(pieces) == rows_of(whole)
@@ -48,51 +48,52 @@ def test_a_transcript_that_comes_in_pieces_is_told_as_the_whole_one_is() -> None
     assert sum("shapes" in part for part in pieces) == 1
 
 
-def test_a_finding_stands_at_the_row_that_breaks_the_requirement() -> None:
+def test_a_finding_has_the_row_that_breaks_the_requirement() -> None:
     mark = b'"type": "progress", "state": "finished", "text": ""'
     lines = RECORD.splitlines(keepends=True)
     (place,) = [number for number, each in enumerate(lines) if mark in each][:1]
     lines.insert(place, b'{"at":0.000000,"from":"server","raw":"print\\n"}\n')
     lines.insert(place + 2, lines[place + 1])
     parts = inspected(b"".join(lines))
-    found = {number: row for part in parts for number, row, *_ in part.get("findings", [])}
-    assert found == {place - 1: "BASE-2", place + 1: "W-22e"}
-    named = {name: told for part in parts for name, told in part.get("requirements", {}).items()}
-    assert named["W-22e"][1:] == ["Rulings: chat", "must", "server"]
+    findings = {number: row for part in parts for number, row, *_ in part.get("findings", [])}
+    assert findings == {place - 1: "BASE-2", place + 1: "W-22e"}
+    requirements = [part.get("requirements", {}) for part in parts]
+    (row,) = [each["W-22e"] for each in requirements if "W-22e" in each]
+    assert row[1:] == ["Rulings: chat", "must", "server"]
 
 
-def test_what_was_kept_unmasked_is_masked_on_the_page() -> None:
+def test_an_unmasked_transcript_is_masked_on_the_page() -> None:
     prompt = {"id": 1, "method": "chat/prompt", "params": {"message": f"/login openai {KEY}"}}
     junk = f'{{"at":0.1,"from":"server","raw":"debug: {KEY}"}}\n'
     record = HEAD + line("client", prompt) + junk
-    told = json.dumps(inspected(record.encode()))
-    assert KEY not in told
-    assert told.count("***") == 6  # the command, both texts and briefs, and what a finding got
+    parts = json.dumps(inspected(record.encode()))
+    assert KEY not in parts
+    assert parts.count("***") == 6  # the command, both texts and summaries, and a finding
 
 
-def test_a_secret_that_comes_in_pieces_is_masked_in_what_is_found() -> None:
+def test_a_secret_in_pieces_is_masked_in_findings() -> None:
     started = [
         line("client", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}),
         line("server", {"jsonrpc": "2.0", "id": 0, "result": {"chatWelcomeMessage": "Hello"}}),
         line("client", {"jsonrpc": "2.0", "method": "initialized", "params": {}}),
     ]
     prompt = {"chatId": "c", "message": "sk and more"}
-    asked = line("client", {"jsonrpc": "2.0", "id": 1, "method": "chat/prompt", "params": prompt})
+    request = line("client", {"jsonrpc": "2.0", "id": 1, "method": "chat/prompt", "params": prompt})
     echo = {"type": "text", "contentId": "m"}
-    said = [
+    echoed = [
         ("system", {"type": "progress", "state": "running", "text": "Hm"}),
         ("user", {**echo, "text": "sk"}),
         ("user", {**echo, "text": KEY[2:]}),
     ]
-    contents = [{"chatId": "c", "role": role, "content": content} for role, content in said]
+    contents = [{"chatId": "c", "role": role, "content": content} for role, content in echoed]
     method = {"jsonrpc": "2.0", "method": "chat/contentReceived"}
-    told = [line("server", {**method, "params": params}) for params in contents]
-    (part, _) = inspected("".join([HEAD, *started, asked, *told]).encode())
+    notifications = [line("server", {**method, "params": params}) for params in contents]
+    (part, _) = inspected("".join([HEAD, *started, request, *notifications]).encode())
     assert [finding[3] for finding in part["findings"] if finding[1] == "W-6c"] == ["'***'"]
 
 
 class _Data(HTMLParser):
-    """What stands between the tags of the page's data."""
+    """The tags of a page, and the text of its data element."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class _Data(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self._inside = ("id", "told") in attributes
+        self._inside = ("id", "data") in attributes
 
     def handle_data(self, data: str) -> None:
         self.data += data if self._inside else ""
@@ -118,19 +119,19 @@ class _Data(HTMLParser):
 def test_no_text_ends_the_data_of_a_page(text: str) -> None:
     message = {"method": text, "params": {"message": text}}
     parts = inspected((HEAD + line("client", message)).encode())
-    page = _Data(whole_page(text, (json.dumps(part).encode() for part in parts)))
+    page = _Data(render_file_page(text, (json.dumps(part).encode() for part in parts)))
     read = json.loads(page.data)
     assert json.loads(rows_of(read)[0][TEXT]) == message
-    assert page.tags == _Data(whole_page("x", [b"{}"])).tags
+    assert page.tags == _Data(render_file_page("x", [b"{}"])).tags
 
 
-def test_a_page_of_one_file_loads_nothing_and_the_other_only_from_where_it_came() -> None:
-    assert "connect-src" not in whole_page("x", [])
-    assert "connect-src 'self'" in live_page("x")
-    assert "told" not in live_page("x").split("<script>")[0]
+def test_a_file_page_loads_nothing_and_a_live_page_only_from_its_server() -> None:
+    assert "connect-src" not in render_file_page("x", [])
+    assert "connect-src 'self'" in render_live_page("x")
+    assert 'id="data"' not in render_live_page("x").split("<script>")[0]
 
 
-def test_what_stands_before_a_line_that_cannot_be_read_is_told() -> None:
+def test_the_lines_before_an_invalid_one_are_shown() -> None:
     good = line("client", {"method": "exit"})
     (part, last) = inspected((HEAD + good * 2 + "nonsense\n" + good).encode())
     assert len(rows_of([part])) == 2
@@ -138,7 +139,7 @@ def test_what_stands_before_a_line_that_cannot_be_read_is_told() -> None:
     assert last == {"findings": [], "edition": "2025-10"}
 
 
-def test_a_page_is_written_for_the_user_alone(tmp_path: Path) -> None:
+def test_a_page_is_readable_by_its_user_only(tmp_path: Path) -> None:
     record, out = tmp_path / "kept.jsonl", tmp_path / "kept.html"
     record.write_bytes(RECORD)
     out.touch(mode=0o644)
@@ -150,34 +151,34 @@ def test_a_page_is_written_for_the_user_alone(tmp_path: Path) -> None:
 EXIT = line("client", {"method": "exit"})
 ENDED = [f'{{"at":0.1,"from":"{side}","ended":true}}\n' for side in ("client", "server")]
 EXITED = '{"at":0.2,"exit":0}\n'
-BREAKS_OFF = "breaks off before the end of the conversation"
-GOES_ON = "has no end yet; more may be written"
+BREAKS_OFF = "ends before the end of the conversation"
+CONTINUES = "has no end yet; it is still being written"
 
 
 @pytest.mark.parametrize(
-    ("kept", "is_written", "why"),
+    ("lines", "is_written", "why"),
     [
         (ENDED[0], False, BREAKS_OFF),
         (ENDED[1], False, BREAKS_OFF),
-        (ENDED[1], True, GOES_ON),
+        (ENDED[1], True, CONTINUES),
         ("".join(ENDED), True, ""),
         (EXIT, False, ""),
-        (EXIT, True, GOES_ON),
+        (EXIT, True, CONTINUES),
         (EXITED, True, ""),
     ],
 )
-def test_a_page_says_that_the_end_is_missing_and_whether_it_may_come(
-    kept: str, is_written: bool, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_page_reports_a_missing_end_and_a_transcript_in_progress(
+    lines: str, is_written: bool, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = tmp_path / "kept.jsonl"
     with record.open("w") as writer:
         if is_written:
-            claim(writer.fileno())
-        writer.write(HEAD + kept)
+            lock_file(writer.fileno())
+        writer.write(HEAD + lines)
         writer.flush()
         assert write_page(record, tmp_path / "kept.html") == 0
-    told = f"inspect: kept.jsonl: the record {why}\n" if why else ""
-    assert capsys.readouterr().err == told
+    expected = f"inspect: kept.jsonl: the record {why}\n" if why else ""
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_a_page_says_that_the_end_is_missing_and_whether_it_may_come(
         (b"no\n", ":1: expected a transcript, got"),
     ],
 )
-def test_what_is_no_transcript_is_refused(
+def test_an_invalid_transcript_is_refused(
     record: bytes, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.jsonl"

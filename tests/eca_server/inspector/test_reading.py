@@ -1,4 +1,4 @@
-"""The page's script reads a message as `explain` does: it marks the same places."""
+"""The page's script marks the same places of a message as `explain`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eca_protocol.draft import DRAFT
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.strategies import broken, raw_params, raw_results
-from eca_server.inspector.shapes import shapes
+from eca_server.inspector.shapes import make_shapes
 from tests.node import node
 
 Part: TypeAlias = Literal["params", "result"]
@@ -32,7 +32,7 @@ console.log(JSON.stringify(messages.map((each) => reading.oddities(read(each))))
 
 
 Case: TypeAlias = tuple[Revision, str, Part, Any]
-"""An edition, a method, a part of its message, and what stands there."""
+"""An edition, a method, a part of its message, and that part's value."""
 
 PROMPT: dict[str, Any] = {"message": "Hi", "chatId": "c"}
 CASES: list[tuple[Case, set[str]]] = [
@@ -62,14 +62,14 @@ CASES: list[tuple[Case, set[str]]] = [
 
 
 def oddities(cases: list[Case]) -> Iterator[set[str]]:
-    """Where the script sees something odd, in each."""
+    """Yield the paths that the script marks in each case."""
     messages = [
         (edition.value, method, {part: raw} | ({"method": method} if part == "params" else {}))
         for edition, method, part, raw in cases
     ]
     done = subprocess.run(
         [node(), "-e", READ, SCRIPT.read_text("utf-8")],
-        input=json.dumps({"shapes": shapes(), "messages": messages}),
+        input=json.dumps({"shapes": make_shapes(), "messages": messages}),
         capture_output=True,
         text=True,
         check=True,
@@ -79,7 +79,7 @@ def oddities(cases: list[Case]) -> Iterator[set[str]]:
 
 
 def explained(case: Case) -> set[str]:
-    """Where `explain` sees something, spelled as the script does."""
+    """Return the paths that `explain` names, in the script's notation."""
     edition, method, part, raw = case
     table = DRAFT if edition is Revision.DRAFT else ECA
     return {
@@ -88,14 +88,14 @@ def explained(case: Case) -> set[str]:
     }
 
 
-def _step(found: re.Match[str]) -> str:
-    return f"/{json.loads(found[1]) if found[1] else found[2] or ''}"
+def _step(match: re.Match[str]) -> str:
+    return f"/{json.loads(match[1]) if match[1] else match[2] or ''}"
 
 
-def test_the_page_marks_what_is_odd() -> None:
+def test_the_page_marks_oddities() -> None:
     marked = oddities([case for case, _ in CASES])
-    for (case, wanted), seen in zip(CASES, marked, strict=True):
-        assert seen == wanted == explained(case), case
+    for (case, expected), paths in zip(CASES, marked, strict=True):
+        assert paths == expected == explained(case), case
 
 
 @st.composite
@@ -112,15 +112,15 @@ def cases(draw: st.DrawFn) -> Case:
 
 @pytest.mark.long
 def test_the_page_marks_what_explain_finds_in_any_message() -> None:
-    found: list[Case] = []
+    collected: list[Case] = []
 
     @settings(max_examples=1500, phases=[Phase.generate])
     @given(cases())
     def collect(case: Case) -> None:
-        found.append(case)
+        collected.append(case)
 
     collect()
-    wanted = [explained(case) for case in found]
-    for case, places, seen in zip(found, wanted, oddities(found), strict=True):
-        assert seen == places, case
-    assert sum(map(bool, wanted)) > len(found) / 10
+    expected = [explained(case) for case in collected]
+    for case, places, paths in zip(collected, expected, oddities(collected), strict=True):
+        assert paths == places, case
+    assert sum(map(bool, expected)) > len(collected) / 10

@@ -1,4 +1,4 @@
-"""The list: each message with its lane, and the time since what it follows from."""
+"""The list: each message with its lane and its latency."""
 
 from __future__ import annotations
 
@@ -11,55 +11,56 @@ from hypothesis import strategies as st
 
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.strategies import json_objects
-from eca_protocol.transcript import Ended, Entry, Exited, Passed, Side
+from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
 from eca_server.inspector import rows as rows_module
 from eca_server.inspector.rows import Lane, Row, Rows
 
 
-def passed(side: Side, message: Any, at: float = 0.0) -> Passed:
+def passed(side: Side, message: Any, at: float = 0.0) -> DataEntry:
     body = json.dumps(message).encode()
-    return Passed(at=at, side=side, data=encode_frame(body), body=body)
+    return DataEntry(at=at, side=side, data=encode_frame(body), body=body)
 
 
-def told(*entries: Entry) -> list[Row]:
+def rows_of(*entries: Entry) -> list[Row]:
     rows = Rows()
     return [
-        rows.row(entry, entry.message if isinstance(entry, Passed) else None) for entry in entries
+        rows.row(entry, entry.message if isinstance(entry, DataEntry) else None)
+        for entry in entries
     ]
 
 
-def request(id_: Any, method: str, **params: Any) -> Passed:
+def request(id_: Any, method: str, **params: Any) -> DataEntry:
     return passed("client", {"id": id_, "method": method, "params": params})
 
 
-def notice(method: str, **params: Any) -> Passed:
+def notification(method: str, **params: Any) -> DataEntry:
     return passed("client", {"method": method, "params": params})
 
 
-def answer(id_: Any, **result: Any) -> Passed:
+def answer(id_: Any, **result: Any) -> DataEntry:
     return passed("server", {"id": id_, "result": result})
 
 
-def news(method: str, **params: Any) -> Passed:
+def server_notification(method: str, **params: Any) -> DataEntry:
     return passed("server", {"method": method, "params": params})
 
 
-def content(kind: str, role: str = "assistant", chat: str = "c", **more: Any) -> Passed:
-    said = {"chatId": chat, "role": role, "content": {"type": kind, **more}}
-    return passed("server", {"method": "chat/contentReceived", "params": said})
+def content(kind: str, role: str = "assistant", chat: str = "c", **more: Any) -> DataEntry:
+    params = {"chatId": chat, "role": role, "content": {"type": kind, **more}}
+    return passed("server", {"method": "chat/contentReceived", "params": params})
 
 
 MCP = {"origin": "mcp", "id": "2", "name": "now"}
 NATIVE = {"origin": "native", "id": "1", "name": "grep"}
 FINISHED = content("progress", "system", state="finished", text="")
 
-# What passes, its lane (negative: outward), which row it follows, and what the time between tells.
+# Each entry, its lane (negative: outward), the row it follows, and the kind of latency.
 CONVERSATION: list[tuple[Entry, int, int | None, str | None]] = [
     (request(1, "initialize"), -1, None, None),
     (answer(1, chatWelcomeMessage="Hi"), 1, 0, "answer"),
-    (news("tool/serverUpdated", type="native"), 3, None, None),
-    (news("tool/serverUpdated", type="mcp"), 4, None, None),
-    (notice("mcp/startServer", name="m"), -4, None, None),
+    (server_notification("tool/serverUpdated", type="native"), 3, None, None),
+    (server_notification("tool/serverUpdated", type="mcp"), 4, None, None),
+    (notification("mcp/startServer", name="m"), -4, None, None),
     (request("a", "chat/prompt", chatId="c", message="one"), -2, None, None),
     (request("b", "chat/prompt", chatId="c", message="two"), -2, None, None),
     (content("text", "user", text="one"), 1, None, None),
@@ -69,7 +70,7 @@ CONVERSATION: list[tuple[Entry, int, int | None, str | None]] = [
     (content("text", text="words"), 2, None, None),
     (content("toolCallPrepare", **MCP), 2, None, None),
     (content("toolCallRun", manualApproval=True, **MCP), 2, None, None),
-    (notice("chat/toolCallApprove", chatId="c", toolCallId="2"), -4, 13, "approval"),
+    (notification("chat/toolCallApprove", chatId="c", toolCallId="2"), -4, 13, "approval"),
     (content("toolCallRunning", **MCP), -4, None, None),
     (content("toolCalled", **MCP), 4, 15, "tool"),
     (content("toolCallRunning", **NATIVE), -3, None, None),
@@ -77,7 +78,7 @@ CONVERSATION: list[tuple[Entry, int, int | None, str | None]] = [
     (FINISHED, 1, 5, "turn"),
     (content("text", text="more"), 2, 6, "first"),
     (request(3, "chat/prompt", chatId="c", message="three"), -2, None, None),
-    (notice("chat/promptStop", chatId="c"), -1, None, None),
+    (notification("chat/promptStop", chatId="c"), -1, None, None),
     (FINISHED, 1, 22, "stop"),
     (request(4, "chat/prompt", message="in no chat yet"), -2, None, None),
     (answer(4, chatId="d"), 1, 24, "answer"),
@@ -87,26 +88,26 @@ CONVERSATION: list[tuple[Entry, int, int | None, str | None]] = [
     (request(5, "completion/inline"), -2, None, None),
     (answer(5), 2, 29, "answer"),
     (answer(5), 1, None, None),
-    (Ended(at=1, side="client"), 1, None, None),
-    (Exited(at=2, code=0), 1, None, None),
+    (EndEntry(at=1, side="client"), 1, None, None),
+    (ExitEntry(at=2, code=0), 1, None, None),
 ]
 
 
-def test_each_message_has_its_lane_and_the_time_since_what_it_follows_from() -> None:
-    rows = told(*(entry for entry, *_ in CONVERSATION))
-    seen = [(row.packed()[6], row.earlier, row.late) for row in rows]
-    wanted = [tuple(expected) for _, *expected in CONVERSATION]
-    for number, (got, expected) in enumerate(zip(seen, wanted, strict=True)):
+def test_each_message_has_its_lane_and_its_latency() -> None:
+    rows = rows_of(*(entry for entry, *_ in CONVERSATION))
+    actual = [(row.packed()[6], row.earlier, row.latency) for row in rows]
+    expectations = [tuple(expected) for _, *expected in CONVERSATION]
+    for number, (got, expected) in enumerate(zip(actual, expectations, strict=True)):
         assert got == expected, (number, rows[number])
 
 
 REFUSED: list[tuple[Entry, int | None, str | None]] = [
     (request(1, "chat/prompt", chatId="c", message=5), None, None),
-    (notice("chat/promptStop", chatId="c"), None, None),
+    (notification("chat/promptStop", chatId="c"), None, None),
     (passed("server", {"id": 1, "error": {"code": -32602, "message": "no"}}), 0, "answer"),
     (request(2, "chat/prompt", message=5), None, None),
     (passed("server", {"id": 2, "error": {"code": -32602, "message": "no"}}), 3, "answer"),
-    (notice("chat/promptStop", chatId="c"), None, None),
+    (notification("chat/promptStop", chatId="c"), None, None),
     (request(3, "chat/prompt", chatId="c", message="one"), None, None),
     (answer(3, chatId="c"), 6, "answer"),
     (content("text", text="words"), 6, "first"),
@@ -121,52 +122,57 @@ DELETED: list[tuple[Entry, int | None, str | None]] = [
     (request(4, "chat/prompt", chatId="c", message="in the new chat"), None, None),
     (FINISHED, 0, "turn"),
     (answer(3), 4, "answer"),
-    (notice("chat/toolCallApprove", chatId="c", toolCallId="1"), None, None),
+    (notification("chat/toolCallApprove", chatId="c", toolCallId="1"), None, None),
     (content("text", text="more"), 5, "first"),
     (FINISHED, 5, "turn"),
 ]
 
 
 @pytest.mark.parametrize("conversation", [REFUSED, DELETED])
-def test_no_time_is_counted_from_a_prompt_that_was_refused_or_is_gone_with_its_chat(
+def test_no_latency_is_measured_from_a_refused_prompt_or_one_of_a_deleted_chat(
     conversation: list[tuple[Entry, int | None, str | None]],
 ) -> None:
-    rows = told(*(entry for entry, *_ in conversation))
-    seen = [(row.earlier, row.late) for row in rows]
-    assert seen == [tuple(expected) for _, *expected in conversation]
+    rows = rows_of(*(entry for entry, *_ in conversation))
+    actual = [(row.earlier, row.latency) for row in rows]
+    assert actual == [tuple(expected) for _, *expected in conversation]
 
 
-def test_a_row_says_in_a_line_what_its_message_is() -> None:
-    asked, error, called, exited = told(
+def test_a_row_summarizes_its_message() -> None:
+    prompt, error, called, exited = rows_of(
         request("7", "chat/prompt", chatId="c", message="Hello"),
         passed("server", {"id": "7", "error": {"code": -32603, "message": "no"}}),
         content("toolCallRun", **NATIVE),
-        Exited(at=1, code=-9),
+        ExitEntry(at=1, code=-9),
     )
-    assert (asked.kind, asked.what, asked.id, asked.chat) == ("request", "chat/prompt", '"7"', "c")
-    assert asked.brief == "Hello"
-    assert (error.kind, error.what, error.brief) == ("error", "chat/prompt", "no")
-    assert called.what == "chat/contentReceived: toolCallRun"
-    assert called.brief == "grep"
-    assert exited.brief == "The server ended by signal 9."
+    assert (prompt.kind, prompt.label, prompt.id, prompt.chat) == (
+        "request",
+        "chat/prompt",
+        '"7"',
+        "c",
+    )
+    assert prompt.summary == "Hello"
+    assert (error.kind, error.label, error.summary) == ("error", "chat/prompt", "no")
+    assert called.label == "chat/contentReceived: toolCallRun"
+    assert called.summary == "grep"
+    assert exited.summary == "The server ended by signal 9."
 
 
-def test_bytes_are_kept_as_they_passed() -> None:
+def test_bytes_are_shown_unchanged() -> None:
     body = b'{"method":"exit"}'
     odd = b"content-length: 17\r\n\r\n" + body
-    plain, header, junk = told(
-        Passed(at=0, side="client", data=encode_frame(body), body=body),
-        Passed(at=0, side="client", data=odd, body=body),
-        Passed(at=0, side="server", data=b"print\xff\n"),
+    plain, header, junk = rows_of(
+        DataEntry(at=0, side="client", data=encode_frame(body), body=body),
+        DataEntry(at=0, side="client", data=odd, body=body),
+        DataEntry(at=0, side="server", data=b"print\xff\n"),
     )
     assert (plain.text, plain.raw) == (body.decode(), None)
     assert (header.text, header.raw) == (body.decode(), odd.decode())
-    assert (junk.kind, junk.text, junk.brief) == ("bytes", "print\\xff\n", "print\\xff\n")
+    assert (junk.kind, junk.text, junk.summary) == ("bytes", "print\\xff\n", "print\\xff\n")
 
 
-def test_of_a_giant_only_the_beginning_is_told() -> None:
-    (row,) = told(Passed(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5)))
-    assert (len(row.text), row.left_out) == (rows_module.LONGEST, 5)
+def test_only_the_beginning_of_a_giant_message_is_shown() -> None:
+    (row,) = rows_of(DataEntry(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5)))
+    assert (len(row.text), row.omitted) == (rows_module.LONGEST, 5)
 
 
 strange = st.fixed_dictionaries(
@@ -184,8 +190,8 @@ strange = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["client", "server"]), strange), max_size=3))
-def test_whatever_passes_has_a_row(messages: list[tuple[Side, Any]]) -> None:
-    rows = told(*(passed(side, message) for side, message in messages))
+def test_any_message_has_a_row(messages: list[tuple[Side, Any]]) -> None:
+    rows = rows_of(*(passed(side, message) for side, message in messages))
     assert [row.side for row in rows] == [side for side, _ in messages]
     assert all(row.earlier is None or row.earlier < number for number, row in enumerate(rows))
     assert {abs(row.packed()[6]) for row in rows} <= set(Lane)

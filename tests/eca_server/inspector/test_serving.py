@@ -1,4 +1,4 @@
-"""Who is told, and that nobody who is told can hold anything up."""
+"""The inspector's server: its access checks, and slow readers that delay nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from eca_protocol.http_server import HTTPRequest
-from eca_protocol.transcript import claim
+from eca_protocol.transcript import lock_file
 from eca_server.inspector import serving
 from eca_server.inspector.command import Follower
 from eca_server.inspector.inspection import Inspection
@@ -23,7 +23,7 @@ EXIT = b'{"at":0.2,"exit":0}\n'
 
 
 class Answer:
-    """What a site answers; with `gate`, nothing is read before it is open."""
+    """A recorder of a site's answer; with `gate`, it reads nothing before the gate is set."""
 
     def __init__(self, gate: trio.Event | None = None) -> None:
         self.status = 0
@@ -47,7 +47,7 @@ class Answer:
 
 def a_site(port: int = 4711) -> Site:
     feed = Feed()
-    feed.add(b"told-to-few")
+    feed.add(b"a secret part")
     feed.close()
     site = Site("kept.jsonl", feed)
     site.port = port
@@ -84,7 +84,7 @@ EVIL = "evil.example:4711"
         ("POST", "/parts?TOKEN", {"authorization": "Bearer "}, 403),
     ],
 )
-async def test_only_the_page_that_knows_the_token_is_told(
+async def test_only_the_page_with_the_token_gets_the_parts(
     method: str, target: str, changed: dict[str, str | None], status: int
 ) -> None:
     site, answer = a_site(), Answer()
@@ -92,9 +92,9 @@ async def test_only_the_page_that_knows_the_token_is_told(
     headers = {name: value.replace("TOKEN", site.token) for name, value in headers.items()}
     target = target.replace("TOKEN", site.token)
     request = HTTPRequest(method=method, target=target, headers=headers, body=b"")
-    await site.handle(request, answer)  # type: ignore[arg-type]  # has what is used of one
+    await site.handle(request, answer)  # type: ignore[arg-type]  # has the methods that are used
     assert answer.status == status
-    assert (b"told-to-few" in answer.sent) == (status == 200)
+    assert (b"a secret part" in answer.sent) == (status == 200)
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
@@ -109,12 +109,12 @@ async def test_at_port_80_browsers_leave_the_port_out(name: str, end: str) -> No
     assert answer.status == 200
 
 
-async def test_the_page_itself_holds_nothing_and_no_token() -> None:
+async def test_the_page_itself_contains_no_data_and_no_token() -> None:
     site, answer = a_site(), Answer()
     request = HTTPRequest(method="GET", target="/", headers={"host": GOOD["host"]}, body=b"")
     await site.handle(request, answer)  # type: ignore[arg-type]  # as above
     assert answer.status == 200
-    assert b"told-to-few" not in answer.sent[0]
+    assert b"a secret part" not in answer.sent[0]
     assert site.token.encode() not in answer.sent[0]
     assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
     assert answer.headers["cache-control"] == "no-store"
@@ -123,7 +123,7 @@ async def test_the_page_itself_holds_nothing_and_no_token() -> None:
     assert len(site.token) >= 43
 
 
-async def test_each_reader_is_told_all_of_it_whenever_it_comes(
+async def test_each_reader_gets_all_parts_even_a_late_one(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     feed, early, late = Feed(), Answer(), Answer()
@@ -136,16 +136,16 @@ async def test_each_reader_is_told_all_of_it_whenever_it_comes(
     feed.add(b"3")
     await trio.testing.wait_all_tasks_blocked()
     assert early.sent == late.sent == [b"head", b"1", b"2", b"3"]
-    assert (feed.readers, feed.was_read.is_set()) == (2, False)
+    assert (feed.readers, feed.drained.is_set()) == (2, False)
     feed.close()
-    await feed.was_read.wait()
+    await feed.drained.wait()
     assert feed.readers == 0
 
 
-async def test_who_reads_too_slowly_loses_the_oldest_and_holds_nobody_up(
+async def test_a_slow_reader_loses_the_oldest_parts_and_delays_no_other(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MAX_KEPT", 4)
+    monkeypatch.setattr(serving, "MAX_STORED", 4)
     feed, gate = Feed(), trio.Event()
     slow, quick = Answer(gate), Answer()
     feed.add(b"head")
@@ -156,13 +156,13 @@ async def test_who_reads_too_slowly_loses_the_oldest_and_holds_nobody_up(
         feed.add(part)
     feed.close()
     gate.set()
-    await feed.was_read.wait()
+    await feed.drained.wait()
     assert quick.sent == [b"head", b"11", b"22", b"33", b"44"]
     assert slow.sent == [b"head", b"33", b"44"]
 
 
 @pytest.mark.parametrize(
-    ("pieces", "told"),
+    ("pieces", "count"),
     [
         ((HEAD, ENTRY, EXIT), 2),
         ((HEAD + ENTRY[:30], ENTRY[30:] + ENTRY, EXIT[:3], EXIT[3:]), 3),
@@ -172,7 +172,7 @@ async def test_who_reads_too_slowly_loses_the_oldest_and_holds_nobody_up(
 )
 async def test_a_transcript_is_followed_while_it_is_written(
     pieces: tuple[bytes, ...],
-    told: int,
+    count: int,
     tmp_path: Path,
     autojump_clock: trio.testing.MockClock,
     nursery: trio.Nursery,
@@ -180,21 +180,21 @@ async def test_a_transcript_is_followed_while_it_is_written(
     path, feed, answer = tmp_path / "kept.jsonl", Feed(), Answer()
     path.touch()
     with path.open("rb") as file, path.open("ab", buffering=0) as writer:
-        claim(writer.fileno())
+        lock_file(writer.fileno())
         follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
         nursery.start_soon(follower.follow)
         nursery.start_soon(feed.read, answer)
         for piece in pieces:
             await trio.sleep(1)
             writer.write(piece)
-        await feed.was_read.wait()
+        await feed.drained.wait()
     text = b"".join(answer.sent).decode()
-    assert text.count('"exit",') == told
+    assert text.count('"exit",') == count
     assert ('"fault"' in text) == (pieces[-1] == b"nonsense\n")
 
 
 @pytest.mark.parametrize("ending", ["tap", "writer"])
-async def test_a_record_without_an_end_is_followed_until_nobody_writes_it(
+async def test_a_record_without_an_end_is_followed_until_its_writer_is_gone(
     ending: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -204,11 +204,11 @@ async def test_a_record_without_an_end_is_followed_until_nobody_writes_it(
     entry = ENTRY.replace(b"exit", b"initialized")
     path.write_bytes(HEAD + entry)
     with path.open("rb") as file, path.open("ab", buffering=0) as writer:
-        claim(writer.fileno())
+        lock_file(writer.fileno())
         follower = Follower(file, Inspection("kept.jsonl", lambda data: data), feed)
         with trio.move_on_after(100):
             await follower.follow()
-            raise AssertionError("it is not over")
+            raise AssertionError("the record was still being written")
         writer.write(entry)
         if ending == "tap":
             follower.tap_has_ended.set()
@@ -217,6 +217,6 @@ async def test_a_record_without_an_end_is_followed_until_nobody_writes_it(
         with trio.fail_after(100):
             await follower.follow()
     await feed.read(answer)
-    why = "kept.jsonl: the record breaks off before the end of the conversation"
+    why = "kept.jsonl: the record ends before the end of the conversation"
     assert f'"fault":"{why}"' in b"".join(answer.sent).decode()
     assert capsys.readouterr().err == f"inspect: {why}\n"

@@ -30,7 +30,7 @@ def filtered(*pieces: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES)
-def test_a_sequence_goes_and_the_text_around_it_stays(sequence: bytes) -> None:
+def test_a_sequence_is_removed_and_the_text_around_it_stays(sequence: bytes) -> None:
     assert filtered(b"[1] a" + sequence + b"b\n") == b"[1] ab\n"
 
 
@@ -38,7 +38,7 @@ def test_a_sequence_goes_and_the_text_around_it_stays(sequence: bytes) -> None:
     st.lists(st.sampled_from([*SEQUENCES, b"text", b"\n", b"[0m", b"m", "é".encode(), b"\x1b"])),
     st.lists(st.integers(0, 200)),
 )
-def test_the_same_text_is_left_however_it_is_cut(parts: list[bytes], cuts: list[int]) -> None:
+def test_the_text_does_not_depend_on_the_chunks(parts: list[bytes], cuts: list[int]) -> None:
     data = b"".join(parts)
     places = sorted({0, len(data), *(each for each in cuts if each < len(data))})
     pieces = [data[start:end] for start, end in itertools.pairwise(places)]
@@ -46,7 +46,7 @@ def test_the_same_text_is_left_however_it_is_cut(parts: list[bytes], cuts: list[
     assert b"\x1b" not in filtered(data)
 
 
-def test_an_unended_sequence_takes_no_more_than_its_line_or_what_may_wait() -> None:
+def test_an_incomplete_sequence_removes_no_more_than_its_line_or_the_limit() -> None:
     assert filtered(b"a\x1b]0;never ended\nnext\n") == b"a\nnext\n"
     flood = filtered(b"\x1b]0;", *[b"x" * 1000] * 100)
     assert 90_000 < len(flood) < 100_000

@@ -1,4 +1,4 @@
-"""Jobs: they run behind whoever started them, are told of, killed, and end with the connection."""
+"""Jobs run in the background, are announced and killed, and end with the connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trio
 
 from eca_protocol.errors import StartFailed
 from eca_server.jobs import Job, JobRefused, Jobs, start_shell
-from eca_server.jobs import jobs as room
+from eca_server.jobs import jobs as jobs_module
 from tests.eca_server.processes import assert_gone
 
 pytestmark = pytest.mark.trio
@@ -22,15 +22,15 @@ pytestmark = pytest.mark.trio
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
-class Room:
-    """Jobs, and what was told of them."""
+class RunningJobs:
+    """Jobs, and the statuses at each notification."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.told: list[list[str]] = []
+        self.notifications: list[list[str]] = []
         self.jobs = Jobs(nursery, self._note)
 
     def _note(self) -> None:
-        self.told.append([job.status for job in self.jobs])
+        self.notifications.append([job.status for job in self.jobs])
 
     def start(self, command: str, *, shell: str = "/bin/sh") -> Job:
         return self.jobs.start(
@@ -39,10 +39,10 @@ class Room:
 
 
 @asynccontextmanager
-async def rooms() -> AsyncIterator[Room]:
+async def running_jobs() -> AsyncIterator[RunningJobs]:
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            yield Room(nursery)
+            yield RunningJobs(nursery)
             nursery.cancel_scope.cancel()
 
 
@@ -58,20 +58,22 @@ def texts(job: Job) -> list[str]:
         ("echo a; kill -9 $$", "failed", 137),
     ],
 )
-async def test_a_job_that_ends_by_itself_tells_how(command: str, status: str, code: int) -> None:
-    async with rooms() as here:
-        job = here.start(command)
+async def test_a_job_that_ends_by_itself_has_a_status_and_an_exit_code(
+    command: str, status: str, code: int
+) -> None:
+    async with running_jobs() as running:
+        job = running.start(command)
         assert (job.id, job.status, job.exit_code) == ("job-1", "running", None)
         await job.ended.wait()
         assert (job.status, job.exit_code, texts(job)) == (status, code, ["a"])
         assert not job.kill()
-        assert [each.id for each in here.jobs.untold("c")] == ["job-1"]
-        assert here.jobs.untold("another") == []
+        assert [each.id for each in running.jobs.unreported("c")] == ["job-1"]
+        assert running.jobs.unreported("another") == []
 
 
 async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing() -> None:
-    async with rooms() as here:
-        job = here.start("trap 'echo bye; exit' TERM; sleep 60 & echo $!; wait")
+    async with running_jobs() as running:
+        job = running.start("trap 'echo bye; exit' TERM; sleep 60 & echo $!; wait")
         while not texts(job):
             await trio.sleep(0.001)
         assert job.kill()
@@ -81,7 +83,7 @@ async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing() -> None:
         assert_gone({int(texts(job)[0])})
 
 
-IS_TOLD_ONCE = """
+WAITS_FOR_A_SECOND_SIGNAL = """
 from pathlib import Path
 from signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigtimedwait, sigwait
 pthread_sigmask(SIG_BLOCK, [SIGTERM])
@@ -91,10 +93,10 @@ Path("said").write_text("bye" if sigtimedwait([SIGTERM], 0.03) is None else "hur
 """
 
 
-async def test_a_job_whose_outputs_lie_elsewhere_is_not_hurried(tmp_path: Path) -> None:
-    async with rooms() as here:
-        script = shlex.join([sys.executable, "-I", "-S", "-c", IS_TOLD_ONCE])
-        job = here.start(f"cd {tmp_path}; exec {script} >log 2>&1")
+async def test_a_job_with_redirected_outputs_has_time_to_end(tmp_path: Path) -> None:
+    async with running_jobs() as running:
+        script = shlex.join([sys.executable, "-I", "-S", "-c", WAITS_FOR_A_SECOND_SIGNAL])
+        job = running.start(f"cd {tmp_path}; exec {script} >log 2>&1")
         while not (tmp_path / "up").exists():
             await trio.sleep(0.001)
         job.kill()
@@ -102,11 +104,11 @@ async def test_a_job_whose_outputs_lie_elsewhere_is_not_hurried(tmp_path: Path) 
         assert (tmp_path / "said").read_text() == "bye"
 
 
-async def test_a_job_that_cannot_be_read_is_ended_and_hurts_nobody(
+async def test_a_job_that_cannot_be_read_is_killed_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with rooms() as here:
-        job = here.start("trap 'echo bye; exit' TERM; echo $$; while :; do sleep 0.01; done")
+    async with running_jobs() as running:
+        job = running.start("trap 'echo bye; exit' TERM; echo $$; while :; do sleep 0.01; done")
         read: list[bytes] = []
 
         def broken(_: object, data: bytes) -> None:
@@ -115,11 +117,11 @@ async def test_a_job_that_cannot_be_read_is_ended_and_hurts_nobody(
 
         monkeypatch.setattr(job.output, "write", broken)
         await job.ended.wait()
-        assert not job.is_left
+        assert not job.survived
         assert_gone({int(read[0])})
 
 
-async def test_what_a_job_says_last_does_not_wait_for_those_that_flood() -> None:
+async def test_the_last_output_of_a_job_does_not_wait_for_flooding_jobs() -> None:
     with trio.fail_after(20):
         child = start_shell("/bin/sh", "echo bye", directory=Path("/"), environment=ENVIRONMENT)
         flood = trio.Lock()
@@ -129,46 +131,51 @@ async def test_what_a_job_says_last_does_not_wait_for_those_that_flood() -> None
         assert (job.status, texts(job)) == ("completed", ["bye"])
 
 
-async def test_changes_are_told_at_once_but_not_too_often_and_the_last_is_not_lost() -> None:
-    async with rooms() as here:
+async def test_changes_are_announced_at_once_not_too_often_and_the_last_always() -> None:
+    async with running_jobs() as running:
         begun = trio.current_time()
-        jobs = [here.start("exit 1") for _ in range(5)]
+        jobs = [running.start("exit 1") for _ in range(5)]
         for job in jobs:
             await job.ended.wait()
-        while here.told[-1] != ["failed"] * 5:
+        while running.notifications[-1] != ["failed"] * 5:
             await trio.sleep(0.01)
-        assert here.told[0] == ["running"] * 5
-        assert len(here.told) <= 1 + (trio.current_time() - begun) / room.TELL_SECONDS
+        assert running.notifications[0] == ["running"] * 5
+        assert (
+            len(running.notifications)
+            <= 1 + (trio.current_time() - begun) / jobs_module.NOTIFY_SECONDS
+        )
 
 
-async def test_no_more_run_at_once_than_may_and_those_that_ended_are_forgotten(
+async def test_running_and_stored_ended_jobs_are_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(room, "MOST_RUNNING", 2)
-    monkeypatch.setattr(room, "MOST_ENDED", 1)
-    async with rooms() as here:
-        first, second = here.start("sleep 60"), here.start("sleep 60")
-        with pytest.raises(JobRefused, match="2 jobs run"):
-            here.start("true")
+    monkeypatch.setattr(jobs_module, "MAX_RUNNING", 2)
+    monkeypatch.setattr(jobs_module, "MAX_ENDED", 1)
+    async with running_jobs() as running:
+        first, second = running.start("sleep 60"), running.start("sleep 60")
+        with pytest.raises(JobRefused, match="2 jobs are running"):
+            running.start("true")
         for job in (second, first):
             job.kill()
             await job.ended.wait()
-        assert [job.id for job in here.jobs] == ["job-1"]
-        assert here.start("sleep 60").id == "job-3"
+        assert [job.id for job in running.jobs] == ["job-1"]
+        assert running.start("sleep 60").id == "job-3"
         with pytest.raises(StartFailed):
-            here.start("true", shell="/nowhere")
+            running.start("true", shell="/nowhere")
 
 
-async def test_all_end_at_once_with_the_connection_even_those_that_do_not_want_to() -> None:
-    async with rooms() as here:
-        jobs = [here.start("trap '' TERM; echo up; while :; do sleep 0.05; done") for _ in range(8)]
+async def test_all_jobs_end_at_once_with_the_connection_even_if_they_ignore_sigterm() -> None:
+    async with running_jobs() as running:
+        jobs = [
+            running.start("trap '' TERM; echo up; while :; do sleep 0.05; done") for _ in range(8)
+        ]
         for job in jobs:
             while not texts(job):
                 await trio.sleep(0.001)
         begun = trio.current_time()
-        assert await here.jobs.close() == []
+        assert await running.jobs.close() == []
         assert trio.current_time() - begun < 2
-        assert here.told[-1] == ["killed"] * 8
-        with pytest.raises(JobRefused, match="session ends"):
-            here.start("true")
-        assert await here.jobs.close() == []
+        assert running.notifications[-1] == ["killed"] * 8
+        with pytest.raises(JobRefused, match="session is ending"):
+            running.start("true")
+        assert await running.jobs.close() == []

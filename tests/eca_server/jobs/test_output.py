@@ -1,4 +1,4 @@
-"""What is kept of a job's output: bounded, in order, and what is missing is counted."""
+"""The stored output of a job: bounded, in order, with the number of missing bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eca_server.jobs import output as room
-from eca_server.jobs.output import LONGEST_LINE, MOST_LINES, JobOutput, Page, Stream
+from eca_server.jobs import output as output_module
+from eca_server.jobs.output import MAX_LINE_BYTES, MAX_LINES, JobOutput, Page, Stream
 
 STREAMS: list[Stream] = ["stdout", "stderr"]
 PIECES = st.lists(
@@ -27,35 +27,35 @@ PIECES = st.lists(
 
 @settings(max_examples=100)
 @given(PIECES)
-def test_what_is_read_and_what_was_missed_are_all_that_was_written(
+def test_read_and_missed_bytes_are_all_that_was_written(
     pieces: list[tuple[Stream, bytes, bool]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"MOST_LINES": 10, "MOST_BYTES": 100, "LONGEST_LINE": 20}.items():
-            patch.setattr(room, name, value)
+        for name, value in {"MAX_LINES": 10, "MAX_BYTES": 100, "MAX_LINE_BYTES": 20}.items():
+            patch.setattr(output_module, name, value)
         output = JobOutput()
-        place = 0
+        offset = 0
         for stream, data, reads in pieces:
             output.write(stream, data)
-            kept = output.last(99)
-            assert len(kept) <= 10 + 2
-            assert sum(len(line.data) for line in kept) <= 100 + 2 * 20
+            stored = output.last(99)
+            assert len(stored) <= 10 + 2
+            assert sum(len(line.data) for line in stored) <= 100 + 2 * 20
             if reads:
-                page = output.page(place, lines=3, size=30)
-                assert counted(page) == page.end - place
-                place = page.end
+                page = output.page(offset, lines=3, size=30)
+                assert counted(page) == page.end - offset
+                offset = page.end
         output.finish()
-        rest = output.page(place, lines=99, size=999)
+        rest = output.page(offset, lines=99, size=999)
         assert rest.is_last
-        assert counted(rest) == rest.end - place
+        assert counted(rest) == rest.end - offset
         assert rest.end == sum(len(data) for _, data, _ in pieces)
 
 
 def counted(page: Page) -> int:
-    return page.missed + sum(line.end - line.place for line in page.lines)
+    return page.missed_bytes + sum(line.end - line.offset for line in page.lines)
 
 
-def test_lines_of_both_streams_stand_in_the_order_in_which_they_ended() -> None:
+def test_lines_of_both_streams_are_in_the_order_in_which_they_ended() -> None:
     output = JobOutput()
     output.write("stdout", b"be")
     output.write("stderr", b"oops\r\n")
@@ -67,18 +67,18 @@ def test_lines_of_both_streams_stand_in_the_order_in_which_they_ended() -> None:
     assert output.page(12, lines=9, size=99).lines[0].text == "more"
 
 
-def test_a_character_is_not_cut_and_what_is_none_is_shown() -> None:
+def test_a_character_is_not_split_and_invalid_bytes_are_shown() -> None:
     output = JobOutput()
-    output.write("stdout", b"x" + "é".encode() * LONGEST_LINE + b"\n\xff\n")
+    output.write("stdout", b"x" + "é".encode() * MAX_LINE_BYTES + b"\n\xff\n")
     texts = [line.text for line in output.last(9)]
-    assert "".join(texts) == "x" + "é" * LONGEST_LINE + "\ufffd"
+    assert "".join(texts) == "x" + "é" * MAX_LINE_BYTES + "\ufffd"
 
 
 @pytest.mark.parametrize("data", [b"y\n" * 32_768, b"y" * 65_536])
-def test_a_flood_is_no_work(data: bytes) -> None:
+def test_a_flood_costs_little_time(data: bytes) -> None:
     output = JobOutput()
     begun = time.process_time()
     for _ in range(20):
         output.write("stdout", data)
     assert time.process_time() - begun < 1
-    assert len(output.last(10**9)) <= MOST_LINES + 1
+    assert len(output.last(10**9)) <= MAX_LINES + 1

@@ -1,6 +1,6 @@
-"""One script of an answer, spoken by every API: what the models say alike, each in its own bytes.
+"""Scripted answers in the format of every API.
 
-A row of `EVERY_API` is all that a new API needs to be held to what holds for the others.
+A row in `EVERY_API` applies the common tests to a new API.
 """
 
 import itertools
@@ -36,35 +36,35 @@ PROMPT_TOKENS, ANSWER_TOKENS = 100, 20
 
 
 @attrs.frozen
-class Called:
-    """A call that the model makes."""
+class ScriptedCall:
+    """A scripted tool call."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
 @attrs.frozen(kw_only=True)
-class Said:
-    """What a model says, in this order; pieces are not empty.
+class ScriptedAnswer:
+    """An answer of the model, in this order; pieces are not empty.
 
     Attributes:
         thoughts: pieces of one block of reasoning.
         text: pieces of the visible text.
-        calls: made in parallel.
-        cut: the answer ends at its limit.
-        secret: what the provider wants back with the thoughts; nobody else may see it.
+        calls: parallel tool calls.
+        cut: whether the answer ends at its limit.
+        secret: opaque data of the thoughts, which only the provider may receive.
     """
 
     thoughts: Sequence[str] = ()
     text: Sequence[str] = ()
-    calls: Sequence[Called] = ()
+    calls: Sequence[ScriptedCall] = ()
     cut: bool = False
     secret: str = "c2VjcmV0"
 
 
 @attrs.frozen(kw_only=True)
-class Heard:
-    """What is left of an answer when the API is forgotten."""
+class ReadAnswer:
+    """The content of an answer, independent of the API."""
 
     thoughts: str
     text: str
@@ -75,24 +75,24 @@ class Heard:
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class SpokenAPI:
-    """How an API says things.
+class ScriptedAPI:
+    """An API with its format of scripted answers.
 
     Attributes:
-        name: in a configuration.
-        model: a name of which the API knows that it thinks.
-        say: the events of an answer's stream, as bytes.
-        decoder: what reads them; it gives each call a key of its own.
-        refuse: the body of an error, from its status, its code and its words.
-        fail: an error in the middle of a stream, from its code and its words.
-        overloaded: the code, and the status, of an error that says so.
-        framing: how the stream is cut.
-        content_type: of a stream.
+        name: its name in a configuration.
+        model: the name of a model that reasons.
+        say: returns the events of an answer's stream, as bytes.
+        decoder: makes a decoder, which gives each call a unique key.
+        refuse: returns the body of an error, from its status, its code and its text.
+        fail: returns an error inside a stream, from its code and its text.
+        overloaded: the code and the status of an overloaded server.
+        framing: the format of the stream.
+        content_type: the content type of a stream.
     """
 
     name: str
     model: str
-    say: Callable[[Said], list[bytes]]
+    say: Callable[[ScriptedAnswer], list[bytes]]
     decoder: Callable[[Callable[[], str]], Decoder]
     refuse: Callable[[int, str, str], Any]
     fail: Callable[[str, str], bytes]
@@ -105,34 +105,34 @@ class SpokenAPI:
 
     @property
     def origin(self) -> Origin:
-        """Whose answers they are; the provider is named like the API."""
+        """The origin of the answers; the provider has the name of the API."""
         return Origin(api=self.name, provider=self.name, model=self.model)
 
-    def reply(self, said: Said, **fields: Any) -> Reply:
-        """The whole answer."""
-        return self.replying([raw(piece) for piece in self.say(said)], **fields)
+    def reply(self, answer: ScriptedAnswer, **fields: Any) -> Reply:
+        """Return the whole answer as a reply."""
+        return self.replying([raw(piece) for piece in self.say(answer)], **fields)
 
     def replying(self, steps: Iterable[chat_script.Step], **fields: Any) -> Reply:
-        """Steps, and nothing that the provider adds."""
+        """Return a reply of exactly these steps."""
         return Reply(headers={"content-type": self.content_type}, steps=steps, **fields)
 
     def refusing(self, status: int, code: str = "", words: str = "no", **fields: Any) -> Reply:
-        """An answer that is an error."""
+        """Return a reply with an error."""
         return Reply(status=status, body=self.refuse(status, code, words), **fields)
 
     def body(self, keys: str = "key") -> AnswerBody:
-        """What reads a stream; the keys of calls are numbered."""
+        """Make the body that decodes a stream; the keys of calls are numbered."""
         numbers = itertools.count(1)
         decoder = self.decoder(lambda: f"{keys}{next(numbers)}")
         return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
 
     def settings(self, url: str) -> ProviderSettings:
-        """What a provider at `url` is configured with."""
+        """Return the settings of a provider at `url`."""
         return ProviderSettings(api=self.name, url=url, key=Secret(f"sk-planted-{self.name}"))
 
     @asynccontextmanager
     async def talking(self, script: Script) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
-        """A provider with that script, and the model behind it."""
+        """Run a provider with that script; yield it and its model."""
         async with Provider(script) as provider, HTTPClient() as http:
             registry = Registry(http=http, providers={self.name: self.settings(provider.url)})
             backend = registry.backend(f"{self.name}/{self.model}")
@@ -141,12 +141,12 @@ class SpokenAPI:
             yield provider, backend
 
 
-def heard(answer: Answer) -> Heard:
-    """An answer without what is its API's own."""
+def read_answer(answer: Answer) -> ReadAnswer:
+    """Return the content of an answer."""
     message = answer.message(Origin("any", "any", "any"))
     usage = answer.usage
     prompt = usage and [usage.input, usage.cache_read, usage.cache_write]
-    return Heard(
+    return ReadAnswer(
         thoughts="".join(part.text for part in message.parts if isinstance(part, ReasoningPart)),
         text=answer.text,
         calls=tuple(
@@ -158,20 +158,20 @@ def heard(answer: Answer) -> Heard:
     )
 
 
-def expected(said: Said) -> Heard:
-    """What is to be heard of an answer, whichever API it comes over."""
-    return Heard(
-        thoughts="".join(said.thoughts),
-        text="".join(said.text),
-        calls=tuple((call.name, dict(call.arguments)) for call in said.calls),
-        reason="length" if said.cut else "tool_calls" if said.calls else "stop",
+def expected(answer: ScriptedAnswer) -> ReadAnswer:
+    """Return the expected content of a scripted answer."""
+    return ReadAnswer(
+        thoughts="".join(answer.thoughts),
+        text="".join(answer.text),
+        calls=tuple((call.name, dict(call.arguments)) for call in answer.calls),
+        reason="length" if answer.cut else "tool_calls" if answer.calls else "stop",
         prompt_tokens=PROMPT_TOKENS,
         answer_tokens=ANSWER_TOKENS,
     )
 
 
 async def ask(backend: HTTPBackend, request: Request | None = None) -> tuple[Answer, list[Event]]:
-    """The answer to a request, and the events it was made of."""
+    """Return the answer to a request, and its events."""
     answer, events = Answer(), []
     async with backend.stream(request or HELLO) as stream:
         async for event in stream:
@@ -192,16 +192,16 @@ def _error(code: str, words: str) -> dict[str, Any]:
     return {"error": {"message": words, "type": code or "error", "code": code or None}}
 
 
-def _chat(said: Said) -> list[bytes]:
+def _chat(answer: ScriptedAnswer) -> list[bytes]:
     head = {"id": "r1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     steps = [
-        *(chat_script.reasoning(piece) for piece in said.thoughts),
-        *(chat_script.text(piece) for piece in said.text),
+        *(chat_script.reasoning(piece) for piece in answer.thoughts),
+        *(chat_script.text(piece) for piece in answer.text),
         *(
             chat_script.tool_call(call.name, json.dumps(call.arguments), call_id=f"c{n}", index=n)
-            for n, call in enumerate(said.calls)
+            for n, call in enumerate(answer.calls)
         ),
-        chat_script.finish("length" if said.cut else "tool_calls" if said.calls else "stop"),
+        chat_script.finish("length" if answer.cut else "tool_calls" if answer.calls else "stop"),
         chat_script.usage(PROMPT_TOKENS, ANSWER_TOKENS),
     ]
     return [*(each for step in steps for each in chat_script.events(step, head)), _DONE]
@@ -210,32 +210,36 @@ def _chat(said: Said) -> list[bytes]:
 _DONE = b"data: [DONE]\n\n"
 
 
-def _responses(said: Said) -> list[bytes]:
+def _responses(answer: ScriptedAnswer) -> list[bytes]:
     items = [
         *(
-            [responses.reasoning("".join(said.thoughts), encrypted=said.secret)]
-            * bool(said.thoughts)
+            [responses.reasoning("".join(answer.thoughts), encrypted=answer.secret)]
+            * bool(answer.thoughts)
         ),
-        *([responses.message(*said.text)] * bool(said.text)),
+        *([responses.message(*answer.text)] * bool(answer.text)),
         *(
             responses.call(call.name, json.dumps(call.arguments), call_id=f"call_{n}")
-            for n, call in enumerate(said.calls)
+            for n, call in enumerate(answer.calls)
         ),
     ]
-    events = responses.cut(*items) if said.cut else responses.answer(*items)
+    events = responses.cut(*items) if answer.cut else responses.answer(*items)
     return [responses.as_bytes([event]) for event in events]
 
 
-def _anthropic(said: Said) -> list[bytes]:
+def _anthropic(answer: ScriptedAnswer) -> list[bytes]:
     items = [
-        *([anthropic.thinking(*said.thoughts, signature=said.secret)] if said.thoughts else []),
-        *([anthropic.text(*said.text)] if said.text else []),
+        *(
+            [anthropic.thinking(*answer.thoughts, signature=answer.secret)]
+            if answer.thoughts
+            else []
+        ),
+        *([anthropic.text(*answer.text)] if answer.text else []),
         *(
             anthropic.tool_use(call.name, *_halves(call.arguments), call_id=f"toolu_{n}")
-            for n, call in enumerate(said.calls)
+            for n, call in enumerate(answer.calls)
         ),
     ]
-    stop = "max_tokens" if said.cut else "tool_use" if said.calls else "end_turn"
+    stop = "max_tokens" if answer.cut else "tool_use" if answer.calls else "end_turn"
     counts = {"input_tokens": 60, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 10}
     [_, *events] = anthropic.answer(*items, stop=stop)
     events[-2]["usage"]["output_tokens"] = ANSWER_TOKENS
@@ -243,17 +247,17 @@ def _anthropic(said: Said) -> list[bytes]:
     return [anthropic.written(event) for event in (begun, *events)]
 
 
-def _google(said: Said) -> list[bytes]:
-    signed = {"thoughtSignature": said.secret} if said.thoughts else {}
+def _google(answer: ScriptedAnswer) -> list[bytes]:
+    signed = {"thoughtSignature": answer.secret} if answer.thoughts else {}
     parts = [
-        *(google.thought(piece) for piece in said.thoughts),
-        *(google.said(piece) for piece in said.text),
-        *(google.call(call.name, dict(call.arguments)) for call in said.calls),
+        *(google.thought(piece) for piece in answer.thoughts),
+        *(google.text_part(piece) for piece in answer.text),
+        *(google.call(call.name, dict(call.arguments)) for call in answer.calls),
     ]
     behind = next((part for part in parts if "thought" not in part), None)
     if behind is not None:
         behind |= signed
-    finish = "MAX_TOKENS" if said.cut else "STOP"
+    finish = "MAX_TOKENS" if answer.cut else "STOP"
     counts = {
         "promptTokenCount": PROMPT_TOKENS,
         "candidatesTokenCount": 15,
@@ -263,20 +267,21 @@ def _google(said: Said) -> list[bytes]:
     return [google.as_bytes([event]) for event in events]
 
 
-def _ollama(said: Said) -> list[bytes]:
+def _ollama(answer: ScriptedAnswer) -> list[bytes]:
     calls = [
-        {"function": {"name": call.name, "arguments": dict(call.arguments)}} for call in said.calls
+        {"function": {"name": call.name, "arguments": dict(call.arguments)}}
+        for call in answer.calls
     ]
     messages = [
-        *({"content": "", "thinking": piece} for piece in said.thoughts),
-        *({"content": piece} for piece in said.text),
+        *({"content": "", "thinking": piece} for piece in answer.thoughts),
+        *({"content": piece} for piece in answer.text),
         *([{"content": "", "tool_calls": calls}] if calls else []),
     ]
     head = {"model": "m", "created_at": "2025-01-01T00:00:00Z"}
     end = {
         "message": {"role": "assistant", "content": ""},
         "done": True,
-        "done_reason": "length" if said.cut else "stop",
+        "done_reason": "length" if answer.cut else "stop",
         "prompt_eval_count": PROMPT_TOKENS,
         "eval_count": ANSWER_TOKENS,
     }
@@ -289,7 +294,7 @@ def _line(value: Any) -> bytes:
 
 
 EVERY_API = (
-    SpokenAPI(
+    ScriptedAPI(
         name="openai-chat",
         model="m",
         say=_chat,
@@ -298,7 +303,7 @@ EVERY_API = (
         fail=lambda code, words: b"data: " + json.dumps(_error(code, words)).encode() + b"\n\n",
         overloaded=(503, "server_error"),
     ),
-    SpokenAPI(
+    ScriptedAPI(
         name="openai-responses",
         model="gpt-5",
         say=_responses,
@@ -309,7 +314,7 @@ EVERY_API = (
         ),
         overloaded=(503, "server_is_overloaded"),
     ),
-    SpokenAPI(
+    ScriptedAPI(
         name="anthropic",
         model="claude-opus-4-7",
         say=_anthropic,
@@ -323,7 +328,7 @@ EVERY_API = (
         ),
         overloaded=(529, "overloaded_error"),
     ),
-    SpokenAPI(
+    ScriptedAPI(
         name="google",
         model="gemini-3.1-pro",
         say=_google,
@@ -336,7 +341,7 @@ EVERY_API = (
         ),
         overloaded=(503, "UNAVAILABLE"),
     ),
-    SpokenAPI(
+    ScriptedAPI(
         name="ollama",
         model="m",
         say=_ollama,

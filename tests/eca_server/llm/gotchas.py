@@ -1,6 +1,6 @@
-"""What is known to go wrong on the wires of models, by number, and the test that shows each.
+"""Known problems of model APIs, by number, and the test for each.
 
-The tests are named from this folder on; a text without `::` says why there is none.
+Tests are named relative to this directory; a text without `::` is the reason for no test.
 """
 
 GOTCHAS: dict[str, str] = {
@@ -118,7 +118,7 @@ GOTCHAS: dict[str, str] = {
     "75": "github_copilot/test_access.py::test_who_wants_a_request_is_told",
     "76": "../credentials/test_tokens.py::test_many_tasks_and_servers_renew_once",
     "77": "../credentials/test_tokens.py::test_a_login_that_was_withdrawn_is_over",
-    "78": "test_waits.py::test_the_wait_that_headers_demand",
+    "78": "test_retry_after.py::test_the_wait_that_headers_demand",
     "79": "openai_chat/test_backend.py::test_a_failed_request_has_its_class",
     "80": "test_every_api.py::test_a_key_that_is_quoted_back_is_masked",
     "81": "test_switching.py::test_whoever_answered_before_the_next_request_is_a_legal_one",

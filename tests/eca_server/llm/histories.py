@@ -1,4 +1,4 @@
-"""Strategies: histories of every kind, most of which no API would take as they are."""
+"""Strategies of histories, most of which no API would accept unrepaired."""
 
 from hypothesis import strategies as st
 
@@ -32,11 +32,11 @@ ids = st.sampled_from(["", "a", "b", "c d", "x" * 70])
 names = st.sampled_from(["f", "", "read file", "\n", "é", "n" * 70])
 opaques = st.sampled_from([None, {"extra_content": {"secret": 1}}])
 calls = st.builds(
-    lambda call_id, name, readable, opaque: ToolCallPart(
+    lambda call_id, name, user_message, opaque: ToolCallPart(
         id=call_id,
         name=name,
-        raw='{"n":1}' if readable else "{bad",
-        arguments={"n": 1} if readable else None,
+        raw='{"n":1}' if user_message else "{bad",
+        arguments={"n": 1} if user_message else None,
         opaque=opaque,
     ),
     ids,
@@ -68,7 +68,7 @@ others = st.sampled_from(
 
 
 def histories_with(own: st.SearchStrategy) -> st.SearchStrategy[list[Message]]:
-    """Histories in which some parts are `own`: those that an API keeps for itself."""
+    """Return histories with parts from `own`, the opaque ones of an API."""
     messages = st.builds(
         lambda role, parts, origin, interrupted: Message(
             role=role,

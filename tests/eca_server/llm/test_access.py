@@ -1,4 +1,4 @@
-"""The ways to a provider: whose tokens are renewed, and whose keys no error shows."""
+"""Access to providers: tokens are renewed, and no error shows a key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, raw, reply
 from eca_server.credentials import Client, Logins, Tokens, TokenSet
-from eca_server.llm.access import KeyAccess, TokenAccess, Way
+from eca_server.llm.access import KeyAccess, LoginAccessConfig, TokenAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.history import Message, Origin, TextPart
@@ -53,8 +53,8 @@ async def logged_in(
             client=Client(id="ours", token_url=f"{server.url}/token"),
         )
         logins.store("p", tokens)
-        way = Way(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
-        access = TokenAccess(provider.url, way)
+        config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
+        access = TokenAccess(provider.url, config)
         origin = Origin(api="openai-chat", provider="p", model="m")
         yield provider, server, OpenAIChat(http=http, origin=origin, access=access)
 

@@ -1,4 +1,4 @@
-"""Limits and prices of models: whose they are, and what a request costs by them."""
+"""Limits and prices of models: their sources, and the cost of a request."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_model_sold_by_another_has_its_limits_but_no_price() -> None:
 def test_a_model_on_this_machine_costs_nothing_and_its_limits_are_its_owners() -> None:
     facts = CATALOG.facts("lmstudio", "gpt-5")
     assert (facts.context, facts.output) == (None, None)
-    assert facts.priced(Usage(input=10**6, output=10**6)).cost == 0
+    assert facts.with_cost(Usage(input=10**6, output=10**6)).cost == 0
 
 
 @given(st.text(max_size=12), st.text(max_size=12))
@@ -106,10 +106,10 @@ def test_a_request_costs_what_its_tokens_cost(price: Price, usage: Usage, cost: 
 
 
 def test_what_the_provider_tells_counts_more_than_the_table() -> None:
-    told = Usage(input=1_000_000, output=0, cost=0.5)
-    assert ModelFacts(price=PRICE).priced(told) is told
-    assert ModelFacts(price=PRICE).priced(Usage(input=1_000_000, output=0)).cost == 2
-    assert ModelFacts().priced(Usage(input=1, output=1)).cost is None
+    usage = Usage(input=1_000_000, output=0, cost=0.5)
+    assert ModelFacts(price=PRICE).with_cost(usage) is usage
+    assert ModelFacts(price=PRICE).with_cost(Usage(input=1_000_000, output=0)).cost == 2
+    assert ModelFacts().with_cost(Usage(input=1, output=1)).cost is None
 
 
 GPT_5 = ModelFacts(context=400_000, output=128_000, images=True, reasoning=True)
@@ -133,34 +133,39 @@ GPT_5 = ModelFacts(context=400_000, output=128_000, images=True, reasoning=True)
 def test_what_is_configured_counts_more_than_the_table(model: Model, facts: ModelFacts) -> None:
     provider = Provider(url="http://localhost:1/v1", models={"gpt-5": model})
     models = Models(Config(providers={"p": provider}), environ={}, http=HTTPClient())
-    found = models.find("p/gpt-5")
-    assert found.facts == facts
-    assert (found.capabilities.context, found.capabilities.output) == (facts.context, facts.output)
-    assert found.capabilities.images == (facts.images is not False)
-    assert found.capabilities.reasoning == (facts.reasoning is True)
+    found_model = models.find("p/gpt-5")
+    assert found_model.facts == facts
+    assert (found_model.capabilities.context, found_model.capabilities.output) == (
+        facts.context,
+        facts.output,
+    )
+    assert found_model.capabilities.images == (facts.images is not False)
+    assert found_model.capabilities.reasoning == (facts.reasoning is True)
 
 
 URL = "http://localhost:1/v1"
 
 
 def listed(**models: Capabilities) -> dict[Endpoint, Listing]:
-    infos = tuple(ModelInfo(name=name, capabilities=told) for name, told in models.items())
+    infos = tuple(ModelInfo(name=name, capabilities=result) for name, result in models.items())
     return {Endpoint("p", URL): Listing(models=infos, at=0)}
 
 
 def test_the_user_counts_more_than_the_provider_and_it_more_than_the_catalogue() -> None:
-    told = Capabilities(tools=False, images=False, context=3, thinking=frozenset({"adaptive"}))
+    capabilities = Capabilities(
+        tools=False, images=False, context=3, thinking=frozenset({"adaptive"})
+    )
     configured = Model(model_name="o3", limit=Limit(context=2), image_input=True)
     models = Models(
         Config(providers={"p": Provider(url=URL, models={"mine": configured})}),
         environ={},
         http=HTTPClient(),
-        listing=listed(o3=told, new=told).get,
+        listing=listed(o3=capabilities, new=capabilities).get,
     )
     mine = models.find("p/mine").capabilities
     assert (mine.context, mine.images, mine.tools, mine.output) == (2, True, False, 100_000)
-    assert mine.thinking == told.thinking
-    assert models.find("p/new").capabilities == told
+    assert mine.thinking == capabilities.thinking
+    assert models.find("p/new").capabilities == capabilities
     theirs = models.find("p/o3").capabilities
     assert (theirs.context, theirs.images, theirs.reasoning) == (3, False, True)
 

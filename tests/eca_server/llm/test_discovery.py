@@ -1,4 +1,4 @@
-"""What is learned of models over the network: asked with deadlines, kept, shown when offline."""
+"""Models listed over the network: fetched with deadlines, cached, offered while offline."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import trio.testing
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
-from eca_server.llm import discovery as room
+from eca_server.llm import discovery
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo
-from eca_server.llm.discovery import LIST_IS_FRESH, LIST_SECONDS, Discovery
+from eca_server.llm.discovery import LIST_SECONDS, LIST_TTL, Discovery
 from eca_server.llm.listings import Endpoint
 
 pytestmark = pytest.mark.trio
@@ -27,7 +27,7 @@ A, B = ModelInfo(name="a", capabilities=Capabilities(context=7)), ModelInfo(name
 
 
 class Lists:
-    """A backend of which only the list of models is asked."""
+    """A backend that only lists models."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
@@ -38,8 +38,8 @@ class Lists:
             raise answer
         if answer is None:
             await trio.sleep_forever()
-        found: Sequence[ModelInfo] = answer
-        return found
+        result: Sequence[ModelInfo] = answer
+        return result
 
 
 def lists(*answers: Any) -> Any:
@@ -48,9 +48,9 @@ def lists(*answers: Any) -> Any:
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of day, to be set."""
+    """Replace the time of day; the value can be set."""
     time = [1_000_000.0]
-    monkeypatch.setattr(room.time, "time", lambda: time[0])
+    monkeypatch.setattr(discovery.time, "time", lambda: time[0])
     return time
 
 
@@ -78,9 +78,9 @@ async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(
 ) -> None:
     await Discovery(tmp_path).ask(FAR, lists([A]))
     assert not Discovery(tmp_path).is_due(FAR)
-    now[0] += LIST_IS_FRESH
+    now[0] += LIST_TTL
     assert Discovery(tmp_path).is_due(FAR)
-    now[0] -= 10 * LIST_IS_FRESH  # the clock was set back: that time is no past
+    now[0] -= 10 * LIST_TTL  # the clock was set back: that time is not past
     assert Discovery(tmp_path).is_due(FAR)
 
 
@@ -108,7 +108,7 @@ async def test_an_answer_that_nobody_understands_ends_nothing(
 ) -> None:
     with caplog.at_level(logging.ERROR):
         assert not await Discovery(tmp_path).ask(FAR, lists(ZeroDivisionError()))
-    assert "not understood" in caplog.text
+    assert "unreadable" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -159,20 +159,20 @@ async def test_what_is_on_this_machine_is_asked_each_time_and_only_if_it_listens
 
 
 class Mirror:
-    """A server that has a catalogue: the models of one provider."""
+    """A server with a catalogue of one provider's models."""
 
     def __init__(self) -> None:
-        self.asked: list[str | None] = []
+        self.etags: list[str | None] = []
         self.context = 7
         self.fails = False
 
     async def answer(self, request: HTTPRequest, responder: Responder) -> None:
-        self.asked.append(request.headers.get("if-none-match"))
+        self.etags.append(request.headers.get("if-none-match"))
         etag = f'"{self.context}"'
         models = {"gpt-5": {"limit": {"context": self.context}}}
         if self.fails:
             await responder.respond(500, b"")
-        elif self.asked[-1] == etag:
+        elif self.etags[-1] == etag:
             await responder.respond(304, b"", {"etag": etag})
         else:
             body = json.dumps({"openai": {"models": models}}).encode()
@@ -186,20 +186,20 @@ async def test_the_catalogue_is_fetched_once_a_day_and_only_if_it_changed(
     async with serve(mirror.answer) as server, HTTPClient() as http:
 
         async def context() -> int | None:
-            """As a server that starts now knows it."""
+            """Return the context size that a newly started server knows."""
             discovery = Discovery(tmp_path)
             assert discovery.catalog.facts("openai", "gpt-5").context == 400_000
-            await discovery.look_at_catalog(http, server.url)
-            assert not await discovery.look_at_catalog(http, server.url)
+            await discovery.load_catalog(http, server.url)
+            assert not await discovery.load_catalog(http, server.url)
             return discovery.catalog.facts("openai", "gpt-5").context
 
         assert await context() == 7
         assert await context() == 7
-        assert mirror.asked == [None]
+        assert mirror.etags == [None]
         now[0] += 86_400
         assert await context() == 7
         assert await context() == 7
-        assert mirror.asked == [None, '"7"']
+        assert mirror.etags == [None, '"7"']
         now[0] += 86_400
         mirror.context = 8
         assert await context() == 8
@@ -210,7 +210,7 @@ async def test_the_catalogue_is_fetched_once_a_day_and_only_if_it_changed(
         assert await context() == 400_000
         mirror.fails = False
         assert await context() == 8
-        assert mirror.asked[-1] is None
+        assert mirror.etags[-1] is None
     assert await context() == 8
     assert stat.S_IMODE((tmp_path / "catalog.json").stat().st_mode) == 0o600
 
@@ -218,6 +218,6 @@ async def test_the_catalogue_is_fetched_once_a_day_and_only_if_it_changed(
 async def test_a_catalogue_of_another_address_is_another_one(tmp_path: Path) -> None:
     mirror = Mirror()
     async with serve(mirror.answer) as server, HTTPClient() as http:
-        await Discovery(tmp_path).look_at_catalog(http, server.url)
-        await Discovery(tmp_path).look_at_catalog(http, f"{server.url}/other")
-    assert mirror.asked == [None, None]
+        await Discovery(tmp_path).load_catalog(http, server.url)
+        await Discovery(tmp_path).load_catalog(http, f"{server.url}/other")
+    assert mirror.etags == [None, None]

@@ -1,4 +1,4 @@
-"""Errors in every shape that providers send, by class; and what the user reads of them."""
+"""Errors in every form of providers, by class; and their texts for the user."""
 
 import json
 from typing import get_args
@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.errors import HTTPFault, HTTPTimeout
+from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_server.llm.answer_body import AnswerBody
 from eca_server.llm.backend import BackendError, ErrorKind
+from eca_server.llm.error_kinds import TRANSIENT, classify
 from eca_server.llm.errors import (
     error_from_fault,
     error_from_response,
     error_in_payload,
-    readable,
+    user_message,
 )
-from eca_server.llm.signals import TRANSIENT, classify
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ KEYS = (
 def test_whatever_comes_is_an_error_that_can_be_read(status, body):
     error = error_from_response(status, {}, body)
     assert error.message
-    assert readable(error, provider="p", model="m")
+    assert user_message(error, provider="p", model="m")
     assert error.retry_after is None or error.retry_after >= 0
 
 
@@ -147,12 +147,12 @@ def test_only_what_is_an_error_is_taken_for_one(payload, failed, is_error):
 @pytest.mark.parametrize(
     ("fault", "kind", "retryable"),
     [
-        (HTTPFault("connect", "refused"), "network", True),
-        (HTTPFault("broken", "lost"), "network", True),
-        (HTTPFault("tls", "bad certificate"), "tls", False),
-        (HTTPFault("proxy", "407"), "network", True),
-        (HTTPFault("protocol", "garbage"), "protocol", False),
-        (HTTPFault("config", "SSL_CERT_FILE"), "configuration", False),
+        (HTTPError("connect", "refused"), "network", True),
+        (HTTPError("broken", "lost"), "network", True),
+        (HTTPError("tls", "bad certificate"), "tls", False),
+        (HTTPError("proxy", "407"), "network", True),
+        (HTTPError("protocol", "garbage"), "protocol", False),
+        (HTTPError("config", "SSL_CERT_FILE"), "configuration", False),
         (HTTPTimeout("idle", 5, "silence"), "timeout", True),
     ],
 )
@@ -174,7 +174,7 @@ def test_no_key_stays_in_an_error(leak):
     for body in (leak, json.dumps({"error": {"message": f"bad key {leak}, sorry"}})):
         error = error_from_response(401, {}, body.encode())
         assert leak.split()[-1] not in f"{error} {error.raw} {error.message}"
-        assert leak.split()[-1] not in readable(error, provider="p", model="m")
+        assert leak.split()[-1] not in user_message(error, provider="p", model="m")
 
 
 @pytest.mark.requirement("W-21")
@@ -182,7 +182,7 @@ def test_the_user_reads_who_failed_how_and_what_to_do():
     error = BackendError(
         "rate_limit", "slow down.", status=429, request_id="r1", retry_after=90, retryable=True
     )
-    assert readable(error, provider="groq", model="llama") == (
+    assert user_message(error, provider="groq", model="llama") == (
         "groq/llama: too many requests: slow down (status 429, request r1). "
         "The provider asks to wait 90 s. Try again later."
     )
@@ -190,7 +190,7 @@ def test_the_user_reads_who_failed_how_and_what_to_do():
 
 def test_words_that_name_the_class_are_said_once() -> None:
     error = BackendError("empty_response", "the model answered nothing; it may be the prompt")
-    assert readable(error, provider="p", model="m") == (
+    assert user_message(error, provider="p", model="m") == (
         "p/m: the model answered nothing; it may be the prompt. "
         "Try again, or with a shorter prompt."
     )
@@ -198,7 +198,7 @@ def test_words_that_name_the_class_are_said_once() -> None:
 
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
 def test_every_class_has_its_words(kind):
-    text = readable(BackendError(kind, "said"), provider="p", model="m")
+    text = user_message(BackendError(kind, "said"), provider="p", model="m")
     assert text.startswith("p/m: ")
     assert "said" in text
 
@@ -228,6 +228,6 @@ def test_a_picture_for_an_answer_puts_no_control_bytes_into_the_message(content_
 
 def test_what_a_provider_says_is_shown_without_control_characters():
     error = error_from_response(400, {}, b'{"error": {"message": "bad\\u001b[31m \\u202e input"}}')
-    text = readable(error, provider="p", model="m")
+    text = user_message(error, provider="p", model="m")
     assert r"bad\x1b[31m \u202e input" in text
     assert text.isprintable()

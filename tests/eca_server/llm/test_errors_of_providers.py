@@ -1,11 +1,11 @@
-"""What each provider answers when something is wrong, as it spells it, and the class that it is."""
+"""The errors of each provider, in its spelling, and their classes."""
 
 import json
 
 import pytest
 
-from eca_server.llm.errors import error_from_response, readable
-from eca_server.llm.signals import TRANSIENT
+from eca_server.llm.error_kinds import TRANSIENT
+from eca_server.llm.errors import error_from_response, user_message
 
 
 def _openai(message, code=None, kind="invalid_request_error"):
@@ -187,7 +187,7 @@ def test_what_a_provider_says_has_its_class(provider, status, body, kind):
     text = body if isinstance(body, str) else json.dumps(body)
     error = error_from_response(status, {}, text.encode())
     assert (error.kind, error.retryable) == (kind, kind in TRANSIENT)
-    assert readable(error, provider=provider, model="m").startswith(f"{provider}/m: ")
+    assert user_message(error, provider=provider, model="m").startswith(f"{provider}/m: ")
 
 
 @pytest.mark.parametrize(
@@ -221,4 +221,4 @@ def test_a_provider_says_itself_whether_to_try_again_but_where_it_is_hopeless(
 def test_a_wait_is_said_in_words_that_a_person_uses(status, body, seconds, said):
     error = error_from_response(status, {}, json.dumps(body).encode())
     assert error.retry_after == seconds
-    assert said in readable(error, provider="p", model="m")
+    assert said in user_message(error, provider="p", model="m")

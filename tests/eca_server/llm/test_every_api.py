@@ -1,6 +1,6 @@
-"""Whichever API is behind: the same answer, the same errors, the same stop.
+"""The common behaviour of all APIs: the same answer, the same errors, the same stop.
 
-What one API has alone is shown in its own folder.
+The tests of a single API are in its own directory.
 """
 
 import itertools
@@ -20,27 +20,27 @@ from eca_server.llm.access import Access, Target
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
 from eca_server.llm.backend import BackendError, Request
+from eca_server.llm.error_kinds import TRANSIENT
 from eca_server.llm.events import Event, Progress, Usage
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.http_backend import HTTPBackend
-from eca_server.llm.signals import TRANSIENT
 from tests.eca_server.llm.every_api import (
     EVERY_API,
     HELLO,
-    Called,
-    Said,
-    SpokenAPI,
+    ScriptedAnswer,
+    ScriptedAPI,
+    ScriptedCall,
     ask,
     expected,
-    heard,
+    read_answer,
 )
 
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
-ALL = Said(
+ALL = ScriptedAnswer(
     thoughts=("Hm\u2028", "so"),
     text=("Hel", "lo\u0085", "\u000b \U0001f600"),
-    calls=(Called("f", {"n": 1, "m": ["x\u2028", None]}), Called("g", {})),
+    calls=(ScriptedCall("f", {"n": 1, "m": ["x\u2028", None]}), ScriptedCall("g", {})),
 )
 
 pieces = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=4)
@@ -54,15 +54,15 @@ arguments = st.dictionaries(
     max_size=3,
 )
 scripts = st.builds(
-    Said,
+    ScriptedAnswer,
     thoughts=pieces,
     text=pieces,
-    calls=st.lists(st.builds(Called, st.sampled_from("fg"), arguments), max_size=3),
+    calls=st.lists(st.builds(ScriptedCall, st.sampled_from("fg"), arguments), max_size=3),
 ).filter(lambda said: said.text or said.calls)
 
 
-def read(api: SpokenAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
-    """The events of these bytes, and the kind of the error that ended them."""
+def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
+    """Return the events of these bytes, and the kind of the error at their end."""
     body, events = api.body(), []
     try:
         for chunk in chunks:
@@ -90,18 +90,18 @@ def test_no_api_is_left_out():
 def test_the_same_script_is_the_same_answer(api, said):
     events, error = read(api, api.say(said))
     assert error is None
-    assert heard(answer_of(events)) == expected(said)
+    assert read_answer(answer_of(events)) == expected(said)
 
 
 @each_api
 def test_an_answer_that_reached_its_limit_says_so(api):
-    said = Said(thoughts=["Hm"], text=["Hel"], cut=True)
-    events, _ = read(api, api.say(said))
-    assert heard(answer_of(events)) == expected(said)
+    script = ScriptedAnswer(thoughts=["Hm"], text=["Hel"], cut=True)
+    events, _ = read(api, api.say(script))
+    assert read_answer(answer_of(events)) == expected(script)
 
 
-def check_cut(api: SpokenAPI, events: list[Event], error: str | None, whole: list[Event]) -> None:
-    """A cut answer is told as far as it came; it is only whole if nothing but counts is missing."""
+def check_cut(api: ScriptedAPI, events: list[Event], error: str | None, whole: list[Event]) -> None:
+    """Check a truncated answer: a prefix, complete only if nothing but counts is missing."""
     if error is None:
         assert uncounted(events) == uncounted(whole)
     else:
@@ -113,7 +113,7 @@ def uncounted(events: Iterable[Event]) -> list[Event]:
     return [event for event in events if not isinstance(event, Usage | Progress)]
 
 
-def check_cuts(api: SpokenAPI, stride: int) -> None:
+def check_cuts(api: ScriptedAPI, stride: int) -> None:
     stream = b"".join(api.say(ALL))
     whole, error = read(api, [stream])
     assert error is None
@@ -137,21 +137,21 @@ def test_an_answer_cut_at_every_byte_gives_what_came_and_breaks_off(api):
     check_cuts(api, stride=1)
 
 
-def cut_replies(api: SpokenAPI, ends: Iterable[int]) -> Iterator[Reply]:
-    """The same answer, cut in every way that a connection can end."""
+def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
+    """Yield the same answer, truncated in every way that a connection can end."""
     stream = b"".join(api.say(ALL))
     ways = itertools.cycle([(close(), False), (reset(), False), (close(), True)])
     for end, (ending, close_delimited) in zip(ends, ways, strict=False):
         yield api.replying([raw(stream[:end]), ending], close_delimited=close_delimited)
 
 
-async def check_cuts_on_the_way(api: SpokenAPI, stride: int) -> None:
+async def check_cuts_on_the_way(api: ScriptedAPI, stride: int) -> None:
     ends = range(1, len(b"".join(api.say(ALL))), stride)
     whole = expected(ALL)
     async with api.talking([*cut_replies(api, ends), api.reply(ALL)]) as (provider, backend):
         for _ in ends:
             answer, error = await ask_in_vain(backend)
-            came = heard(answer)
+            came = read_answer(answer)
             assert whole.text.startswith(came.text)
             assert whole.thoughts.startswith(came.thoughts)
             assert came.calls == whole.calls[: len(came.calls)]
@@ -166,12 +166,12 @@ async def check_cuts_on_the_way(api: SpokenAPI, stride: int) -> None:
                     error.kind == "protocol" and not came.text
                 )
                 assert error.message
-        assert heard((await ask(backend))[0]) == whole
+        assert read_answer((await ask(backend))[0]) == whole
         await provider.until(lambda: provider.open_connections <= 1)
 
 
 async def ask_in_vain(backend: HTTPBackend) -> tuple[Answer, BackendError | None]:
-    """What came of an answer, and what it ended with; it does end."""
+    """Return the partial answer and its error; fail if it does not end."""
     answer = Answer()
     with trio.fail_after(10):
         try:
@@ -196,9 +196,9 @@ async def test_an_answer_that_breaks_off_at_any_byte_of_its_way_ends_at_once(api
     await check_cuts_on_the_way(api, stride=1)
 
 
-def faults(api: SpokenAPI) -> dict[str, Reply]:
-    """A reply for each class of trouble; the class is what stands before the colon."""
-    pieces = api.say(Said(text=["Hel", "lo"]))
+def faults(api: ScriptedAPI) -> dict[str, Reply]:
+    """Return a reply for each class of error; the class is before the colon."""
+    pieces = api.say(ScriptedAnswer(text=["Hel", "lo"]))
     begun = [raw(piece) for piece in pieces[: len(pieces) // 2]]
     status, code = api.overloaded
     return {
@@ -228,7 +228,7 @@ def faults(api: SpokenAPI) -> dict[str, Reply]:
             [*begun, raw(api.fail("", "context window"))]
         ),
         "configuration: moved": Reply(status=307, headers={"location": "http://h"}, body=""),
-        "empty_response: nothing said": api.reply(Said()),
+        "empty_response: nothing said": api.reply(ScriptedAnswer()),
         **(
             {"overloaded: in the stream": api.replying([raw(api.fail(code, "no"))])} if code else {}
         ),
@@ -254,7 +254,7 @@ async def test_a_fault_has_the_same_class_over_every_api(api, trouble):
         assert error.message
         assert "sk-planted" not in f"{error} {error.raw}"
         replies[:] = [api.reply(ALL)]
-        assert heard((await ask(backend))[0]) == expected(ALL)
+        assert read_answer((await ask(backend))[0]) == expected(ALL)
 
 
 @pytest.mark.trio
@@ -267,7 +267,7 @@ async def test_a_key_that_is_quoted_back_is_masked(api):
 
 
 class SlowAccess:
-    """A way to a provider on which questions to the model wait until they may go."""
+    """An access whose model requests wait for a permission."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -292,14 +292,14 @@ async def test_a_request_that_waits_for_its_key_holds_no_words_of_a_fork(api, mo
         ]
 
     begun = [each for _ in range(4) for each in turns("Hello")]
-    asked = Request(messages=[*begun, turns("mine")[0]])
+    sent_request = Request(messages=[*begun, turns("mine")[0]])
     fork = Request(messages=[*begun, *(each for _ in range(4) for each in turns("secret"))])
     async with api.talking(lambda _request: api.reply(ALL)) as (provider, backend):
         access = SlowAccess(backend._access)
         monkeypatch.setattr(backend, "_access", access)
-        await ask(backend, asked)
+        await ask(backend, sent_request)
         async with trio.open_nursery() as nursery:
-            for request in (asked, fork):
+            for request in (sent_request, fork):
                 nursery.start_soon(ask, backend, request)
                 await trio.testing.wait_all_tasks_blocked()
             access.leave.release()
@@ -309,13 +309,15 @@ async def test_a_request_that_waits_for_its_key_holds_no_words_of_a_fork(api, mo
     assert ["secret" in each for each in sorted(both, key=len)] == [False, True]
 
 
-def places(api: SpokenAPI) -> Iterator[Reply]:
-    """The answer, held wherever it may stand: between and inside of its events."""
-    said = [raw(piece) for piece in api.say(ALL)]
-    yield api.replying(said, before_headers=[wait("here")])
-    for place in range(len(said) + 1):
-        yield api.replying([*said[:place], wait("here"), hang()])
-        yield api.replying([*said[:place], *half(said[place : place + 1]), wait("here"), hang()])
+def places(api: ScriptedAPI) -> Iterator[Reply]:
+    """Yield the answer with a pause at each place: between and inside of its events."""
+    content = [raw(piece) for piece in api.say(ALL)]
+    yield api.replying(content, before_headers=[wait("here")])
+    for place in range(len(content) + 1):
+        yield api.replying([*content[:place], wait("here"), hang()])
+        yield api.replying(
+            [*content[:place], *half(content[place : place + 1]), wait("here"), hang()]
+        )
 
 
 def half(steps: list[Step]) -> list[Step]:
@@ -344,10 +346,10 @@ async def test_a_stop_closes_the_connection_wherever_the_answer_stands(api, monk
             await provider.until(lambda: provider.open_connections == 0)
             tasks = tasks or count_tasks(root)
             assert count_tasks(root) == tasks
-        assert heard((await ask(backend))[0]) == expected(ALL)
+        assert read_answer((await ask(backend))[0]) == expected(ALL)
 
 
 def count_tasks(task: trio.lowlevel.Task) -> int:
-    """A task and all that it began."""
+    """Return the number of tasks below a task, itself included."""
     children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
     return 1 + sum(map(count_tasks, children))

@@ -1,4 +1,4 @@
-"""What the debug log says of a request: enough to see what is slow, nothing that was said."""
+"""Requests in the debug log: their timing, without any content."""
 
 import logging
 import re
@@ -64,16 +64,16 @@ async def test_nothing_that_was_said_and_no_key_is_in_the_log(caplog):
     await ask([reply("the answer")])
     with pytest.raises(BackendError):
         await ask([quoting])
-    for said in ("the prompt", "the answer", "planted"):
-        assert said not in caplog.text
+    for content in ("the prompt", "the answer", "planted"):
+        assert content not in caplog.text
 
 
 async def test_refusals_and_further_tries_are_told(caplog):
     caplog.set_level(logging.DEBUG, "eca_server.llm")
     busy = Reply(status=503, body={"error": {"message": "busy"}})
     await ask([busy, reply("Hi")])
-    told = lines(caplog)
-    assert told[1:4] == [
+    logged = lines(caplog)
+    assert logged[1:4] == [
         "status 503 after N ms",
         "ended after N ms",
         "p/m: overloaded, try 2 of 5 in 0.0 s",

@@ -1,4 +1,4 @@
-"""The table of what goes wrong on the wires of models is whole, and its tests are there."""
+"""The table of known problems is complete, and its tests exist."""
 
 import ast
 from pathlib import Path
@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def names_of(module: Path) -> set[str]:
-    """The tests of a module, those of a class behind its name."""
+    """Return the tests of a module; those of a class follow its name."""
     body = ast.parse(module.read_text()).body
     classes = {each.name: each.body for each in body if isinstance(each, ast.ClassDef)}
     return {

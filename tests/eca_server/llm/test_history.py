@@ -1,4 +1,4 @@
-"""Any history, however it was interrupted, becomes one that a strict server takes."""
+"""The repair of any history, interrupted or not, into one that a strict server accepts."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def test_a_repaired_history_keeps_every_rule(history):
     repaired = repair(history)
     assert repaired[0].role == "user"
     assert repaired[-1].role in ("user", "tool")
-    seen: set[str] = set()
+    ids: set[str] = set()
     expected: list[str] = []
     for before, message in zip((None, *repaired), repaired, strict=False):
         assert message.parts
@@ -33,9 +33,9 @@ def test_a_repaired_history_keeps_every_rule(history):
         given_ = [part for part in message.parts if isinstance(part, ToolResultPart)]
         assert [part.call_id for part in given_] == expected
         expected = [part.id for part in made]
-        assert not set(expected) & seen
+        assert not set(expected) & ids
         assert len(set(expected)) == len(expected)
-        seen |= set(expected)
+        ids |= set(expected)
         assert all(json.loads(part.raw) == part.arguments for part in made)
         assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", part.name) for part in made)
         if message.role != "assistant":

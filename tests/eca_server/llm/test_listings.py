@@ -1,4 +1,4 @@
-"""What endpoints list: what is offered of it, how each spells what its models can, and keeping."""
+"""Lists of models: the offered ones, their capabilities in each spelling, and the cache."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.llm.backend import Capabilities, ModelInfo
-from eca_server.llm.listings import MOST_MODELS, Listing, listing_from, listing_to, offered
+from eca_server.llm.listings import (
+    MAX_MODELS,
+    Listing,
+    chat_models,
+    listing_from_json,
+    listing_to_json,
+)
 from eca_server.llm.model_list import read_models
 
 
 def names(*listed: str) -> list[str]:
-    return [model.name for model in offered(ModelInfo(name=name) for name in listed)]
+    return [model.name for model in chat_models(ModelInfo(name=name) for name in listed)]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +54,8 @@ def test_what_may_be_for_chats_is_offered(name: str) -> None:
 
 
 def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
-    listed = [f"m{number}" for number in range(MOST_MODELS + 5)]
-    assert names(*listed) == listed[:MOST_MODELS]
+    listed = [f"m{number}" for number in range(MAX_MODELS + 5)]
+    assert names(*listed) == listed[:MAX_MODELS]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +154,8 @@ infos = st.builds(
 def test_a_listing_that_is_kept_is_the_same_after_a_restart(
     models: list[ModelInfo], at: float
 ) -> None:
-    listing = Listing(models=offered(models), at=at)
-    assert listing_from(listing_to(listing)) == listing
+    listing = Listing(models=chat_models(models), at=at)
+    assert listing_from_json(listing_to_json(listing)) == listing
 
 
 odd = st.recursive(
@@ -166,6 +172,6 @@ odd = st.recursive(
 
 @given(odd)
 def test_whatever_is_kept_breaks_nothing(value: Any) -> None:
-    for kept in (value, {"at": 1, "models": value}, {"at": 1, "models": [value]}):
-        listing = listing_from(kept)
+    for rest in (value, {"at": 1, "models": value}, {"at": 1, "models": [value]}):
+        listing = listing_from_json(rest)
         assert listing is None or isinstance(listing, Listing)

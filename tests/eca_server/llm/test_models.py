@@ -1,4 +1,4 @@
-"""A model as it is asked: with the tools it can use, the thoughts it is to see, its variant."""
+"""Requests to a model: its tools, its earlier reasoning, its variant."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ASKED = Message(role="user", parts=(TextPart("hi"),))
 
 
 async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
-    """What the endpoint is sent for a request to a model, configured like this."""
-    told = [ModelInfo(name="cannot", capabilities=Capabilities(tools=False))]
+    """Return the body of a request to a model with this configuration."""
+    result = [ModelInfo(name="cannot", capabilities=Capabilities(tools=False))]
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         configured = ProviderConfig(
             url=provider.url, models={"m": ModelConfig(**model), "cannot": ModelConfig()}
@@ -39,7 +39,7 @@ async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
             environ={},
             http=http,
             listing=lambda endpoint: (
-                Listing(models=tuple(told), at=0) if endpoint.provider == "p" else None
+                Listing(models=tuple(result), at=0) if endpoint.provider == "p" else None
             ),
         )
         assert await models.find(name).text(request) == "Hi"
@@ -81,13 +81,14 @@ async def test_a_variant_is_sent_under_the_models_own_name() -> None:
 
 
 async def test_a_model_that_thinks_has_variants_by_how_much() -> None:
-    told = {
+    capabilities = {
         "thinks": Capabilities(reasoning=True),
         "says": Capabilities(reasoning=True, efforts=("none", "max")),
         "plain": Capabilities(),
     }
     listing = Listing(
-        models=tuple(ModelInfo(name=name, capabilities=can) for name, can in told.items()), at=0
+        models=tuple(ModelInfo(name=name, capabilities=can) for name, can in capabilities.items()),
+        at=0,
     )
     own = {"low": {}, "max": {"thinking": "all"}}
     configured = ProviderConfig(
@@ -133,8 +134,10 @@ async def test_a_well_known_model_has_variants_by_its_name(
     config = ProviderConfig(models={model: ModelConfig()})
     if provider == "gateway":
         config = ProviderConfig(url="http://nowhere.invalid", models=config.models)
-    told = Capabilities(reasoning=True, efforts=("low", "max"))
-    listed = Listing(models=(ModelInfo(name="advertised-gpt-5.2", capabilities=told),), at=0)
+    capabilities = Capabilities(reasoning=True, efforts=("low", "max"))
+    listed = Listing(
+        models=(ModelInfo(name="advertised-gpt-5.2", capabilities=capabilities),), at=0
+    )
     models = Models(
         Config(providers={provider: config}),
         environ={},
@@ -159,11 +162,11 @@ async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         config = ProviderConfig(url=provider.url, models={model: ModelConfig()})
         models = Models(Config(providers={"p": config}), environ={}, http=http)
-        found = models.find(f"p/{model}", variant)
-        await found.text(Request(messages=[ASKED], reasoning_effort=found.effort))
+        found_model = models.find(f"p/{model}", variant)
+        await found_model.text(Request(messages=[ASKED], reasoning_effort=found_model.effort))
         body = provider.requests[0].body
-    asked = {"reasoning", "reasoning_effort", "thinking", "verbosity"}
-    assert {name: value for name, value in body.items() if name in asked} == fields
+    names = {"reasoning", "reasoning_effort", "thinking", "verbosity"}
+    assert {name: value for name, value in body.items() if name in names} == fields
 
 
 @pytest.mark.parametrize(("which", "goes_back"), [("all", True), ("turn", False), ("off", False)])
@@ -211,8 +214,8 @@ async def test_a_provider_s_own_retry_counts_where_it_says_something() -> None:
         },
     )
     own, other = policy_of(config, "p"), policy_of(config, "q")
-    assert (own.attempts, own.base, own.longest_demanded) == (1, 0.5, 7)
-    assert (other.attempts, other.factor, other.longest_demanded) == (3, 3, 30)
+    assert (own.attempts, own.base, own.max_demanded) == (1, 0.5, 7)
+    assert (other.attempts, other.factor, other.max_demanded) == (3, 3, 30)
     assert policy_of(config, "unknown") == policy_of(config)
 
 

@@ -1,4 +1,4 @@
-"""The public catalogue: what is read of it, whatever is in it, and that it is fetched once."""
+"""The public catalogue: reading it, whatever it contains, and fetching it once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.llm.events import Usage
 from eca_server.llm.facts import ModelFacts, Price
-from eca_server.llm.models_dev import NotFetched, distilled, fetch, read_catalog
+from eca_server.llm.models_dev import FetchError, extract, fetch, read_catalog
 
 MODEL = {
     "id": "glm-9",
@@ -37,7 +37,7 @@ FACTS = ModelFacts(
 
 
 def read(document: Any) -> dict[str, dict[str, ModelFacts]]:
-    return read_catalog(distilled(document))
+    return read_catalog(extract(document))
 
 
 def one(**changed: Any) -> ModelFacts:
@@ -51,9 +51,9 @@ def test_a_models_facts_are_read_under_our_name_of_its_provider() -> None:
 
 
 def test_what_is_kept_is_small_and_reads_the_same() -> None:
-    kept = distilled({"openai": {"models": {"m": MODEL}, "env": ["A"]}})
-    assert "name" not in kept["openai"]["models"]["m"]
-    assert read_catalog(kept)["openai"]["m"] == FACTS
+    extracted = extract({"openai": {"models": {"m": MODEL}, "env": ["A"]}})
+    assert "name" not in extracted["openai"]["models"]["m"]
+    assert read_catalog(extracted)["openai"]["m"] == FACTS
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_what_is_kept_is_small_and_reads_the_same() -> None:
 def test_what_is_odd_costs_its_own_fact_only(
     changed: dict[str, Any], facts: dict[str, Any]
 ) -> None:
-    found = one(**changed)
-    assert {name: getattr(found, name) for name in facts} == facts
+    result = one(**changed)
+    assert {name: getattr(result, name) for name in facts} == facts
     untouched = {"context", "output", "price", "tools", "images", "reasoning"} - set(facts)
-    assert all(getattr(found, name) == getattr(FACTS, name) for name in untouched)
+    assert all(getattr(result, name) == getattr(FACTS, name) for name in untouched)
 
 
 TIER = {"input": 5, "output": 22.5, "cache_read": 0.5}
@@ -150,8 +150,8 @@ GOOD = b'{"openai":{"models":{"m":{"limit":{"context":7}}}}}'
     [
         (200, b'{"openai":{"models":{"m":{"limit":', "expected JSON"),
         (200, b"<html>", "expected JSON"),
-        (200, b"[]", "some provider"),
-        (200, b'{"stranger":{"models":{"m":{}}}}', "some provider"),
+        (200, b"[]", "a known provider"),
+        (200, b'{"stranger":{"models":{"m":{}}}}', "a known provider"),
         (404, b"{}", "404"),
         (304, b"", "304"),
     ],
@@ -161,17 +161,17 @@ async def test_what_is_no_catalogue_is_not_taken(status: int, body: bytes, words
         await responder.respond(status, body)
 
     async with serve(answer) as server, HTTPClient() as http:
-        with pytest.raises(NotFetched, match=words):
+        with pytest.raises(FetchError, match=words):
             await fetch(http, f"{server.url}/api.json", None)
 
 
 @pytest.mark.trio
 async def test_an_edition_that_we_have_is_not_sent_again() -> None:
-    seen = []
+    received = []
 
     async def answer(request: HTTPRequest, responder: Responder) -> None:
-        seen.append(request.headers.get("if-none-match"))
-        if seen[-1] == '"1"':
+        received.append(request.headers.get("if-none-match"))
+        if received[-1] == '"1"':
             await responder.respond(304, b"")
         else:
             await responder.respond(200, GOOD, {"etag": '"1"'})
@@ -182,11 +182,11 @@ async def test_an_edition_that_we_have_is_not_sent_again() -> None:
         assert fetched.etag == '"1"'
         assert read_catalog(fetched.providers)["openai"]["m"].context == 7
         assert await fetch(http, server.url, fetched.etag) is None
-    assert seen == [None, '"1"']
+    assert received == [None, '"1"']
 
 
 @pytest.mark.trio
 async def test_a_network_that_is_not_there_is_said() -> None:
     async with HTTPClient() as http:
-        with pytest.raises(NotFetched, match="cannot connect"):
+        with pytest.raises(FetchError, match="cannot connect"):
             await fetch(http, "http://127.0.0.1:9/api.json", None)

@@ -1,4 +1,4 @@
-"""From plain data to backends: names, what is missing, and that nothing starts before its use."""
+"""The registry of models: names, missing settings, and nothing started before its use."""
 
 import subprocess
 import sys
@@ -170,7 +170,7 @@ def test_a_known_provider_offers_its_default_first_unless_it_does_not_list_it(li
 
 
 def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
-    asked = {
+    names = {
         endpoint.provider: endpoint.url
         for endpoint in registry(
             openai=ProviderSettings(),
@@ -185,7 +185,7 @@ def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
             work=ProviderSettings(url="https://w.openai.azure.com", key=Secret("k")),
         ).endpoints()
     }
-    assert asked == {
+    assert names == {
         "groq": "https://api.groq.com/openai/v1",
         "house": "http://192.168.0.9/v1",
         "ollama": "https://ollama.example",
@@ -338,9 +338,9 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
         settings = ProviderSettings(url=provider.url, key=Secret("k"), models=models)
         made = Registry(http=http, providers={"corp": settings})
         user = Message(role="user", parts=(TextPart("x"),))
-        asked = Request(messages=[user], reasoning_effort="high")
+        sent_request = Request(messages=[user], reasoning_effort="high")
         for name in ("corp/m", "corp/n", "corp/m"):
-            async with made.backend(name).stream(asked) as events:
+            async with made.backend(name).stream(sent_request) as events:
                 assert [event async for event in events]
         assert [field in request.body for request in provider.requests] == sent
 

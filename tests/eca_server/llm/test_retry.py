@@ -1,4 +1,4 @@
-"""Retries on the clock of the test: when, how long, how often, and what the user is told."""
+"""Retries on a test clock: their conditions, delays, number, and notifications."""
 
 from contextlib import asynccontextmanager
 
@@ -20,7 +20,7 @@ HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 
 
 class Tries:
-    """A backend that plays one list of events for each try; an exception in it is raised."""
+    """A backend with a list of events for each attempt; an exception in it is raised."""
 
     origin = Origin(api="tries", provider="test", model="m")
 
@@ -63,8 +63,8 @@ async def test_a_failed_try_leaves_no_trace_but_its_wait(autojump_clock):
     events, waits = await run(backend)
     assert events == [Progress("ping"), *GOOD]
     assert waits == [
-        Wait(reason="overloaded", seconds=1, attempt=2, of=5),
-        Wait(reason="overloaded", seconds=2, attempt=3, of=5),
+        Wait(reason="overloaded", seconds=1, attempt=2, max_attempts=5),
+        Wait(reason="overloaded", seconds=2, attempt=3, max_attempts=5),
     ]
     assert trio.current_time() - began == pytest.approx(3)
 
@@ -131,13 +131,13 @@ async def test_a_demanded_wait_is_obeyed_and_can_be_stopped(autojump_clock):
 
 
 async def test_every_wait_that_may_be_long_may_be_waited(autojump_clock):
-    policy = RetryPolicy(longest_demanded=600)
+    policy = RetryPolicy(max_demanded=600)
     late = error(retry_after=600)
     assert (await run(Tries([late], [late], GOOD), policy))[0] == GOOD
     policy = RetryPolicy(attempts=9, base=40, longest=60)
     backend = Tries(*[[error()]] * 8, GOOD)
     assert (await run(backend, policy))[0] == GOOD
-    assert RetryPolicy().budget == RetryPolicy(attempts=1, longest_demanded=5).budget == 180
+    assert RetryPolicy().budget == RetryPolicy(attempts=1, max_demanded=5).budget == 180
 
 
 async def test_waits_grow_to_their_limit_with_jitter():

@@ -1,4 +1,4 @@
-"""The embedded model: what it says to a text, and every directive of its script."""
+"""The embedded model: its answers, and every directive of its script."""
 
 import re
 from pathlib import Path
@@ -30,9 +30,9 @@ def request(text: str, *later: Message, system: str = "") -> Request:
     return Request(system=system, messages=[Message(role="user", parts=(TextPart(text),)), *later])
 
 
-async def play(asked: Request | str, model="script") -> list:
-    asked = request(asked) if isinstance(asked, str) else asked
-    async with Simulator(model).stream(asked) as events:
+async def play(given_request: Request | str, model="script") -> list:
+    given_request = request(given_request) if isinstance(given_request, str) else given_request
+    async with Simulator(model).stream(given_request) as events:
         return [event async for event in events]
 
 
@@ -113,7 +113,7 @@ async def test_speed_and_waits_take_their_time(autojump_clock):
 
 
 async def test_it_can_be_stopped_at_full_speed_and_lets_others_run():
-    said = 0
+    count = 0
     async with trio.open_nursery() as nursery:
 
         async def stop() -> None:
@@ -122,14 +122,14 @@ async def test_it_can_be_stopped_at_full_speed_and_lets_others_run():
         nursery.start_soon(stop)
         async with Simulator("script").stream(request("repeat 100000 x")) as events:
             async for _ in events:
-                said += 1
-    assert 0 < said < 100
+                count += 1
+    assert 0 < count < 100
 
 
 async def test_a_request_for_a_title_gets_the_first_words():
-    asked = request("say one two three four five six seven", system="Write a title.")
+    sent_request = request("say one two three four five six seven", system="Write a title.")
     for model in simulator.MODELS:
-        assert text_of(await play(asked, model)) == "say one two three four five"
+        assert text_of(await play(sent_request, model)) == "say one two three four five"
 
 
 async def test_the_documentation_lists_every_directive():

@@ -1,7 +1,7 @@
-"""Another model, or another API, in the middle of a chat: what goes with the history and what not.
+"""A different model or API in the middle of a chat: the parts of the history that it receives.
 
-The histories are made of answers that each API's own decoder read, whole ones and broken ones, so
-that what is opaque in them is what a provider would have sent.
+The histories consist of answers from each API's own decoder, complete and broken ones. So their
+opaque data is that of a provider.
 """
 
 import json
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from eca_protocol.http import HTTPClient
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Capabilities, Request, Tool
+from eca_server.llm.encoding import encoded
 from eca_server.llm.history import (
     FilePart,
     ImagePart,
@@ -30,9 +31,8 @@ from eca_server.llm.history import (
 )
 from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.providers import Registry
-from eca_server.llm.written import encoded
 from tests.eca_server.llm.anthropic.test_request import check as check_anthropic
-from tests.eca_server.llm.every_api import EVERY_API, Called, Said, SpokenAPI
+from tests.eca_server.llm.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.eca_server.llm.google.test_request import check_contents
 from tests.eca_server.llm.ollama.test_request import check_messages as check_ollama
 from tests.eca_server.llm.openai_chat.test_request import check_messages as check_chat
@@ -48,7 +48,7 @@ GRAMMARS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 
 SAID = re.compile(r"(?:text|prompt)-[0-9-]+\.")
 SECRETS = ("openai-responses", "anthropic", "google")
-"""APIs that want back what they said in secret."""
+"""APIs that want opaque data back."""
 
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
@@ -59,21 +59,21 @@ FILE = FilePart(name="f.txt", media_type="text/plain", data=b"text of a file")
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """A prompt, one answer to it, and what came of its calls.
+    """A prompt, one answer to it, and the results of its calls.
 
     Attributes:
         by: the API of the model that answers.
         model: its name.
-        texts: how many pieces of text it says.
-        thoughts: how many of reasoning.
-        calls: how many tools it calls.
-        came: of the answer's bytes, in a thousand; less than all is an answer that broke off, or
-            was stopped.
-        results: how many of the calls have one.
-        shows: pictures and files, in the prompt and in the results.
+        texts: the number of pieces of text.
+        thoughts: the number of pieces of reasoning.
+        calls: the number of tool calls.
+        came: the received part of the answer's bytes, in a thousand; less than all is an answer
+            that broke off, or was stopped.
+        results: the number of calls with a result.
+        shows: whether prompt and results have images and files.
     """
 
-    by: SpokenAPI
+    by: ScriptedAPI
     model: str
     texts: int
     thoughts: int
@@ -86,11 +86,13 @@ class Turn:
     def origin(self) -> Origin:
         return attrs.evolve(self.by.origin, model=self.model)
 
-    def said(self, number: int) -> Said:
-        return Said(
+    def said(self, number: int) -> ScriptedAnswer:
+        return ScriptedAnswer(
             text=[f"text-{number}-{n}. " for n in range(self.texts)],
             thoughts=[f"thought-{number}-{n}. " for n in range(self.thoughts)],
-            calls=[Called("fg"[n % 2], {"n": f"call-{number}-{n}"}) for n in range(self.calls)],
+            calls=[
+                ScriptedCall("fg"[n % 2], {"n": f"call-{number}-{n}"}) for n in range(self.calls)
+            ],
             secret=secret_of(number),
         )
 
@@ -108,20 +110,20 @@ class Turn:
             for part in answer.parts
             if isinstance(part, ToolCallPart)
         )[: self.results]
-        told = [Message(role="tool", parts=results)] if results else []
-        return [prompt, answer, *told]
+        tool_messages = [Message(role="tool", parts=results)] if results else []
+        return [prompt, answer, *tool_messages]
 
     def _answer(self, number: int) -> Message:
         answer, body = Answer(), self.by.body(f"key{number}-")
         stream = b"".join(self.by.say(self.said(number)))
-        with suppress(BackendError):  # nothing was said
+        with suppress(BackendError):  # without any content
             for event in body.feed(stream[: len(stream) * self.came // 1000]):
                 answer.feed(event)
         return answer.message(self.origin, interrupted=answer.finished is None)
 
 
 def secret_of(number: int) -> str:
-    """In four letters or more of base 64."""
+    """Return opaque data of at least four characters of base 64."""
     return f"secret{number:02}"
 
 
@@ -139,7 +141,7 @@ turns = st.builds(
 own_turns = turns.map(lambda turn: attrs.evolve(turn, model=turn.by.model))
 
 
-def backend_of(api: SpokenAPI, *, images: bool) -> HTTPBackend:
+def backend_of(api: ScriptedAPI, *, images: bool) -> HTTPBackend:
     registry = Registry(
         http=HTTPClient(),
         providers={api.name: api.settings("http://localhost")},
@@ -151,7 +153,7 @@ def backend_of(api: SpokenAPI, *, images: bool) -> HTTPBackend:
 
 
 def requested(backend: HTTPBackend, history: Sequence[Message]) -> tuple[dict[str, Any], str]:
-    """What is sent, as JSON and as text."""
+    """Return the request, as JSON and as text."""
     request = Request(system="Be.", messages=history, tools=TOOLS)
     text = encoded(backend.payload(request)).decode()
     return json.loads(text), text
@@ -173,15 +175,15 @@ def test_whoever_answered_before_the_next_request_is_a_legal_one(api, chat, imag
 
 
 def check_carried(text: str, history: Sequence[Message], reader: Origin) -> None:
-    """All that was said and done is in the request, in order; nothing that is another's own."""
-    said = [
+    """Check that the request has all content in order, without opaque data of other models."""
+    content = [
         words
         for message in history
         for part in message.parts
         if isinstance(part, TextPart)
         for words in SAID.findall(part.text)
     ]
-    assert SAID.findall(text) == said
+    assert SAID.findall(text) == content
     for number, answer in answers(history):
         if answer.origin != reader:
             assert f"thought-{number}-" not in text
@@ -195,7 +197,7 @@ def check_carried(text: str, history: Sequence[Message], reader: Origin) -> None
 
 
 def answers(history: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-    """Each answer, and the number of its turn."""
+    """Yield each answer, and the number of its turn."""
     number = -1
     for message in history:
         number += message.role == "user"

@@ -19,9 +19,9 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_server.credentials import Logins
 from eca_server.mcp.authorization.login import Login
-from eca_server.mcp.connecting import connect
+from eca_server.mcp.connection import connect
 from eca_server.mcp.eras import ERAS
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import MCPTool
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
@@ -35,7 +35,7 @@ REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "auto")
 
 @attrs.define
 class User:
-    """Somebody who says yes to every login."""
+    """A user who approves every login."""
 
     http: HTTPClient
     _has_logged_in: trio.Event = attrs.field(factory=trio.Event)
@@ -65,10 +65,10 @@ async def work(session: Session) -> None:
     for name, arguments in _wanted_calls(tools):
         try:
             outcome: object = await session.call_tool(name, arguments, deadline=10)
-        except MCPFault as fault:
-            if fault.kind != "refused":
+        except MCPError as error:
+            if error.kind != "refused":
                 raise
-            outcome = fault
+            outcome = error
         print(f"{name}: {outcome}", file=sys.stderr)
     await session.list_prompts()
     await session.list_resources()
@@ -81,7 +81,7 @@ def _wanted_calls(tools: tuple[MCPTool, ...]) -> list[tuple[str, Mapping[str, An
 
 
 def _arguments(tool: MCPTool, first: MCPTool) -> dict[str, Any]:
-    """The simplest arguments that a tool allows; one wants to be told what the first one's are."""
+    """Return the simplest valid arguments of a tool; one tool takes those of the first one."""
     samples = {"string": "a", "number": 1, "integer": 1, "boolean": True, "array": []}
     fields = tool.input_schema.get("properties", {})
     return {
@@ -119,12 +119,12 @@ async def main(url: str) -> None:
                     ) as session:
                         await work(session)
                     break
-                except* MCPFault as faults:
-                    (fault,) = faults.exceptions
-                    print(f"{fault.kind}: {fault}", file=sys.stderr)
-                    if fault.url is None:
+                except* MCPError as faults:
+                    (error,) = faults.exceptions
+                    print(f"{error.kind}: {error}", file=sys.stderr)
+                    if error.url is None:
                         raise
-                    await user.log_in(fault.url)
+                    await user.log_in(error.url)
             nursery.cancel_scope.cancel()
 
 

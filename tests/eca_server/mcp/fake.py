@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from eca_server.config import MCPServer
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     MCPTool,
     Progress,
@@ -31,22 +31,22 @@ class FakeSession:
     """See `eca_server.mcp.session.Session`.
 
     Attributes:
-        calls: of tools: name, arguments, deadline.
+        calls: the tool calls: name, arguments, deadline.
         cancelled: names of the tools whose call was cancelled.
-        listed: which lists were asked for.
+        listed: the requested lists.
         answers: awaited in place of each call's answer, if set.
-        prompts: it offers; so are `resources` and `templates`.
+        prompts: its prompts; `resources` and `templates` likewise.
         gives: makes the answer to a prompt, from its name and arguments; it may raise.
-        contents: what resources hold, by URI; those it has not are refused.
-        watched: the resources of which changes are to be told.
-        roots_changes: how often it was told that the roots are others.
+        contents: the contents of resources, by URI; others are refused.
+        watched: the watched resources.
+        roots_changes: number of notifications of changed roots.
     """
 
     def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
         self.tools = tools
         self.instructions = instructions
         self.ended = trio.Event()
-        self.fault: MCPFault | None = None
+        self.error: MCPError | None = None
         self.on_change: Callable[[Any], None] = lambda _: None
         self.calls: list[tuple[str, Mapping[str, Any], float]] = []
         self.cancelled: list[str] = []
@@ -64,7 +64,7 @@ class FakeSession:
         self.roots_changes = 0
 
     def end(self, text: str = "exit code 1", kind: Any = "closed") -> None:
-        self.fault = MCPFault(text, kind=kind)
+        self.error = MCPError(text, kind=kind)
         self.ended.set()
 
     async def _list(self, kind: str) -> None:
@@ -94,7 +94,7 @@ class FakeSession:
     async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
         await trio.lowlevel.checkpoint()
         if uri not in self.contents:
-            raise MCPFault("resources/read: not found", kind="refused")
+            raise MCPError("resources/read: not found", kind="refused")
         return self.contents[uri]
 
     async def watch(self, uris: AbstractSet[str]) -> None:
@@ -131,15 +131,15 @@ async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> PromptResul
 
 
 class Place:
-    """Where fake sessions come from.
+    """Makes fake sessions.
 
     Attributes:
-        sessions: those that were made, in order.
-        opening: seconds before a session is there.
-        gate: if set, awaited before a session is there, or refused.
-        closing: seconds it takes when one is left, cancelled or not.
+        sessions: the sessions, in order.
+        opening: seconds to open a session.
+        gate: if set, awaited before a session is opened or refused.
+        closing: seconds to close a session, cancelled or not.
         refuses: raised in place of a session.
-        prepare: told of each session before anybody else.
+        prepare: called with each new session first.
     """
 
     def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
@@ -185,15 +185,15 @@ SETTINGS = MCPServer(command="x")
 async def server_at(
     place: Place, settings: MCPServer = SETTINGS
 ) -> AsyncIterator[tuple[Server, list[str]]]:
-    """A server whose sessions are fake, and the statuses it tells."""
-    told: list[str] = []
+    """Yield a server with fake sessions, and the list of its announced statuses."""
+    statuses: list[str] = []
     async with trio.open_nursery() as nursery:
         server = Server(
             "s",
             settings,
             connect=place.connect,
             nursery=nursery,
-            on_change=lambda server: told.append(server.state.value),
+            on_change=lambda server: statuses.append(server.state.value),
         )
-        yield server, told
+        yield server, statuses
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Sessions with the scripted server, and what a test wants to know of them."""
+"""Sessions with the scripted server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from eca_server.mcp.connecting import connect
+from eca_server.mcp.connection import connect
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
 from eca_server.mcp.settings import ServerSettings
@@ -22,7 +22,7 @@ SERVER = Path(__file__).with_name("scripted_server.py")
 
 
 def scripted(script: dict[str, Any] | None = None, **changes: Any) -> ServerSettings:
-    """The settings of a server that does as the script says."""
+    """Return the settings of a server that follows a script."""
     arguments = ("-S", "-E", str(SERVER), json.dumps(script or {}))
     given = {"name": "bad", "command": sys.executable, "args": arguments, **changes}
     return ServerSettings(**given)
@@ -32,7 +32,7 @@ def scripted(script: dict[str, Any] | None = None, **changes: Any) -> ServerSett
 async def talking_to(
     settings: ServerSettings, log: ServerLog | None = None, roots: Any = lambda: ()
 ) -> AsyncIterator[Session]:
-    """A session with that server, in the environment of the tests."""
+    """Open a session with a server, in the environment of the tests."""
     async with connect(
         settings, environment=dict(os.environ), roots=roots, log=log or ServerLog(settings.name)
     ) as session:
@@ -43,13 +43,13 @@ async def talking_to(
 async def session_with(
     script: dict[str, Any] | None = None, log: ServerLog | None = None, **changes: Any
 ) -> AsyncIterator[Session]:
-    """A session with a server that does as the script says."""
+    """Open a session with a server that follows a script."""
     async with talking_to(scripted(script, **changes), log) as session:
         yield session
 
 
 async def is_gone(pid: int, within: float = 5.0) -> bool:
-    """Whether a process has ended, or does so in time."""
+    """Return whether a process has ended, or ends in time."""
     until = time.monotonic() + within
     while _runs(pid):
         if time.monotonic() > until:
@@ -66,6 +66,6 @@ def _runs(pid: int) -> bool:
 
 
 def child_of(log: ServerLog) -> int:
-    """The number of the grandchild that the server has told of."""
-    words = next(line for line in log.last_words(20).splitlines() if line.startswith("child "))
+    """Return the process id of the grandchild that the server has logged."""
+    words = next(line for line in log.last_lines(20).splitlines() if line.startswith("child "))
     return int(words.removeprefix("child "))

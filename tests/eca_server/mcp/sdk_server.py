@@ -60,13 +60,13 @@ async def hang(ctx: Context) -> str:
 
 @server.prompt()
 def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Say hello to {name}."
 
 
 @server.resource("memo://today")
 def today() -> str:
-    """What is on today."""
+    """Return the plan of the day."""
     return "nothing"
 
 

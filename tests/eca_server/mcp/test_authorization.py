@@ -18,9 +18,9 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder
 from eca_server.credentials import Logins
-from eca_server.mcp.authorization.discovery import canonical, demand_in
-from eca_server.mcp.authorization.login import MOST_STEP_UPS, Login
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.authorization.discovery import canonical_url, parse_bearer_challenge
+from eca_server.mcp.authorization.login import MAX_STEP_UPS, Login
+from eca_server.mcp.errors import MCPError
 from eca_server.secret import Secret
 from tests.eca_server.mcp.web import Exchange, WebServer, session_at, web_server
 
@@ -108,14 +108,14 @@ class Guarded:
         async with session_at(url or self.server.url, http=self.http, login=self.login) as session:
             yield session
 
-    async def fault(self, url: str | None = None) -> MCPFault:
-        with pytest.raises(MCPFault) as raised:
+    async def error(self, url: str | None = None) -> MCPError:
+        with pytest.raises(MCPError) as raised:
             async with self.session(url):
                 pass
         return raised.value
 
     async def come_back(self, page: str, **changes: str) -> int:
-        """What the browser does after the user has said yes."""
+        """Send the browser's redirect after the user's approval."""
         query = dict(parse_qsl(urlsplit(page).query))
         fields = {"code": "the-code", "state": query["state"], **changes}
         url = f"{query['redirect_uri']}?{urlencode(fields)}"
@@ -124,13 +124,13 @@ class Guarded:
 
     async def log_in(self, url: str | None = None) -> dict[str, str]:
         """From the refusal to the stored tokens; what the page was asked with."""
-        fault = await self.fault(url)
-        assert fault.kind == "login"
-        assert fault.url is not None
-        assert await self.come_back(fault.url) == 200
+        error = await self.error(url)
+        assert error.kind == "login"
+        assert error.url is not None
+        assert await self.come_back(error.url) == 200
         with trio.fail_after(5):
             await self.returned.wait()
-        return dict(parse_qsl(urlsplit(fault.url).query))
+        return dict(parse_qsl(urlsplit(error.url).query))
 
 
 def _fields(request: HTTPRequest) -> dict[str, Any]:
@@ -165,7 +165,7 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session(guarded: Guard
     assert form["redirect_uri"] == query["redirect_uri"]
 
 
-async def test_a_login_is_kept_for_the_next_start(guarded: Guarded, nursery: trio.Nursery):
+async def test_a_login_is_stored_for_the_next_start(guarded: Guarded, nursery: trio.Nursery):
     await guarded.log_in()
     guarded.login = guarded.new_login(nursery)
     async with guarded.session() as session:
@@ -210,7 +210,7 @@ async def test_a_token_that_is_refused_right_after_its_renewal_is_not_renewed_ag
 ):
     await guarded.log_in()
     guarded.accepted = "nothing"
-    assert (await guarded.fault()).kind == "login"
+    assert (await guarded.error()).kind == "login"
     assert len(guarded.forms()) == 2
 
 
@@ -227,28 +227,26 @@ async def test_a_login_that_is_over_is_asked_for_again(guarded: Guarded):
 
 
 async def test_one_login_waits_however_often_the_server_is_started(guarded: Guarded):
-    first, second = await guarded.fault(), await guarded.fault()
+    first, second = await guarded.error(), await guarded.error()
     assert first.url == second.url
     guarded.scopes = "read write"
-    third = await guarded.fault()
+    third = await guarded.error()
     assert third.url is not None
     assert parse_qs(urlsplit(third.url).query)["scope"] == ["read write"]
 
 
-async def test_a_login_that_is_given_up_leaves_its_port_to_the_next(
-    guarded: Guarded, nursery: trio.Nursery
-):
-    first = await guarded.fault()
+async def test_a_cancelled_login_frees_its_port(guarded: Guarded, nursery: trio.Nursery):
+    first = await guarded.error()
     query = dict(parse_qsl(urlsplit(first.url or "").query))
     port = urlsplit(query["redirect_uri"]).port
     guarded.login.give_up()
     guarded.login = guarded.new_login(nursery, port=port)
-    second = await guarded.fault()
+    second = await guarded.error()
     assert (second.kind, str(port) in (second.url or "")) == ("login", True)
     assert second.url != first.url
 
 
-async def test_who_logs_out_while_a_login_is_stored_is_logged_out(
+async def test_a_logout_during_the_storing_of_a_login_wins(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ):
     begun, store = trio.Event(), guarded.logins.store
@@ -258,9 +256,9 @@ async def test_who_logs_out_while_a_login_is_stored_is_logged_out(
         return store(*given)
 
     monkeypatch.setattr(guarded.logins, "store", slowly)
-    fault = await guarded.fault()
-    assert fault.url is not None
-    assert await guarded.come_back(fault.url) == 200
+    error = await guarded.error()
+    assert error.url is not None
+    assert await guarded.come_back(error.url) == 200
     await begun.wait()
     await guarded.login.forget()
     assert guarded.logins.read().tokens == {}
@@ -273,7 +271,7 @@ async def test_more_is_asked_for_where_a_token_is_not_enough(guarded: Guarded):
     async with guarded.session() as session:
         challenge = 'Bearer error="insufficient_scope", scope="write"'
         guarded.server.on["tools/call"] = lambda e: e.text(403, www_authenticate=challenge)
-        with pytest.raises(MCPFault) as raised:
+        with pytest.raises(MCPError) as raised:
             await session.call_tool("echo", {}, deadline=5)
     assert raised.value.kind == "login"
     assert raised.value.url is not None
@@ -292,7 +290,7 @@ BASIC = f"Basic {base64.b64encode(b'my+id:client%2Fsecret').decode()}"
         (["client_secret_post"], {"client_id": "my id", "client_secret": "client/secret"}, None),
     ],
 )
-async def test_a_client_that_is_configured_is_not_registered_and_proves_who_it_is(
+async def test_a_configured_client_is_not_registered_and_authenticates(
     guarded: Guarded,
     nursery: trio.Nursery,
     methods: list[str] | None,
@@ -333,7 +331,7 @@ async def test_a_client_that_is_configured_is_not_registered_and_proves_who_it_i
         ),
     ],
 )
-async def test_a_client_is_registered_for_the_way_that_the_server_wants_it_to_prove_itself(
+async def test_a_client_is_registered_for_the_servers_authentication_method(
     guarded: Guarded,
     methods: list[str] | None,
     answered: dict[str, str],
@@ -353,7 +351,7 @@ DOCUMENT = "https://me.example/client.json"
 
 
 @pytest.mark.parametrize("reads_documents", [True, False, "true"])
-async def test_a_document_is_the_id_at_servers_that_read_it_and_others_register(
+async def test_a_metadata_document_is_the_client_id_where_servers_read_it(
     guarded: Guarded, nursery: trio.Nursery, reads_documents: object
 ):
     _of(guarded, OAUTH, client_id_metadata_document_supported=reads_documents)
@@ -372,9 +370,9 @@ async def test_a_server_that_is_never_content_is_not_believed_for_ever(guarded: 
     challenge = 'Bearer error="insufficient_scope", scope="write"'
     guarded.server.on["tools/call"] = lambda e: e.text(403, "never", www_authenticate=challenge)
     await guarded.log_in()
-    for _ in range(MOST_STEP_UPS):
+    for _ in range(MAX_STEP_UPS):
         async with guarded.session() as session:
-            with pytest.raises(MCPFault) as raised:
+            with pytest.raises(MCPError) as raised:
                 await session.call_tool("echo", {}, deadline=5)
         assert raised.value.url is not None
         guarded.returned = trio.Event()
@@ -391,7 +389,7 @@ async def test_a_login_is_shared_by_those_of_one_scope(guarded: Guarded, nursery
     guarded.login = guarded.new_login(nursery, shared_by="work")
     await guarded.log_in()
     guarded.login = guarded.new_login(nursery, shared_by="home")
-    assert (await guarded.fault()).kind == "login"
+    assert (await guarded.error()).kind == "login"
     guarded.login = guarded.new_login(nursery, shared_by="work")
     async with guarded.session() as session:
         await session.list_tools()
@@ -408,22 +406,22 @@ async def test_a_login_is_had_of_this_machine_however_it_is_called(guarded: Guar
         await session.list_tools()
 
 
-async def test_a_browser_that_another_server_sent_back_brings_nothing(
+async def test_a_redirect_of_a_different_server_is_refused(
     guarded: Guarded, caplog: pytest.LogCaptureFixture
 ):
-    fault = await guarded.fault()
-    assert fault.url is not None
-    await guarded.come_back(fault.url, iss="https://evil.example")
-    while (await guarded.fault()).url == fault.url:  # until the login has ended
+    error = await guarded.error()
+    assert error.url is not None
+    await guarded.come_back(error.url, iss="https://evil.example")
+    while (await guarded.error()).url == error.url:  # until the login has ended
         await trio.lowlevel.checkpoint()
     assert guarded.forms() == []
-    assert "another authorization server" in caplog.text
+    assert "a different authorization server" in caplog.text
 
 
-async def test_a_browser_without_the_state_is_turned_away(guarded: Guarded):
-    fault = await guarded.fault()
-    assert fault.url is not None
-    assert await guarded.come_back(fault.url, state="guessed") == 404
+async def test_a_redirect_without_the_state_is_refused(guarded: Guarded):
+    error = await guarded.error()
+    assert error.url is not None
+    assert await guarded.come_back(error.url, state="guessed") == 404
     assert guarded.forms() == []
 
 
@@ -434,12 +432,12 @@ def _of(guarded: Guarded, place: str, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("place", "changes", "words"),
     [
-        (RESOURCE, {"resource": "https://other.example/mcp"}, "another resource"),
-        (RESOURCE, {"resource": "http://127.0.0.1:1/mcp"}, "another resource"),
+        (RESOURCE, {"resource": "https://other.example/mcp"}, "a different resource"),
+        (RESOURCE, {"resource": "http://127.0.0.1:1/mcp"}, "a different resource"),
         (RESOURCE, {"authorization_servers": []}, "no authorization server"),
         (RESOURCE, {"authorization_servers": ["http://plain.example"]}, "expected an https URL"),
-        (RESOURCE, {"authorization_servers": ["https://["]}, "cannot be used"),
-        (OAUTH, {"issuer": "https://other.example"}, "another one"),
+        (RESOURCE, {"authorization_servers": ["https://["]}, "is invalid"),
+        (OAUTH, {"issuer": "https://other.example"}, "names a different"),
         (OAUTH, {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
         (OAUTH, {"token_endpoint": "http://plain.example/token"}, "expected an https URL"),
         (OAUTH, {"authorization_endpoint": None}, "no authorization_endpoint"),
@@ -450,23 +448,23 @@ async def test_metadata_that_lies_or_lacks_something_ends_the_login(
     guarded: Guarded, place: str, changes: dict[str, Any], words: str
 ):
     _of(guarded, place, **changes)
-    fault = await guarded.fault()
-    assert fault.kind == "start"
-    assert words in fault.message
+    error = await guarded.error()
+    assert error.kind == "start"
+    assert words in error.message
     assert guarded.forms() == []
 
 
-async def test_a_server_without_metadata_is_taken_for_its_own_authorization_server(
+async def test_a_server_without_metadata_is_its_own_authorization_server(
     guarded: Guarded,
 ):
     guarded.documents.clear()
-    fault = await guarded.fault()
-    assert fault.url is not None
-    assert fault.url.startswith(f"{guarded.server.at.url}/authorize?")
+    error = await guarded.error()
+    assert error.url is not None
+    assert error.url.startswith(f"{guarded.server.at.url}/authorize?")
 
 
 async def test_no_login_is_begun_where_an_authorization_is_configured(guarded: Guarded):
-    with pytest.raises(MCPFault) as raised:
+    with pytest.raises(MCPError) as raised:
         async with session_at(
             guarded.server.url,
             http=guarded.http,
@@ -503,7 +501,7 @@ async def test_no_secret_of_a_login_is_in_the_log(
 async def test_a_challenge_is_read_in_every_spelling(
     header: str, metadata_url: str | None, scopes: tuple[str, ...], error: str | None
 ):
-    demand = demand_in(header)
+    demand = parse_bearer_challenge(header)
     assert (demand.metadata_url, demand.scopes, demand.error) == (metadata_url, scopes, error)
 
 
@@ -516,4 +514,4 @@ async def test_a_challenge_is_read_in_every_spelling(
     ],
 )
 async def test_a_resource_has_one_name(url: str, name: str):
-    assert canonical(url) == name
+    assert canonical_url(url) == name

@@ -14,7 +14,7 @@ import trio.testing
 
 from eca_protocol import process
 from eca_server.config import MCPServer
-from eca_server.mcp.connecting import connect
+from eca_server.mcp.connection import connect
 from eca_server.mcp.manager import Manager
 from eca_server.mcp.server import Connect, Server
 from eca_server.mcp.server_log import ServerLog
@@ -41,7 +41,7 @@ MOST_BYTES = 8192
 
 
 class Steps(trio.abc.Instrument):
-    """What is done between two looks at the input: how many processes were started there."""
+    """Counts the processes that are started in one step of the event loop."""
 
     def __init__(self) -> None:
         self.spawned = 0
@@ -68,9 +68,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
-    """How many bytes are dealt with at a stretch: of output, and of error output."""
+    """Record the bytes that are read in one step, of stdout and of stderr."""
     found: dict[str, list[int]] = {"output": [], "errors": []}
-    receive, heard = StdioTransport.receive, ServerLog.heard
+    receive, feed = StdioTransport.receive, ServerLog.feed
 
     async def counted(self: StdioTransport) -> bytes:
         data = await receive(self)
@@ -79,10 +79,10 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
     def counted_too(self: ServerLog, data: bytes) -> None:
         found["errors"].append(len(data))
-        heard(self, data)
+        feed(self, data)
 
     monkeypatch.setattr(StdioTransport, "receive", counted)
-    monkeypatch.setattr(ServerLog, "heard", counted_too)
+    monkeypatch.setattr(ServerLog, "feed", counted_too)
     return found
 
 

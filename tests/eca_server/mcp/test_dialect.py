@@ -1,4 +1,4 @@
-"""What comes on a server's output, made into messages; the rest is noise and never answered."""
+"""Messages in a server's output; the rest is noise and never answered."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from eca_protocol.endpoint import Endpoint
 from eca_protocol.framing import LineDecoder
-from eca_server.mcp.dialect import MCP_DIALECT, Intake
+from eca_server.mcp.dialect import MCP_DIALECT, LenientDecoder
 from eca_server.mcp.methods import TABLE
 
 ANSWER = b'{"jsonrpc":"2.0","id":3,"result":{}}'
 
 
-class Heard:
-    """An intake, and what it was told beside the messages."""
+class Decoding:
+    """A decoder, and the noise that it reported."""
 
     def __init__(self, *pending: int, max_line: int = 2**20) -> None:
         self.noise: list[tuple[bytes, str]] = []
         self.oversized: list[str] = []
-        self.intake = Intake(
+        self.decoder = LenientDecoder(
             frames=LineDecoder(max_line=max_line),
             pending=lambda: pending,
             on_noise=lambda line, why: self.noise.append((line, why)),
@@ -30,8 +30,8 @@ class Heard:
         )
 
     def take(self, data: bytes) -> list[object]:
-        """The messages in these bytes, as JSON values."""
-        return [json.loads(frame) for frame in self.intake.feed(data)]
+        """Return the messages in these bytes, as JSON values."""
+        return [json.loads(frame) for frame in self.decoder.feed(data)]
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ class Heard:
         b'{"jsonrpc":"2.0"}',
     ],
 )
-def test_what_is_no_message_is_noise(line):
-    heard = Heard(3)
-    assert heard.take(line + b"\n" + ANSWER + b"\n") == [json.loads(ANSWER)]
-    assert [noise for noise, _ in heard.noise] in ([line], [b"1", b"2"])
+def test_a_line_that_is_not_a_message_is_noise(line):
+    decoding = Decoding(3)
+    assert decoding.take(line + b"\n" + ANSWER + b"\n") == [json.loads(ANSWER)]
+    assert [noise for noise, _ in decoding.noise] in ([line], [b"1", b"2"])
 
 
 @pytest.mark.parametrize(
@@ -72,38 +72,38 @@ def test_what_is_no_message_is_noise(line):
         b"[" + ANSWER + b"]",
     ],
 )
-def test_what_is_nearly_a_message_is_made_into_one(line):
-    heard = Heard(3)
-    assert heard.take(line + b"\n") == [json.loads(ANSWER)]
-    assert not heard.noise
+def test_a_slightly_wrong_message_is_repaired(line):
+    decoding = Decoding(3)
+    assert decoding.take(line + b"\n") == [json.loads(ANSWER)]
+    assert not decoding.noise
 
 
 def test_bytes_that_are_no_utf_8_are_replaced():
-    [message] = Heard(3).take(b'{"jsonrpc":"2.0","id":3,"result":{"text":"caf\xe9"}}\n')
+    [message] = Decoding(3).take(b'{"jsonrpc":"2.0","id":3,"result":{"text":"caf\xe9"}}\n')
     assert message["result"] == {"text": "caf\ufffd"}
 
 
 def test_a_lone_surrogate_is_replaced():
-    heard = Heard(3)
-    [message] = heard.take(b'{"jsonrpc":"2.0","id":3,"result":{"text":"\\ud83d"}}\n')
+    decoding = Decoding(3)
+    [message] = decoding.take(b'{"jsonrpc":"2.0","id":3,"result":{"text":"\\ud83d"}}\n')
     json.dumps(message["result"]["text"], ensure_ascii=False)
-    assert not heard.noise
+    assert not decoding.noise
 
 
 def test_an_error_without_id_is_for_the_only_pending_call():
     error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}\n'
-    assert Heard(7).take(error)[0]["id"] == 7
-    assert Heard(7, 8).take(error)[0]["id"] is None
+    assert Decoding(7).take(error)[0]["id"] == 7
+    assert Decoding(7, 8).take(error)[0]["id"] is None
 
 
 @pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"[" * 200 + b"]" * 200])
 def test_an_answer_that_is_no_json_fails_the_call_that_it_names(text):
     line = b'{"jsonrpc":"2.0","id":3,"result":{"value":' + text + b"}}\n"
-    heard = Heard(3)
-    [message] = heard.take(line)
+    decoding = Decoding(3)
+    [message] = decoding.take(line)
     assert message["id"] == 3
     assert "cannot be read" in message["error"]["message"]
-    assert Heard(4).take(line) == []
+    assert Decoding(4).take(line) == []
 
 
 @pytest.mark.parametrize(
@@ -115,21 +115,21 @@ def test_an_answer_that_is_no_json_fails_the_call_that_it_names(text):
     ],
 )
 def test_an_answer_of_very_many_values_fails_its_call(answer):
-    heard = Heard(3, 4, max_line=2**24)
-    (told,) = heard.take(answer % (b"[]," * 500_001) + b"\n")
-    assert told["id"] == 3
-    assert "at most 1,000,000 values" in told["error"]["message"]
+    decoding = Decoding(3, 4, max_line=2**24)
+    (answer,) = decoding.take(answer % (b"[]," * 500_001) + b"\n")
+    assert answer["id"] == 3
+    assert "at most 1,000,000 values" in answer["error"]["message"]
 
 
 def test_very_many_values_that_answer_no_call_are_noise():
-    heard = Heard(3, max_line=2**24)
+    decoding = Decoding(3, max_line=2**24)
     for text in (b'{"method":"x","params":[%b1]}', b"[%b1]", b'{"id":5,"result":[%b1]}'):
-        assert heard.take(text % (b"[]," * 500_001) + b"\n") == []
-    assert len(heard.noise) == 3
+        assert decoding.take(text % (b"[]," * 500_001) + b"\n") == []
+    assert len(decoding.noise) == 3
 
 
 def test_an_answer_of_neither_kind_fails_its_call():
-    [message] = Heard(3).take(b'{"jsonrpc":"2.0","id":3}\n')
+    [message] = Decoding(3).take(b'{"jsonrpc":"2.0","id":3}\n')
     assert "neither a result nor an error" in message["error"]["message"]
 
 
@@ -138,33 +138,33 @@ def test_an_answer_of_neither_kind_fails_its_call():
     [(b"{\n", "several lines"), (ANSWER + ANSWER + b"\n", "two messages in one line")],
 )
 def test_a_common_mistake_is_named(lines, hint):
-    heard = Heard(3)
-    assert heard.take(lines) == []
-    assert hint in heard.noise[0][1]
+    decoding = Decoding(3)
+    assert decoding.take(lines) == []
+    assert hint in decoding.noise[0][1]
 
 
 def test_our_own_messages_that_come_back_are_noise_with_a_hint():
-    heard = Heard(1)
-    assert heard.take(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n') == []
-    assert "docker run -t" in heard.noise[0][1]
+    decoding = Decoding(1)
+    assert decoding.take(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n') == []
+    assert "docker run -t" in decoding.noise[0][1]
 
 
 def test_nesting_without_end_is_noise():
-    heard = Heard(3)
-    assert heard.take(b"[" * 100_000 + b"\n" + ANSWER + b"\n") == [json.loads(ANSWER)]
+    decoding = Decoding(3)
+    assert decoding.take(b"[" * 100_000 + b"\n" + ANSWER + b"\n") == [json.loads(ANSWER)]
 
 
-def test_a_line_that_is_too_long_is_told_and_skipped():
-    heard = Heard(3, max_line=1000)
-    assert heard.take(b'{"x":"' + b"y" * 2000 + b'"}\n' + ANSWER + b"\n") == [json.loads(ANSWER)]
-    assert len(heard.oversized) == 1
+def test_a_line_that_is_too_long_is_reported_and_skipped():
+    decoding = Decoding(3, max_line=1000)
+    assert decoding.take(b'{"x":"' + b"y" * 2000 + b'"}\n' + ANSWER + b"\n") == [json.loads(ANSWER)]
+    assert len(decoding.oversized) == 1
 
 
 def test_the_last_line_needs_no_end():
-    heard = Heard(3)
-    assert heard.take(ANSWER) == []
-    assert [json.loads(frame) for frame in heard.intake.feed_eof()] == [json.loads(ANSWER)]
-    assert heard.intake.closed
+    decoding = Decoding(3)
+    assert decoding.take(ANSWER) == []
+    assert [json.loads(frame) for frame in decoding.decoder.feed_eof()] == [json.loads(ANSWER)]
+    assert decoding.decoder.closed
 
 
 JSON = st.recursive(
@@ -182,10 +182,10 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40)))
-def test_whatever_comes_our_endpoint_goes_on_and_says_nothing_to_noise(lines):
-    heard = Heard(1, 2)
+def test_our_endpoint_survives_any_input_and_does_not_answer_noise(lines):
+    decoding = Decoding(1, 2)
     endpoint = Endpoint("client", TABLE, dialect=MCP_DIALECT)
-    for frame in heard.intake.feed(b"\n".join(lines) + b"\n"):
+    for frame in decoding.decoder.feed(b"\n".join(lines) + b"\n"):
         assert isinstance(frame, bytes)
         value = json.loads(frame)
         event = endpoint.receive(value)
@@ -196,12 +196,12 @@ def test_whatever_comes_our_endpoint_goes_on_and_says_nothing_to_noise(lines):
 @given(st.lists(JSON.map(lambda value: json.dumps(value).encode()), max_size=5), st.data())
 def test_however_the_bytes_are_cut_the_messages_are_the_same(lines, data):
     stream = b"\n".join([*lines, ANSWER]) + b"\n"
-    whole = Heard(3).take(stream)
-    heard = Heard(3)
+    whole = Decoding(3).take(stream)
+    decoding = Decoding(3)
     pieces, rest = [], stream
     while rest:
         size = data.draw(st.integers(1, len(rest)))
-        pieces += heard.take(rest[:size])
+        pieces += decoding.take(rest[:size])
         rest = rest[size:]
     assert pieces == whole
 

@@ -1,4 +1,4 @@
-"""How a server ends, ours or its own way: nothing is left, and whoever waits is told."""
+"""Ends of servers: no process is left, and pending calls fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 
 from eca_protocol.guard import NAME
 from eca_server.mcp import stdio
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.manager import CLOSE_SECONDS
 from eca_server.mcp.messages import TextContent
 from eca_server.mcp.server_log import ServerLog
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.trio
 
 
 def pid_of(log: ServerLog) -> int:
-    """The number of the server, which its script has told."""
-    words = next(line for line in log.last_words(20).splitlines() if line.startswith("pid "))
+    """Return the process id that the server's script has logged."""
+    words = next(line for line in log.last_lines(20).splitlines() if line.startswith("pid "))
     return int(words.removeprefix("pid "))
 
 
@@ -33,7 +33,7 @@ async def test_a_decent_server_leaves_when_its_input_ends():
     async with session_with({"at_start": [["pid"]], "at_end": [["stderr", "bye"]]}, log):
         started = time.monotonic()
     assert time.monotonic() - started < stdio.LADDER.after_stdin
-    assert log.last_words().endswith("bye")
+    assert log.last_lines().endswith("bye")
     assert await is_gone(pid_of(log))
 
 
@@ -70,17 +70,17 @@ async def test_a_grandchild_is_ended_with_the_server():
     assert await is_gone(child_of(log))
 
 
-async def test_a_crash_ends_pending_calls_with_the_signals_name_and_the_last_words():
+async def test_a_crash_ends_pending_calls_with_the_signals_name_and_the_last_lines():
     script = {"on": {"tools/call": [["stderr", "assertion failed"], ["kill"]]}}
     async with session_with(script) as session:
-        with pytest.raises(MCPFault) as raised:
+        with pytest.raises(MCPError) as raised:
             await session.call_tool("echo", {}, deadline=30)
         assert raised.value.kind == "closed"
         assert "SIGKILL" in raised.value.message
         assert "assertion failed" in raised.value.message
         await session.ended.wait()
-        assert session.fault is not None
-        with pytest.raises(MCPFault):
+        assert session.error is not None
+        with pytest.raises(MCPError):
             await session.call_tool("echo", {}, deadline=30)
 
 
@@ -89,7 +89,7 @@ async def test_a_crash_is_seen_while_a_grandchild_holds_the_pipes():
     script = {"on": {"tools/call": [["child", 60, {"leaves": True}], ["exit", 4]]}}
     try:
         async with session_with(script, log) as session:
-            with trio.fail_after(5), pytest.raises(MCPFault, match="exit code 4"):
+            with trio.fail_after(5), pytest.raises(MCPError, match="exit code 4"):
                 await session.call_tool("echo", {}, deadline=30)
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -99,7 +99,7 @@ async def test_a_crash_is_seen_while_a_grandchild_holds_the_pipes():
 async def test_a_server_that_closes_its_output_is_over():
     script = {"on": {"tools/call": [["close_stdout"], ["hang"]]}}
     async with session_with(script) as session:
-        with pytest.raises(MCPFault, match="closed its output"):
+        with pytest.raises(MCPError, match="closed its output"):
             await session.call_tool("echo", {}, deadline=30)
 
 
@@ -113,21 +113,21 @@ async def test_a_server_that_closes_its_input_may_still_answer(tmp_path):
 
         @nursery.start_soon
         async def tell_it_what_it_cannot_hear() -> None:
-            while "deaf" not in log.last_words():
+            while "deaf" not in log.last_lines():
                 await trio.sleep(0.01)
             session.roots_changed()
-            await session.peer.drained()
+            await session.peer.drain()
             told.touch()
 
         result = await session.call_tool("echo", {}, deadline=10)
         assert result.content == (TextContent(text="late"),)
 
 
-async def test_a_server_that_does_not_read_is_given_up(monkeypatch):
+async def test_a_server_that_does_not_read_is_abandoned(monkeypatch):
     monkeypatch.setattr(stdio, "_WRITE", 0.2)
     script = {"on": {"notifications/initialized": [["hang"]]}}
     async with session_with(script) as session:
-        with pytest.raises(MCPFault, match="has not read its input"):
+        with pytest.raises(MCPError, match="has not read its input"):
             await session.call_tool("echo", {"text": "x" * 2_000_000}, deadline=30)
 
 
@@ -141,9 +141,9 @@ async def main():
     log = ServerLog("bad")
     script = {"at_start": [["pid"], ["ignore_term"], ["child", 60, {}]], "at_end": [["hang"]]}
     async with session_with(script, log):
-        while "child" not in log.last_words():  # what it says on stderr comes when it comes
+        while "child" not in log.last_lines():  # what it says on stderr comes when it comes
             await trio.sleep(0.01)
-        print(log.last_words(), flush=True)
+        print(log.last_lines(), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
 trio.run(main)

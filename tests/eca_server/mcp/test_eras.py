@@ -18,7 +18,7 @@ def test_every_published_revision_is_spoken_and_the_newest_handshake_is_offered(
 
 
 @pytest.mark.parametrize("name", [None, 3, "2026", ["2025-11-25"], "DRAFT"])
-def test_what_is_no_revision_has_no_era(name):
+def test_an_unknown_revision_has_no_era(name):
     assert era_of(name) is None
 
 
@@ -34,7 +34,7 @@ def test_a_handshake_leaves_params_as_they_are():
     assert era.params(given_params, client={}, capabilities={}) == given_params
 
 
-def test_a_stateless_request_says_who_asks_and_keeps_its_own_meta():
+def test_a_stateless_request_names_the_client_and_keeps_its_own_meta():
     given_params = {"name": "t", "_meta": {"progressToken": 1}}
     params = ERAS["2026-07-28"].params(given_params, client={"name": "c"}, capabilities={})
     assert params["_meta"] == {

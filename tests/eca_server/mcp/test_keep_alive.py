@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.keep_alive import PING_SECONDS, SECOND_CHANCE, keep_alive
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.keep_alive import PING_SECONDS, RETRY_SECONDS, keep_alive
 from tests.eca_server.mcp.scripted import session_with
 from tests.eca_server.mcp.web import session_at, web_server
 
@@ -24,7 +24,7 @@ class Watched:
         self.is_busy = False
         self.answers = list(answers)
         self.pinged: list[float] = []
-        self.given_up: tuple[float, MCPFault] | None = None
+        self.given_up: tuple[float, MCPError] | None = None
 
     async def ping(self, seconds: float) -> None:
         self.pinged.append(trio.current_time())
@@ -32,10 +32,10 @@ class Watched:
         if answer == "timeout":
             await trio.sleep(seconds)
         if answer != "ok":
-            raise MCPFault("no", kind=answer)
+            raise MCPError("no", kind=answer)
 
-    def give_up(self, fault: MCPFault) -> None:
-        self.given_up = trio.current_time(), fault
+    def give_up(self, error: MCPError) -> None:
+        self.given_up = trio.current_time(), error
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ class Watched:
     [
         (["ok"], [30, 60, 90], None),
         (["refused"], [30, 60, 90], None),
-        (["timeout", "ok"], [30, 30 + PING_SECONDS + SECOND_CHANCE], None),
+        (["timeout", "ok"], [30, 30 + PING_SECONDS + RETRY_SECONDS], None),
         (["timeout", "timeout"], [30, 90], 90 + PING_SECONDS),
     ],
 )
-async def test_only_who_is_silent_twice_is_over(
+async def test_a_session_ends_only_after_two_unanswered_pings(
     autojump_clock: Any, answers: list[str], pings: list[float], ends: float | None
 ):
     watched = Watched(*answers)
@@ -59,11 +59,11 @@ async def test_only_who_is_silent_twice_is_over(
         assert watched.given_up is None
     else:
         assert watched.given_up is not None
-        at, fault = watched.given_up
-        assert (round(at - begun), fault.kind) == (ends, "closed")
+        at, error = watched.given_up
+        assert (round(at - begun), error.kind) == (ends, "closed")
 
 
-async def test_who_is_busy_is_not_asked(autojump_clock: Any):
+async def test_a_busy_server_is_not_pinged(autojump_clock: Any):
     watched = Watched("timeout", "timeout")
     watched.is_busy = True
     with trio.move_on_after(1000):
@@ -98,7 +98,7 @@ async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clo
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_far_away_is_pinged():
+async def test_a_remote_server_is_pinged():
     async with web_server() as server, session_at(server.url, keep_alive_seconds=0.02):
         await server.has_seen("ping", 2)
 
@@ -109,11 +109,11 @@ async def test_a_call_without_an_answer_makes_a_server_suspect():
     script = {"on": {"tools/call": [], "ping": [changed, ["result", {}]]}}
     async with session_with(script) as session:
         session.on_change = lambda _: pinged.set()
-        with pytest.raises(MCPFault, match="no answer"):
+        with pytest.raises(MCPError, match="no answer"):
             await session.call_tool("echo", {}, deadline=0.02)
         with trio.fail_after(5):
             await pinged.wait()
-        session.give_up(MCPFault("enough", kind="closed"))
+        session.give_up(MCPError("enough", kind="closed"))
         with trio.fail_after(5):
             await session.ended.wait()
-    assert str(session.fault) == "enough"
+    assert str(session.error) == "enough"

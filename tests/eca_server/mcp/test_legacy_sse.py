@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import TextContent
 from tests.eca_server.mcp.scripted_server import DECENT, INFO
 from tests.eca_server.mcp.web import Exchange, WebServer, session_at, until_left, web_server
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.trio
 
 
 class OldServer:
-    """What such a server holds: its one stream."""
+    """A server of the older transport, with one stream."""
 
     def __init__(self, server: WebServer) -> None:
         self.server = server
@@ -73,45 +73,45 @@ async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server(
         assert {e.request.target for e in rest[1:]} == {"/message?sessionId=1"}
 
 
-async def test_an_older_server_that_is_configured_is_not_asked_otherwise_first():
+async def test_a_configured_older_transport_is_used_at_once():
     async with old_server() as old:
         async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
             assert await text_of_a_call(session) == "called"
         assert old.server.kinds()[0] == "GET"
 
 
-async def fails_to_start(url: str, **changes: Any) -> MCPFault:
-    with pytest.raises(MCPFault) as raised:
+async def fails_to_start(url: str, **changes: Any) -> MCPError:
+    with pytest.raises(MCPError) as raised:
         async with session_at(url, **changes):
             pass
     return raised.value
 
 
-async def test_messages_are_not_sent_to_another_origin():
+async def test_messages_are_not_sent_to_a_different_origin():
     async with old_server() as old, web_server() as other:
         old.place = f"{other.at.url}/message"
-        fault = await fails_to_start(f"{old.server.at.url}/sse", transport="sse")
+        error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse")
         assert other.seen == []
-    assert "another origin" in fault.message
+    assert "different origin" in error.message
 
 
-async def test_a_url_of_neither_kind_says_how_it_answers_and_what_may_be_wrong():
+async def test_a_url_of_neither_transport_fails_with_its_answer_and_a_hint():
     async with web_server() as server:
         server.on["initialize"] = lambda e: e.text(404, "<p>Not here")
-        fault = await fails_to_start(server.url)
-    assert fault.kind == "start"
-    assert "status 404: Not here" in fault.message
-    assert "/mcp or /sse" in fault.message
+        error = await fails_to_start(server.url)
+    assert error.kind == "start"
+    assert "status 404: Not here" in error.message
+    assert "/mcp or /sse" in error.message
 
 
-async def test_a_configured_kind_is_kept_to():
+async def test_a_configured_transport_is_not_changed():
     async with old_server() as old:
-        fault = await fails_to_start(f"{old.server.at.url}/sse", transport="http")
+        error = await fails_to_start(f"{old.server.at.url}/sse", transport="http")
         assert "GET" not in old.server.kinds()
-    assert "status 404" in fault.message
+    assert "status 404" in error.message
 
 
-async def test_the_end_of_the_stream_ends_the_session_and_what_waits():
+async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
     async with old_server() as old:
         old.silent = frozenset({"tools/call"})
         async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
@@ -122,7 +122,7 @@ async def test_the_end_of_the_stream_ends_the_session_and_what_waits():
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ends)
-                with pytest.raises(MCPFault) as raised:
+                with pytest.raises(MCPError) as raised:
                     await text_of_a_call(session)
             assert raised.value.kind == "closed"
             assert "stream has ended" in raised.value.message
@@ -139,7 +139,7 @@ async def test_a_message_that_is_not_taken_fails_its_request_alone():
         assert await text_of_a_call(session) == "called"
 
 
-async def test_a_call_that_is_lost_on_its_way_fails_alone_and_is_not_made_again():
+async def test_a_lost_call_fails_alone_and_is_not_repeated():
     async with (
         old_server() as old,
         session_at(f"{old.server.at.url}/sse", transport="sse") as session,
@@ -172,15 +172,15 @@ async def test_a_call_that_is_stopped_is_cancelled():
         (lambda e: e.responder.reset(), "start"),
     ],
 )
-async def test_a_stream_that_does_not_begin_says_why(answer: Any, kind: str):
+async def test_a_stream_that_does_not_start_fails_with_the_reason(answer: Any, kind: str):
     async with web_server() as server:
         server.on["GET"] = answer
-        fault = await fails_to_start(server.url, transport="sse")
-    assert fault.kind == kind
+        error = await fails_to_start(server.url, transport="sse")
+    assert error.kind == kind
 
 
-async def test_a_server_that_never_takes_a_message_is_given_up():
+async def test_a_server_that_never_accepts_a_message_is_abandoned():
     async with old_server() as old:
         old.server.on["initialize"] = until_left
-        fault = await fails_to_start(f"{old.server.at.url}/sse", transport="sse", start_seconds=0.2)
-    assert fault.kind == "timeout"
+        error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse", start_seconds=0.2)
+    assert error.kind == "timeout"

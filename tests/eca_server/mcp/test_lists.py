@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eca_server.mcp import conversation
-from eca_server.mcp import session as session_room
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp import session as session_module
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.server_log import ServerLog
 from tests.eca_server.mcp.scripted import session_with
 from tests.eca_server.mcp.scripted_server import INFO
@@ -42,7 +42,7 @@ async def test_all_pages_are_read_up_to_the_last(end):
 async def test_a_cursor_that_is_no_text_is_given_back_as_it_came():
     log = ServerLog("bad")
     assert await names_of(pages(page("a", nextCursor=7), page("b")), log) == ["a", "b"]
-    assert '"cursor": 7' in log.last_words() or '"cursor":7' in log.last_words()
+    assert '"cursor": 7' in log.last_lines() or '"cursor":7' in log.last_lines()
 
 
 async def test_the_same_cursor_again_ends_the_walk():
@@ -51,18 +51,18 @@ async def test_the_same_cursor_again_ends_the_walk():
 
 
 async def test_new_cursors_for_ever_end_after_a_number_of_pages(monkeypatch):
-    monkeypatch.setattr(session_room, "MAX_PAGES", 3)
+    monkeypatch.setattr(session_module, "MAX_PAGES", 3)
     script = pages(*(page(f"t{n}", nextCursor=f"{n}") for n in range(5)))
     assert await names_of(script) == ["t0", "t1", "t2"]
 
 
 async def test_tools_without_end_are_cut(monkeypatch):
-    monkeypatch.setattr(session_room, "MAX_ITEMS", 3)
+    monkeypatch.setattr(session_module, "MAX_ITEMS", 3)
     script = pages(page("a", "b", nextCursor="2"), page("c", "d", nextCursor="3"), page("e"))
     assert await names_of(script) == ["a", "b", "c"]
 
 
-async def test_an_empty_cursor_goes_on_where_there_is_no_handshake():
+async def test_an_empty_cursor_continues_in_stateless_eras():
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     script = pages(page("a", nextCursor=""), page("b"))
     script["on"]["server/discover"] = [["result", discovered]]
@@ -98,7 +98,7 @@ async def test_of_tools_with_one_name_the_first_counts(caplog):
 
 
 @pytest.mark.parametrize("result", [{}, None, [], {"tools": None}, {"tools": "none"}])
-async def test_a_list_that_is_none_is_empty(result):
+async def test_an_invalid_list_is_empty(result):
     assert await names_of({"on": {"tools/list": [["result", result]]}}) == []
 
 
@@ -111,26 +111,26 @@ async def test_a_method_that_is_not_there_is_an_empty_list():
         assert await session.list_resources() == ()
 
 
-async def test_another_error_is_a_fault_in_the_servers_words():
+async def test_a_different_error_is_raised_with_the_servers_message():
     script = {"on": {"tools/list": [["error", -32603, "the database is down"]]}}
     async with session_with(script) as session:
-        with pytest.raises(MCPFault, match="the database is down") as raised:
+        with pytest.raises(MCPError, match="the database is down") as raised:
             await session.list_tools()
     assert raised.value.kind == "refused"
 
 
-async def test_a_mute_list_is_given_up(monkeypatch):
-    for room in (conversation, session_room):
-        monkeypatch.setattr(room, "ANSWER_SECONDS", 0.2)
+async def test_an_unanswered_list_times_out(monkeypatch):
+    for conversation_module in (conversation, session_module):
+        monkeypatch.setattr(conversation_module, "ANSWER_SECONDS", 0.2)
     script = {"on": {"prompts/list": []}}
     async with session_with(script) as session:
-        with pytest.raises(MCPFault) as raised:
+        with pytest.raises(MCPError) as raised:
             await session.list_prompts()
         assert raised.value.kind == "timeout"
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
 
 
-async def test_what_is_not_declared_is_not_asked_for():
+async def test_undeclared_lists_are_not_requested():
     only_tools = {**INFO, "capabilities": {"tools": {}}}
     script = {"on": {"initialize": [["result", only_tools]], "prompts/list": [["exit", 1]]}}
     async with session_with(script) as session:
@@ -183,6 +183,6 @@ async def test_prompts_and_resources_are_listed_and_given():
 async def test_a_resource_that_is_not_there_is_a_fault():
     script = {"on": {"resources/read": [["error", -32002, "Resource not found"]]}}
     async with session_with(script) as session:
-        with pytest.raises(MCPFault, match="Resource not found") as raised:
+        with pytest.raises(MCPError, match="Resource not found") as raised:
             await session.read_resource("file:///gone")
     assert raised.value.kind == "refused"

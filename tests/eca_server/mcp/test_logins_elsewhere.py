@@ -44,12 +44,12 @@ async def test_a_login_made_elsewhere_counts_here(login: Login, tmp_path: Path) 
     assert login.is_known
 
 
-async def test_a_login_made_anew_elsewhere_takes_the_place_of_one_that_was_refused(
+async def test_a_new_login_of_another_process_replaces_a_refused_one(
     login: Login, tmp_path: Path
 ) -> None:
     elsewhere(tmp_path).store(login.key, A_LOGIN)
     assert await login.token() == A_LOGIN.access
-    assert not await login.was_refused(A_LOGIN.access)
+    assert not await login.renew_refused(A_LOGIN.access)
     new = TokenSet(
         access=Secret("access-2"),
         refresh=None,
@@ -58,7 +58,7 @@ async def test_a_login_made_anew_elsewhere_takes_the_place_of_one_that_was_refus
         client=A_LOGIN.client,
     )
     elsewhere(tmp_path).store(login.key, new)
-    assert await login.was_refused(A_LOGIN.access)
+    assert await login.renew_refused(A_LOGIN.access)
     assert await login.token() == new.access
 
 
@@ -74,7 +74,7 @@ async def test_the_file_is_read_again_only_if_it_has_changed(
     assert len(reads) == 1
 
 
-async def test_who_logs_out_stays_so_though_the_file_was_just_being_read(
+async def test_a_logout_wins_over_a_concurrent_read_of_the_file(
     login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere(tmp_path).store(login.key, A_LOGIN)

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from eca_server.config import MCPServer
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.manager import CLOSE_SECONDS, PATIENCE, Manager
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.manager import CLOSE_SECONDS, START_WAIT_SECONDS, Manager
 from eca_server.mcp.server import Server
 from tests.eca_server.mcp.fake import Place
 
@@ -23,7 +23,7 @@ A, B, C = (MCPServer(command=name) for name in "abc")
 
 @attrs.define
 class House:
-    """A manager, where its servers come from, and what it has told."""
+    """A manager, the makers of its sessions, and its notifications."""
 
     manager: Manager
     places: dict[str, Place]
@@ -61,7 +61,7 @@ class Rounds(trio.abc.Instrument):
         self.number += 1
 
 
-async def test_each_server_is_spawned_in_a_round_of_the_loop_of_its_own() -> None:
+async def test_each_server_is_spawned_in_its_own_step_of_the_event_loop() -> None:
     rounds, spawned = Rounds(), []
 
     class Spawning(Place):
@@ -99,13 +99,13 @@ async def test_a_disabled_server_starts_when_the_user_says_so(autojump_clock: An
         assert ours.of("a") == ["disabled", "starting", "running"]
 
 
-async def test_a_name_that_is_none_is_told(autojump_clock: Any) -> None:
+async def test_an_unknown_name_is_reported(autojump_clock: Any) -> None:
     async with house() as ours:
         assert not ours.manager.start("a")
         assert not ours.manager.stop("a")
 
 
-async def test_only_what_changed_starts_anew(autojump_clock: Any) -> None:
+async def test_only_changed_servers_restart(autojump_clock: Any) -> None:
     async with house() as ours:
         ours.manager.configure({"a": A, "b": B, "c": C})
         await trio.sleep(1)
@@ -121,7 +121,7 @@ async def test_only_what_changed_starts_anew(autojump_clock: Any) -> None:
         assert ours.places["b"].attempts == 2
 
 
-async def test_a_new_start_waits_until_the_old_one_is_gone(autojump_clock: Any) -> None:
+async def test_a_new_server_starts_after_its_predecessor_has_ended(autojump_clock: Any) -> None:
     async with house() as ours:
         ours.places["a"].closing = 1
         ours.manager.configure({"a": A})
@@ -150,7 +150,9 @@ async def test_a_server_that_is_changed_twice_starts_once_more(
         assert (ours.places["a"].attempts, ours.places["a"].open) == (2, 1)
 
 
-async def test_one_that_is_stopped_before_it_could_start_anew_does_not(autojump_clock: Any) -> None:
+async def test_a_server_stopped_before_its_delayed_start_does_not_start(
+    autojump_clock: Any,
+) -> None:
     async with house() as ours:
         ours.places["a"].closing = 1
         ours.manager.configure({"a": A})
@@ -165,7 +167,7 @@ async def test_one_that_is_stopped_before_it_could_start_anew_does_not(autojump_
         assert ours.places["a"].open == 1
 
 
-async def test_other_limits_of_calls_restart_nothing(autojump_clock: Any) -> None:
+async def test_changed_limits_of_calls_restart_nothing(autojump_clock: Any) -> None:
     async with house() as ours:
         ours.manager.configure({"a": A})
         await trio.sleep(1)
@@ -192,14 +194,14 @@ async def test_a_prompt_waits_for_a_slow_server_once_and_a_moment(autojump_clock
         ours.places["a"].opening = 1_000
         ours.manager.configure({"a": A, "b": B})
         assert await ours.manager.settled() == ("a",)
-        assert trio.current_time() == pytest.approx(PATIENCE)
+        assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
         assert await ours.manager.settled() == ()
-        assert trio.current_time() == pytest.approx(PATIENCE)
+        assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
 
 
-async def test_who_fails_holds_up_nobody(autojump_clock: Any) -> None:
+async def test_a_failing_server_delays_no_other(autojump_clock: Any) -> None:
     async with house() as ours:
-        ours.places["a"].refuses = MCPFault("no", kind="start")
+        ours.places["a"].refuses = MCPError("no", kind="start")
         ours.manager.configure({"a": A, "b": B})
         assert await ours.manager.settled() == ()
         assert trio.current_time() < 0.1
@@ -219,7 +221,7 @@ async def test_ten_servers_end_at_the_same_time(autojump_clock: Any) -> None:
         assert {place.open for place in ours.places.values()} == {0}
 
 
-async def test_the_end_is_bounded_and_names_who_does_not_leave(autojump_clock: Any) -> None:
+async def test_the_end_is_bounded_and_names_the_servers_that_remain(autojump_clock: Any) -> None:
     async with house() as ours:
         ours.places["a"].closing = 1_000
         ours.manager.configure({"a": A, "b": B})

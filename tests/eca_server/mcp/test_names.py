@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.mcp.names import LONGEST, tool_names
+from eca_server.mcp.names import MAX_LENGTH, tool_names
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 PARTS = st.text(max_size=90) | st.from_regex(r"[a-b_.]{1,4}", fullmatch=True)
@@ -27,7 +27,7 @@ def test_every_name_is_legal_and_there_once(keys: list[tuple[str, str]], taken: 
 
 
 @given(st.lists(st.tuples(PARTS, PARTS), unique=True, min_size=1, max_size=9))
-def test_a_name_that_is_changed_does_not_depend_on_what_else_there_is(
+def test_a_changed_name_does_not_depend_on_other_tools(
     keys: list[tuple[str, str]],
 ) -> None:
     names = tool_names(keys)
@@ -50,9 +50,11 @@ def test_a_name_that_is_changed_does_not_depend_on_what_else_there_is(
         ("-", "é", ["__"]),
     ],
 )
-def test_an_illegal_name_keeps_what_it_can(server: str, tool: str, holds: list[str]) -> None:
+def test_an_illegal_name_keeps_its_legal_characters(
+    server: str, tool: str, holds: list[str]
+) -> None:
     (name,) = tool_names([(server, tool)]).values()
-    assert len(name) <= LONGEST
+    assert len(name) <= MAX_LENGTH
     assert all(part in name for part in holds)
     assert re.search(r"_[0-9a-f]{8}$", name)
 

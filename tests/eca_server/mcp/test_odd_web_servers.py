@@ -15,11 +15,11 @@ pytestmark = pytest.mark.trio
 CALLED = TextContent(text="called")
 
 
-async def test_a_stream_of_what_is_said_unasked_that_never_begins_holds_nothing_up():
+async def test_a_stream_of_server_messages_that_never_starts_delays_nothing():
     async with web_server() as server:
         server.on["GET"] = until_left
-        waits = attrs.evolve(QUICK, headers=0.02)
-        async with session_at(server.url, waits=waits) as session:
+        timeouts = attrs.evolve(QUICK, headers=0.02)
+        async with session_at(server.url, timeouts=timeouts) as session:
             await server.has_seen("GET")
             assert (await session.call_tool("echo", {}, deadline=5)).content == (CALLED,)
 
@@ -30,8 +30,8 @@ async def test_a_login_that_is_wanted_of_a_notification_is_wanted():
         async with session_at(server.url) as session:
             with trio.fail_after(5):
                 await session.ended.wait()
-    assert session.fault is not None
-    assert session.fault.kind == "login"
+    assert session.error is not None
+    assert session.error.kind == "login"
 
 
 async def test_a_session_keeps_the_id_that_it_was_opened_with():
@@ -56,7 +56,7 @@ async def test_a_session_without_a_usable_id_has_none(session_id: str | None):
         assert "DELETE" not in server.kinds()
 
 
-async def test_what_a_resumed_stream_says_again_is_not_heard_again():
+async def test_repeated_events_of_a_resumed_stream_are_ignored():
     asked: list[Exchange] = []
 
     async def breaks(exchange: Exchange) -> None:

@@ -55,15 +55,15 @@ def text_of(result: ToolResult) -> str:
 
 async def test_all_that_it_offers_can_be_used(official: Official, way: dict[str, str]):
     path = way.pop("path")
-    heard: list[Progress] = []
+    feed: list[Progress] = []
     async with session_at(official.url + path, **way) as session:
         assert session.info.name == "official"
         assert session.instructions == "Be official."
         assert {"add", "count", "grow", "hang"} <= {t.name for t in await session.list_tools()}
         assert text_of(await session.call_tool("add", {"a": 2, "b": 3}, deadline=5)) == "5"
-        counted = await session.call_tool("count", {}, deadline=5, on_progress=heard.append)
+        counted = await session.call_tool("count", {}, deadline=5, on_progress=feed.append)
         assert text_of(counted) == "counted"
-        assert heard[0].message == "step 1"
+        assert feed[0].message == "step 1"
         wrong = await session.call_tool("add", {"a": "x"}, deadline=5)
         assert wrong.is_error
         assert [prompt.name for prompt in await session.list_prompts()] == ["greet"]
@@ -88,7 +88,7 @@ async def _can_still_add(session: Session) -> None:
     assert text_of(await session.call_tool("add", {"a": 1, "b": 1}, deadline=5)) == "2"
 
 
-async def test_a_new_tool_is_told_of(official: Official):
+async def test_a_new_tool_is_announced(official: Official):
     changed = trio.Event()
     async with session_at(f"{official.url}/mcp") as session:
         session.on_change = lambda what: changed.set()
@@ -98,14 +98,14 @@ async def test_a_new_tool_is_told_of(official: Official):
         assert "fresh" in {tool.name for tool in await session.list_tools()}
 
 
-async def test_a_changed_resource_is_told_of(official: Official, way: dict[str, str]):
+async def test_a_changed_resource_is_announced(official: Official, way: dict[str, str]):
     path = way.pop("path")
     told = trio.Event()
     async with session_at(official.url + path, **way) as session:
         session.on_update = lambda uri: told.set() if uri == "memo://today" else None
         await session.watch({"memo://today"})
         with trio.fail_after(5):
-            while not told.is_set():  # whoever listens only now has missed the first
+            while not told.is_set():  # a late subscription misses the first one
                 assert text_of(await session.call_tool("change", {}, deadline=5)) == "changed"
                 with trio.move_on_after(0.1):
                     await told.wait()

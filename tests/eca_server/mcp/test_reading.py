@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.mcp import reading
-from eca_server.mcp.faults import MCPFault
-from eca_server.mcp.media import blob_of, image_type
+from eca_server.mcp import readers
+from eca_server.mcp.errors import MCPError
+from eca_server.mcp.media import decode_base64, image_type
 from eca_server.mcp.messages import (
     AudioContent,
     EmbeddedResource,
@@ -22,7 +22,7 @@ from eca_server.mcp.messages import (
     TextContent,
 )
 from eca_server.mcp.methods import TABLE
-from eca_server.mcp.reading import read_initialized, read_tool, read_tool_result
+from eca_server.mcp.readers import read_initialized, read_tool, read_tool_result
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff\xfe" * 5
 ENCODED = base64.b64encode(PNG).decode()
@@ -45,15 +45,15 @@ def test_pictures_are_read_however_their_base64_is_spelled(text):
 
 
 @pytest.mark.parametrize("data", ["", "*no base64*", "a", None, 3, "data:image/png;base64,"])
-def test_a_picture_that_is_none_is_a_note(data):
+def test_an_invalid_picture_is_a_note(data):
     [note] = read_tool_result({"content": [{"type": "image", "data": data}]}).content
     assert note == TextContent(text="(image that could not be read)")
 
 
 @given(st.binary(min_size=1))
 def test_every_base64_gives_its_bytes(data):
-    assert blob_of(base64.b64encode(data).decode()) == data
-    assert blob_of(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
+    assert decode_base64(base64.b64encode(data).decode()) == data
+    assert decode_base64(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_every_base64_gives_its_bytes(data):
         (b"<svg", None),
     ],
 )
-def test_pictures_are_told_by_their_first_bytes(start, found):
+def test_pictures_are_detected_by_their_first_bytes(start, found):
     assert image_type(start) == found
 
 
@@ -113,7 +113,7 @@ def test_a_structured_result_needs_no_content_and_keeps_its_keys():
 
 
 @pytest.mark.parametrize("raw", [{}, None, 3, {"task": {"taskId": "1"}}, []])
-def test_a_result_of_no_known_shape_is_an_error_that_shows_it(raw):
+def test_a_result_of_an_unknown_shape_is_an_error_with_its_json(raw):
     result = read_tool_result(raw)
     assert result.is_error
     assert isinstance(result.content[0], TextContent)
@@ -125,7 +125,7 @@ def test_only_true_is_an_error(flag):
     assert read_tool_result({"content": [], "isError": True}).is_error
 
 
-def test_a_tools_schema_and_hints_are_kept_as_they_came():
+def test_a_tools_schema_and_hints_are_unchanged():
     schema = {"type": "object", "properties": {"a_b": {"x-y": 1}}, "$defs": {}}
     tool = read_tool(
         {
@@ -139,12 +139,12 @@ def test_a_tools_schema_and_hints_are_kept_as_they_came():
     assert tool.title == "T"
 
 
-def test_what_is_written_for_the_model_is_cut_and_freed_of_what_cannot_be_seen():
+def test_texts_for_the_model_are_cut_and_have_no_invisible_characters():
     hidden = "be\u200b \x1b[31mgood\u202e" + "x" * 20_000
     found = read_initialized({"protocolVersion": "2025-11-25", "instructions": hidden})
     assert found.instructions.startswith("be [31mgoodx")
     assert "cut," in found.instructions
-    assert len(found.instructions) < reading.MAX_INSTRUCTIONS + 100
+    assert len(found.instructions) < readers.MAX_INSTRUCTIONS + 100
 
 
 HIDDEN = "\u2066\U000e0073\U000e0065\U000e006e\x1b\u2069\x9b\u200e\u2028\x08"
@@ -180,9 +180,9 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
     told = {"name": NAME, "title": NAME, "description": NAME}
     tool = read_tool({**told, "inputSchema": schema, "annotations": {"title": NAME}})
     argument = {"name": NAME, "description": NAME}
-    prompt = reading.read_prompt({**told, "arguments": [argument]})
-    resource = reading.read_resource({**told, "uri": "x://y", "mimeType": NAME})
-    template = reading.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
+    prompt = readers.read_prompt({**told, "arguments": [argument]})
+    resource = readers.read_resource({**told, "uri": "x://y", "mimeType": NAME})
+    template = readers.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
     link = {**told, "type": "resource_link", "uri": "x://y"}
     [linked] = read_tool_result({"content": [link]}).content
     server = read_initialized(
@@ -206,18 +206,18 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
 
 
 def test_a_name_or_a_uri_that_cannot_be_seen_costs_its_item():
-    read = reading.read_page("tools", read_tool)
+    read = readers.read_page("tools", read_tool)
     page = read({"tools": [{"name": HIDDEN}, {"name": "a"}]})
     assert [tool.name for tool in page.items] == ["a"]
     assert not set(HIDDEN) & set("".join(page.problems))
     uris = [{"uri": f"x://{HIDDEN}"}, {"uri": "x://é"}]
-    page = reading.read_page("resources", reading.read_resource)({"resources": uris})
+    page = readers.read_page("resources", readers.read_resource)({"resources": uris})
     assert [resource.uri for resource in page.items] == ["x://é"]
     assert "without invisible characters" in page.problems[0]
 
 
 @given(st.text(), st.text())
-def test_what_can_be_seen_stays(name, text):
+def test_visible_characters_stay(name, text):
     if name.isprintable() and name.strip():
         tool = read_tool({"name": name, "inputSchema": {"enum": [name, 1], "x": [name]}})
         unassigned = {char for char in name if char not in tool.name}
@@ -284,6 +284,6 @@ READERS = [
 
 
 @given(st.sampled_from(READERS), JSON)
-def test_whatever_comes_it_is_read_or_it_is_a_fault(reader, raw):
-    with contextlib.suppress(MCPFault):
+def test_any_json_is_read_or_is_an_error(reader, raw):
+    with contextlib.suppress(MCPError):
         reader(raw)

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     EmbeddedResource,
     ImageContent,
@@ -69,11 +69,11 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
         assert {"echo", "get-roots-list", "get-tiny-image"} <= tools
         assert "simulate-research-query" not in tools  # it runs as a task only
         await _every_content_arrives(session)
-        await _progress_is_told_and_a_call_is_cancelled(session)
+        await _check_progress_and_cancellation(session)
         await _prompts_are_given_with_their_arguments(session)
         await _resources_are_read(session)
         assert uri_of(tmp_path) in await call(session, "get-roots-list")
-    assert "Starting default" in log.last_words()
+    assert "Starting default" in log.last_lines()
 
 
 async def _every_content_arrives(session: Session) -> None:
@@ -96,13 +96,13 @@ async def _every_content_arrives(session: Session) -> None:
     assert "not found" in await refusal(session, "no-such-tool")
 
 
-async def _progress_is_told_and_a_call_is_cancelled(session: Session) -> None:
-    heard: list[Progress] = []
+async def _check_progress_and_cancellation(session: Session) -> None:
+    feed: list[Progress] = []
     short = {"duration": 0.1, "steps": 2}
     await session.call_tool(
-        "trigger-long-running-operation", short, deadline=SECONDS, on_progress=heard.append
+        "trigger-long-running-operation", short, deadline=SECONDS, on_progress=feed.append
     )
-    assert (heard[0].progress, heard[0].total) == (1, 2)
+    assert (feed[0].progress, feed[0].total) == (1, 2)
     with trio.CancelScope() as scope:
         await session.call_tool(
             "trigger-long-running-operation",
@@ -122,7 +122,7 @@ async def _prompts_are_given_with_their_arguments(session: Session) -> None:
     (said,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
     assert isinstance(said.content, TextContent)
     assert "Ghent" in said.content.text
-    with pytest.raises(MCPFault, match="city") as raised:
+    with pytest.raises(MCPError, match="city") as raised:
         await session.get_prompt("args-prompt", {})
     assert raised.value.kind == "refused"
 
@@ -138,7 +138,7 @@ async def _resources_are_read(session: Session) -> None:
     assert "demo://resource/dynamic/blob/{resourceId}" in templates
     (blob,) = await session.read_resource("demo://resource/dynamic/blob/7")
     assert b"Resource 7" in blob.blob
-    with pytest.raises(MCPFault, match="nowhere"):
+    with pytest.raises(MCPError, match="nowhere"):
         await session.read_resource("demo://nowhere")
 
 
@@ -161,7 +161,7 @@ async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tm
         assert "denied" in await refusal(session, "read_text_file", path=str(other / "b.txt"))
 
 
-async def test_time_is_told_without_a_handshake():
+async def test_a_time_server_works_without_a_handshake():
     asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     async with talking_to(of_pypi("mcp_server_time", revision="2026-07-28")) as session:
         assert session.era.revision == "2026-07-28"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.mcp.schemas import cleaned, is_presentable
+from eca_server.mcp.schemas import clean_schema, is_presentable
 
 STRING = {"type": "string"}
 KEYWORDS = st.sampled_from(
@@ -25,7 +25,7 @@ JUNK = st.recursive(
 
 
 def schema_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return cleaned(schema).schema
+    return clean_schema(schema).schema
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def schema_of(schema: Mapping[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_an_api_would_refuse_is_put_right(given: Any, made: Any) -> None:
+def test_invalid_parts_of_a_schema_are_fixed(given: Any, made: Any) -> None:
     assert schema_of(given) == made
 
 
-def test_references_inside_are_put_in_their_place_and_others_are_never_fetched() -> None:
+def test_internal_references_are_resolved_and_others_never_fetched() -> None:
     schema = {
         "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
         "properties": {
@@ -119,7 +119,7 @@ def test_an_alternative_that_allows_anything_leaves_what_others_name_free(open_b
 
 
 def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back() -> None:
-    found = cleaned(
+    found = clean_schema(
         {"properties": {"a b": STRING, "a_b": STRING, "ä" * 70: STRING}, "required": ["a b"]}
     )
     assert list(found.schema["properties"]) == ["a_b", "a_b2", "_" * 60]
@@ -146,7 +146,7 @@ def test_a_long_chain_of_references_and_a_wide_tree_end() -> None:
 
 
 @given(JUNK)
-def test_whatever_a_server_gives_the_schema_is_one_that_apis_take(junk: Any) -> None:
+def test_every_cleaned_schema_is_valid_for_apis(junk: Any) -> None:
     schema = {"properties": {"a": junk}, "$defs": {"a": junk}, "anyOf": [junk]}
     if isinstance(junk, Mapping):
         schema = {**junk, **schema}
@@ -203,7 +203,7 @@ OBJECTS = st.builds(
 
 
 @given(OBJECTS, st.dictionaries(st.sampled_from("ab"), VALUES))
-def test_what_the_servers_own_schema_allows_is_allowed(
+def test_a_cleaned_schema_allows_all_that_the_servers_own_allows(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     if allows(schema, arguments, schema):
@@ -220,7 +220,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def allows(schema: Any, value: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Whether a value fits a schema, by the keywords these tests use (JSON Schema 2020-12)."""
+    """Return whether a value fits a schema, by these tests' keywords (JSON Schema 2020-12)."""
     if isinstance(schema, bool):
         return schema
     if depth > 20:  # a reference to itself, which allows nothing that ends

@@ -8,9 +8,9 @@ import trio
 import trio.testing
 
 from eca_server.config import MCPServer
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import Progress, ToolResult
-from eca_server.mcp.server import BETWEEN_LISTS, RESTART_SECONDS, STEADY_SECONDS
+from eca_server.mcp.server import LIST_PAUSE_SECONDS, RESTART_SECONDS, STABLE_SECONDS
 from eca_server.mcp.states import State
 from tests.eca_server.mcp.fake import ECHO, Place, server_at
 
@@ -21,7 +21,7 @@ async def quiet() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_a_server_that_starts_tells_it_and_what_it_offers(autojump_clock: Any) -> None:
+async def test_a_starting_server_announces_its_status_and_its_tools(autojump_clock: Any) -> None:
     place = Place(instructions="Be kind.")
     async with server_at(place) as (server, told):
         server.start()
@@ -34,7 +34,7 @@ async def test_a_server_that_starts_tells_it_and_what_it_offers(autojump_clock: 
 
 
 @pytest.mark.requirement("CONF-13")
-async def test_a_stopped_server_offers_nothing_and_says_so_when_it_is_gone(
+async def test_a_stopped_server_offers_nothing_and_announces_its_end(
     autojump_clock: Any,
 ) -> None:
     place = Place()
@@ -52,7 +52,7 @@ async def test_a_stopped_server_offers_nothing_and_says_so_when_it_is_gone(
 
 
 @pytest.mark.requirement("CONF-13")
-async def test_a_list_that_comes_in_the_instant_of_a_stop_is_not_told(
+async def test_a_list_that_arrives_at_a_stop_is_not_announced(
     autojump_clock: Any,
 ) -> None:
     place = Place()
@@ -72,7 +72,7 @@ async def test_a_list_that_comes_in_the_instant_of_a_stop_is_not_told(
 
 @pytest.mark.requirement("W-36e")
 @pytest.mark.parametrize("before", [State.STOPPED, State.FAILED, State.DISABLED])
-async def test_what_does_not_run_can_be_started(autojump_clock: Any, before: State) -> None:
+async def test_every_idle_server_can_be_started(autojump_clock: Any, before: State) -> None:
     place = Place()
     async with server_at(place) as (server, told):
         server.state = before
@@ -82,7 +82,7 @@ async def test_what_does_not_run_can_be_started(autojump_clock: Any, before: Sta
 
 
 @pytest.mark.requirement("W-36f")
-async def test_start_and_stop_of_what_is_so_already_tell_the_status_again(
+async def test_a_redundant_start_or_stop_announces_the_status_again(
     autojump_clock: Any,
 ) -> None:
     place = Place()
@@ -99,12 +99,12 @@ async def test_a_server_that_cannot_start_fails_at_once_and_is_not_tried_again(
     autojump_clock: Any,
 ) -> None:
     place = Place()
-    place.refuses = MCPFault("no such program", kind="start")
+    place.refuses = MCPError("no such program", kind="start")
     async with server_at(place) as (server, told):
         server.start()
         await trio.sleep(100)
         assert told == ["starting", "failed"]
-        assert str(server.fault) == "no such program"
+        assert str(server.error) == "no such program"
         assert place.attempts == 1
 
 
@@ -117,24 +117,26 @@ async def test_a_server_that_is_configured_wrongly_is_not_tried(
         server.start()
         await quiet()
         assert told == ["starting", "failed"]
-        assert str(server.fault) == settings.fault
+        assert str(server.error) == settings.config_error
         assert place.attempts == 0
 
 
-async def test_a_server_that_wants_a_login_says_so(autojump_clock: Any) -> None:
+async def test_a_server_that_requires_a_login_is_an_error_with_the_reason(
+    autojump_clock: Any,
+) -> None:
     place = Place()
-    place.refuses = MCPFault("401", kind="login", url="https://x/login")
+    place.refuses = MCPError("401", kind="login", url="https://x/login")
     async with server_at(place) as (server, told):
         server.start()
         await quiet()
         assert told == ["starting", "requires-auth"]
-        assert server.fault is not None
-        assert server.fault.url == "https://x/login"
+        assert server.error is not None
+        assert server.error.url == "https://x/login"
         place.refuses = None
         server.start()
         await quiet()
         assert told[2:] == ["starting", "running"]
-        assert server.fault is None
+        assert server.error is None
 
 
 async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(
@@ -156,16 +158,16 @@ async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(
         place.session.end("signal 9")
         await trio.sleep(100)
         assert told[-1] == "failed"
-        assert str(server.fault) == "signal 9"
+        assert str(server.error) == "signal 9"
         assert place.attempts == 1 + len(RESTART_SECONDS)
 
 
-async def test_who_ran_long_and_crashes_is_judged_anew(autojump_clock: Any) -> None:
+async def test_a_crash_after_a_long_run_counts_as_the_first(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place) as (server, told):
         server.start()
         for _ in range(2 * len(RESTART_SECONDS)):
-            await trio.sleep(STEADY_SECONDS + 100)
+            await trio.sleep(STABLE_SECONDS + 100)
             place.session.end()
         await trio.sleep(100)
         assert told[-1] == "running"
@@ -176,7 +178,7 @@ async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_cloc
     async with server_at(place) as (server, told):
         server.start()
         await quiet()
-        place.refuses = MCPFault("it exits at once", kind="closed")
+        place.refuses = MCPError("it exits at once", kind="closed")
         place.session.end()
         await trio.sleep(100)
         assert told == ["starting", "running", "starting", "failed"]
@@ -222,9 +224,7 @@ async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock
 
 
 @pytest.mark.parametrize("given", ["stop", "start"])
-async def test_a_word_in_the_instant_of_an_end_confuses_nobody(
-    autojump_clock: Any, given: str
-) -> None:
+async def test_a_notification_at_the_end_does_no_harm(autojump_clock: Any, given: str) -> None:
     place = Place()
     async with server_at(place) as (server, told):
         server.start()
@@ -237,7 +237,7 @@ async def test_a_word_in_the_instant_of_an_end_confuses_nobody(
 
 async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock: Any) -> None:
     place = Place()
-    place.refuses = MCPFault("no", kind="start")
+    place.refuses = MCPError("no", kind="start")
     place.gate = trio.Event()
     async with server_at(place) as (server, told):
         server.start()
@@ -248,17 +248,17 @@ async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock: Any) ->
         assert told == ["starting", "stopped"]
 
 
-async def test_a_fault_of_our_own_costs_only_that_server(autojump_clock: Any) -> None:
+async def test_an_internal_error_affects_only_its_server(autojump_clock: Any) -> None:
     place = Place()
     place.refuses = ZeroDivisionError()
     async with server_at(place) as (server, told):
         server.start()
         await quiet()
         assert told == ["starting", "failed"]
-        assert "our own client" in str(server.fault)
+        assert "internal error" in str(server.error)
 
 
-async def test_lists_that_only_some_need_hold_nobody_up(autojump_clock: Any) -> None:
+async def test_slow_lists_of_prompts_and_resources_delay_nothing(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place) as (server, told):
         server.start()
@@ -270,11 +270,11 @@ async def test_lists_that_only_some_need_hold_nobody_up(autojump_clock: Any) -> 
         assert told == ["starting", "running"]
 
 
-async def test_nobody_waits_for_the_lists_of_a_server_that_does_not_run(
+async def test_waiting_for_the_lists_of_a_stopped_server_returns_at_once(
     autojump_clock: Any,
 ) -> None:
     place = Place()
-    place.opening, place.refuses = 1, MCPFault("no such program", kind="start")
+    place.opening, place.refuses = 1, MCPError("no such program", kind="start")
     async with server_at(place) as (server, told):
         await server.listed()
         server.start()
@@ -283,7 +283,7 @@ async def test_nobody_waits_for_the_lists_of_a_server_that_does_not_run(
         assert told == ["starting", "failed"]
 
 
-async def test_a_storm_of_changes_asks_once_and_tells_what_is_other(autojump_clock: Any) -> None:
+async def test_many_changes_cause_one_update_of_the_lists(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place) as (server, told):
         server.start()
@@ -304,7 +304,9 @@ async def test_a_storm_of_changes_asks_once_and_tells_what_is_other(autojump_clo
         assert [tool.name for tool in server.tools] == ["echo", "other"]
 
 
-async def test_lists_that_change_for_ever_are_told_at_a_pace(autojump_clock: Any) -> None:
+async def test_endless_changes_of_lists_are_announced_at_a_limited_rate(
+    autojump_clock: Any,
+) -> None:
     place = Place()
     async with server_at(place) as (server, told):
         server.start()
@@ -313,10 +315,10 @@ async def test_lists_that_change_for_ever_are_told_at_a_pace(autojump_clock: Any
             place.session.tools = (attrs.evolve(ECHO, description=str(number)),)
             place.session.on_change("tools")
             await trio.sleep(0.01)
-        assert len(told) <= 2 + 10 / BETWEEN_LISTS
+        assert len(told) <= 2 + 10 / LIST_PAUSE_SECONDS
 
 
-async def test_a_tool_whose_name_nobody_could_read_is_left_out(autojump_clock: Any) -> None:
+async def test_a_tool_with_a_too_long_name_is_left_out(autojump_clock: Any) -> None:
     place = Place(tools=(ECHO, attrs.evolve(ECHO, name="x" * 100_000)))
     async with server_at(place) as (server, _):
         server.start()
@@ -337,7 +339,7 @@ async def test_a_call_has_the_limit_of_its_tool(autojump_clock: Any) -> None:
 
 async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: Any) -> None:
     place = Place()
-    async with server_at(place, MCPServer(command="x", most_calls=2)) as (server, _):
+    async with server_at(place, MCPServer(command="x", max_calls=2)) as (server, _):
         server.start()
         await quiet()
 
@@ -357,11 +359,11 @@ async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: A
 
 async def test_a_call_of_a_server_that_does_not_run_is_a_fault(autojump_clock: Any) -> None:
     async with server_at(Place()) as (server, _):
-        with pytest.raises(MCPFault, match="stopped"):
+        with pytest.raises(MCPError, match="stopped"):
             await server.call_tool("echo", {})
 
 
-async def test_progress_is_told_no_faster_than_people_read(autojump_clock: Any) -> None:
+async def test_progress_is_reported_at_a_limited_rate(autojump_clock: Any) -> None:
     place = Place()
     told: list[str] = []
     async with server_at(place) as (server, _):

@@ -1,4 +1,4 @@
-"""What a server says beside the protocol: its end is kept, its flood is not."""
+"""The log of a server's other output: its last lines are stored, a flood is not."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from hypothesis import strategies as st
 from eca_server.mcp.server_log import TAIL, ServerLog
 
 
-def test_the_last_lines_are_kept_with_one_that_has_not_ended():
+def test_the_last_lines_are_stored_with_an_incomplete_one():
     log = ServerLog("s")
-    log.heard(b"one\r\ntwo\n\nthr")
-    log.heard(b"ee\nfour")
-    assert log.last_words(3) == "two\nthree\nfour"
-    assert log.last_words(3, length=6) == "e\nfour"
+    log.feed(b"one\r\ntwo\n\nthr")
+    log.feed(b"ee\nfour")
+    assert log.last_lines(3) == "two\nthree\nfour"
+    assert log.last_lines(3, length=6) == "e\nfour"
 
 
 @given(st.lists(st.binary(max_size=200), max_size=30))
-def test_whatever_is_heard_the_memory_is_bounded_and_the_end_is_a_text(pieces):
+def test_for_any_output_the_memory_is_bounded_and_the_last_lines_are_a_text(pieces):
     log = ServerLog("s")
     for piece in pieces:
-        log.heard(piece * 500)
+        log.feed(piece * 500)
     assert log._size + len(log._rest) <= 2 * TAIL
-    assert isinstance(log.last_words(), str)
+    assert isinstance(log.last_lines(), str)
 
 
 def test_a_line_without_end_keeps_its_end():
     log = ServerLog("s")
     for _ in range(10):
-        log.heard(b"x" * TAIL)
-    log.heard(b"the end")
-    assert log.last_words().endswith("the end")
+        log.feed(b"x" * TAIL)
+    log.feed(b"the end")
+    assert log.last_lines().endswith("the end")
     assert len(log._rest) <= TAIL
 
 
@@ -43,12 +43,12 @@ def test_a_flood_is_counted_and_left_out(caplog, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now)
     caplog.set_level(logging.DEBUG, "eca_server.mcp")
     log = ServerLog("s")
-    log.heard(b"line\n" * 1000)
+    log.feed(b"line\n" * 1000)
     assert len(caplog.records) == 100
     now = 101.0
-    log.heard(b"after\n")
+    log.feed(b"after\n")
     messages = [record.getMessage() for record in caplog.records[-2:]]
-    assert messages == ["s: 900 lines were left out of this log", "s: after"]
+    assert messages == ["s: 900 lines were not logged", "s: after"]
 
 
 def test_a_warning_is_given_once(caplog):

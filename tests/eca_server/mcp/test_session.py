@@ -13,8 +13,8 @@ import trio.testing
 
 from eca_protocol.framing import Framing, LineDecoder, encode_line
 from eca_protocol.messages.lifecycle import WorkspaceFolder
-from eca_server.mcp import session as session_room
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp import session as session_module
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import Progress, TextContent, ToolResult
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.stdio import StdioTransport
@@ -46,7 +46,7 @@ async def test_a_call_carries_its_arguments_untouched_and_a_token():
     log = ServerLog("bad")
     async with session_with(on_call(["echo_message"], ["result", OK]), log) as session:
         assert text_of(await call(session)) == "ok"
-    params = json.loads(log.last_words())["params"]
+    params = json.loads(log.last_lines())["params"]
     assert params["name"] == "echo"
     assert params["arguments"] == {"a key": 1}
     assert isinstance(params["_meta"]["progressToken"], int)
@@ -56,12 +56,12 @@ async def test_a_lone_surrogate_in_an_argument_is_replaced():
     log = ServerLog("bad")
     async with session_with(on_call(["echo_message"], ["result", OK]), log) as session:
         await session.call_tool("echo", {"text": "\ud83d"}, deadline=20)
-    assert json.loads(log.last_words())["params"]["arguments"] == {"text": "\ufffd"}
+    assert json.loads(log.last_lines())["params"]["arguments"] == {"text": "\ufffd"}
 
 
-async def test_arguments_that_are_no_json_are_refused_and_the_session_goes_on():
+async def test_arguments_that_are_not_json_are_refused_and_the_session_continues():
     async with session_with() as session:
-        with pytest.raises(MCPFault) as raised:
+        with pytest.raises(MCPError) as raised:
             await session.call_tool("echo", {"value": math.nan}, deadline=20)
         assert raised.value.kind == "refused"
         assert text_of(await call(session)) == "called"
@@ -87,10 +87,10 @@ async def test_noise_is_never_answered():
     async with session_with(script, log) as session:
         await call(session)
         await session.ping()
-    assert json.loads(log.last_words())["method"] == "ping"
+    assert json.loads(log.last_lines())["method"] == "ping"
 
 
-async def test_answers_to_nobody_and_second_answers_are_dropped():
+async def test_answers_to_unknown_requests_and_second_answers_are_dropped():
     stray = {"jsonrpc": "2.0", "id": 999, "result": {}}
     steps = (["say", stray], ["result", OK], ["result", OK], ["error", 1, "again"])
     async with session_with(on_call(*steps)) as session:
@@ -138,7 +138,7 @@ async def test_a_result_of_ten_megabytes_comes_whole_and_soon():
     assert time.monotonic() - started < 5
 
 
-async def test_a_message_that_is_too_long_fails_what_is_pending_and_nothing_else(monkeypatch):
+async def test_a_message_that_is_too_long_fails_pending_calls_only(monkeypatch):
     short = Framing(decoder=lambda: LineDecoder(max_line=50_000), encode=encode_line)
     monkeypatch.setattr(StdioTransport, "framing", short)
     async with session_with(on_call(["big", 100_000])) as session:
@@ -153,7 +153,7 @@ async def test_a_flood_on_the_error_output_blocks_nothing():
     log = ServerLog("bad")
     async with session_with(on_call(flood, ["result", OK]), log) as session:
         assert text_of(await call(session)) == "ok"
-    assert log.last_words(1) == "x" * 200
+    assert log.last_lines(1) == "x" * 200
 
 
 async def test_a_flood_of_notifications_delays_no_answer():
@@ -166,13 +166,13 @@ async def test_a_flood_of_notifications_delays_no_answer():
 
 async def test_half_a_line_costs_the_call_its_deadline_and_the_end_is_clean():
     async with session_with(on_call(["raw", '{"jsonrpc":'], ["hang"])) as session:
-        with pytest.raises(MCPFault) as raised:
+        with pytest.raises(MCPError) as raised:
             await call(session, deadline=0.2)
     assert raised.value.kind == "timeout"
     assert "0.2 s" in raised.value.message
 
 
-async def test_a_call_that_is_given_up_is_cancelled_with_the_server():
+async def test_an_abandoned_call_is_cancelled_at_the_server():
     log = ServerLog("bad")
     script = {
         "on": {
@@ -182,10 +182,10 @@ async def test_a_call_that_is_given_up_is_cancelled_with_the_server():
     }
     async with session_with(script, log) as session, trio.open_nursery() as nursery:
         nursery.start_soon(call, session)
-        while "running" not in log.last_words():
+        while "running" not in log.last_lines():
             await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
-    cancelled = json.loads(log.last_words(1))
+    cancelled = json.loads(log.last_lines(1))
     assert cancelled == {
         "jsonrpc": "2.0",
         "method": "notifications/cancelled",
@@ -203,7 +203,7 @@ async def test_a_late_answer_to_a_cancelled_call_is_swallowed():
         }
     }
     async with session_with(script) as session:
-        with pytest.raises(MCPFault):
+        with pytest.raises(MCPError):
             await call(session, deadline=0.1)
         await session.ping()
         assert await session.list_tools()
@@ -216,7 +216,7 @@ PROGRESS = {
 }
 
 
-async def test_progress_is_told():
+async def test_progress_is_reported():
     told: list[Progress] = []
     async with session_with(on_call(["say", PROGRESS], ["result", OK])) as session:
         await call(session, on_progress=told.append)
@@ -233,11 +233,11 @@ async def test_progress_gives_a_call_new_patience():
 
 @pytest.mark.long
 async def test_progress_without_end_does_not_hold_a_call_for_ever(monkeypatch):
-    monkeypatch.setattr(session_room, "LONGEST_CALL", 0.5)
+    monkeypatch.setattr(session_module, "MAX_CALL_SECONDS", 0.5)
     forever = ["repeat", 200, ["both", ["say", PROGRESS], ["sleep", 0.02]]]
     async with session_with(on_call(forever)) as session:
         started = time.monotonic()
-        with pytest.raises(MCPFault):
+        with pytest.raises(MCPError):
             await call(session, deadline=0.3)
         assert 0.4 < time.monotonic() - started < 2
 
@@ -276,10 +276,10 @@ async def test_no_more_than_eight_calls_run_at_once():
     async with session_with(script, log) as session, trio.open_nursery() as nursery:
         for _ in range(12):
             nursery.start_soon(call, session)
-        while log.last_words(20).count("running") < 8:
+        while log.last_lines(20).count("running") < 8:
             await trio.sleep(0.01)
         await session.ping()
-        assert log.last_words(20).count("running") == 8
+        assert log.last_lines(20).count("running") == 8
         nursery.cancel_scope.cancel()
 
 
@@ -293,18 +293,18 @@ async def test_roots_are_given_also_before_the_handshake_is_answered(tmp_path):
     settings = scripted({"on": {"initialize": [*steps]}})
     async with talking_to(settings, log, lambda: roots):
         pass
-    answer = json.loads(log.last_words())
+    answer = json.loads(log.last_lines())
     assert answer["result"] == {"roots": [{"uri": uri_of(folder), "name": "mine"}]}
     assert "%20" in answer["result"]["roots"][0]["uri"]
 
 
-async def test_a_change_of_roots_is_told():
+async def test_a_change_of_roots_is_announced():
     log = ServerLog("bad")
     script = {"on": {"notifications/roots/list_changed": [["stderr", "changed"]]}}
     async with session_with(script, log) as session:
         session.roots_changed()
         await session.ping()
-    assert log.last_words() == "changed"
+    assert log.last_lines() == "changed"
 
 
 @pytest.mark.parametrize("request_id", [0, 1, 2, "", "2"])
@@ -314,19 +314,19 @@ async def test_a_request_inside_our_call_is_answered_under_its_own_id(request_id
     steps = (["say", ask], ["read_answer", request_id], ["echo_answer"], ["result", OK])
     async with session_with(on_call(*steps), log) as session:
         assert text_of(await call(session)) == "ok"
-    assert json.loads(log.last_words()) == {"jsonrpc": "2.0", "id": request_id, "result": {}}
+    assert json.loads(log.last_lines()) == {"jsonrpc": "2.0", "id": request_id, "result": {}}
 
 
 @pytest.mark.parametrize(
     "method", ["elicitation/create", "sampling/createMessage", "tasks/list", "no/such"]
 )
-async def test_what_was_not_declared_is_refused_at_once(method):
+async def test_undeclared_requests_are_refused_at_once(method):
     log = ServerLog("bad")
     ask = {**ASKED, "method": method, "params": {}}
     steps = (["say", ask], ["read_answer", 1], ["echo_answer"], ["result", OK])
     async with session_with(on_call(*steps), log) as session:
         await call(session)
-    error = json.loads(log.last_words())["error"]
+    error = json.loads(log.last_lines())["error"]
     assert error["code"] == -32601
     assert method in error["message"]
 
@@ -344,16 +344,16 @@ async def test_their_cancelled_request_gets_no_answer():
 
 
 @pytest.mark.parametrize("what", ["tools", "prompts", "resources"])
-async def test_a_changed_list_is_told_and_the_listener_may_ask_again(what):
+async def test_a_changed_list_is_announced_and_can_be_read_again(what):
     changed = {"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}
     async with session_with(on_call(["say", changed], ["say", changed], ["result", OK])) as session:
-        heard = []
-        session.on_change = heard.append
+        feed = []
+        session.on_change = feed.append
         await call(session)
-        assert heard == [what, what]
+        assert feed == [what, what]
 
 
-async def test_a_listener_that_fails_hurts_nobody():
+async def test_a_failing_listener_does_no_harm():
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     async with session_with(on_call(["say", changed], ["result", OK])) as session:
         session.on_change = lambda _: 1 / 0
@@ -381,7 +381,7 @@ async def test_a_stateless_servers_question_for_roots_is_answered_in_a_new_reque
     }
     async with session_with(script, log, revision="2026-07-28") as session:
         assert text_of(await call(session)) == "ok"
-    asked = json.loads(log.last_words())
+    asked = json.loads(log.last_lines())
     assert asked["params"]["inputResponses"] == {"where": {"roots": []}}
     assert asked["params"]["requestState"] == "opaque"
     assert asked["params"]["arguments"] == {"a key": 1}
@@ -397,11 +397,11 @@ async def test_a_stateless_servers_question_for_roots_is_answered_in_a_new_reque
             },
             "elicitation/create",
         ),
-        ({"resultType": "input_required", "requestState": "again"}, "8 times"),
+        ({"resultType": "input_required", "requestState": "again"}, "8 questions"),
         ({"resultType": "task", "taskId": "1"}, "unknown kind"),
     ],
 )
-async def test_a_stateless_servers_question_that_nobody_answers_is_a_fault(result, words):
+async def test_an_unanswerable_question_of_a_stateless_server_is_an_error(result, words):
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     script = {
         "on": {
@@ -410,11 +410,11 @@ async def test_a_stateless_servers_question_that_nobody_answers_is_a_fault(resul
         }
     }
     async with session_with(script, revision="2026-07-28") as session:
-        with pytest.raises(MCPFault, match=words):
+        with pytest.raises(MCPError, match=words):
             await call(session)
 
 
-async def test_a_stateless_server_tells_of_changes_where_it_can():
+async def test_a_stateless_server_announces_changes_if_it_can():
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     script = {
@@ -426,15 +426,15 @@ async def test_a_stateless_server_tells_of_changes_where_it_can():
     }
     log = ServerLog("bad")
     async with session_with(script, log, revision="2026-07-28") as session:
-        heard = []
-        session.on_change = heard.append
+        feed = []
+        session.on_change = feed.append
         await call(session)
-        assert heard == ["tools"]
-    wanted = json.loads(log.last_words())["params"]["notifications"]
+        assert feed == ["tools"]
+    wanted = json.loads(log.last_lines())["params"]["notifications"]
     assert wanted["toolsListChanged"] is True
 
 
-async def test_changes_of_resources_are_told_where_the_server_can():
+async def test_changes_of_resources_are_announced_if_the_server_can():
     updated = {
         "jsonrpc": "2.0",
         "method": "notifications/resources/updated",
@@ -452,18 +452,18 @@ async def test_changes_of_resources_are_told_where_the_server_can():
     }
     log = ServerLog("bad")
     async with session_with(script, log) as session:
-        heard = []
-        session.on_update = heard.append
+        feed = []
+        session.on_update = feed.append
         await session.watch({"memo://1"})
         await session.watch({"memo://1"})
         await call(session)
-        assert heard == ["memo://1"]
-    assert log.last_words().count("resources/subscribe") == 1
+        assert feed == ["memo://1"]
+    assert log.last_lines().count("resources/subscribe") == 1
     async with session_with() as session:
         await session.watch({"memo://1"})  # it would be refused if it were asked for
 
 
-async def test_a_stateless_server_is_asked_anew_for_changes_of_other_resources():
+async def test_a_stateless_subscription_is_renewed_for_more_resources():
     discovered = {
         "supportedVersions": ["2026-07-28"],
         "capabilities": {"tools": {}, "resources": {"subscribe": True}},
@@ -480,5 +480,5 @@ async def test_a_stateless_server_is_asked_anew_for_changes_of_other_resources()
         await session.watch({"memo://1"})
         await trio.testing.wait_all_tasks_blocked()
         await call(session)
-    last = json.loads(log.last_words().splitlines()[-1])
+    last = json.loads(log.last_lines().splitlines()[-1])
     assert last["params"]["notifications"]["resourceSubscriptions"] == ["memo://1"]

@@ -14,7 +14,7 @@ import trio
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_server.mcp.eras import ERAS
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.methods import CLIENT
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.settings import ServerSettings
@@ -28,22 +28,22 @@ STATELESS = "2026-07-28"
 INTRODUCTION = json.dumps({"jsonrpc": "2.0", "id": "$id", "result": INFO})
 
 
-async def fault_of(settings: ServerSettings, log: ServerLog | None = None) -> MCPFault:
+async def fault_of(settings: ServerSettings, log: ServerLog | None = None) -> MCPError:
     """Why there is no session."""
-    with pytest.raises(MCPFault) as raised:
+    with pytest.raises(MCPError) as raised:
         async with talking_to(settings, log):
             pass
     return raised.value
 
 
-async def test_a_session_knows_who_answers_and_in_which_revision():
+async def test_a_session_knows_the_server_and_the_revision():
     async with session_with() as session:
         assert session.info.name == "scripted"
         assert session.instructions == "Be scripted."
         assert session.era is ERAS["2025-11-25"]
 
 
-async def test_the_handshake_says_who_we_are_what_we_offer_and_then_that_it_is_done():
+async def test_the_handshake_names_the_client_its_capabilities_and_its_end():
     script = {
         "on": {
             "initialize": [["echo_message"], ["result", INFO]],
@@ -53,7 +53,7 @@ async def test_the_handshake_says_who_we_are_what_we_offer_and_then_that_it_is_d
     log = ServerLog("bad")
     async with session_with(script, log) as session:
         await session.ping()
-    asked, told = map(json.loads, log.last_words(10, 10_000).splitlines())
+    asked, told = map(json.loads, log.last_lines(10, 10_000).splitlines())
     assert asked["params"] == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"roots": {"listChanged": True}},
@@ -62,7 +62,7 @@ async def test_the_handshake_says_who_we_are_what_we_offer_and_then_that_it_is_d
     assert told == {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-async def test_we_give_our_own_version():
+async def test_the_client_sends_its_version():
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     assert CLIENT["version"] == project["version"]
 
@@ -75,21 +75,21 @@ async def test_every_revision_with_a_handshake_is_spoken(revision):
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
 
 
-async def test_a_revision_that_nobody_knows_is_named_with_ours():
+async def test_an_unknown_revision_is_named_with_ours():
     answer = {**INFO, "protocolVersion": "1999-01-01"}
-    fault = await fault_of(scripted({"on": {"initialize": [["result", answer]]}}))
-    assert "1999-01-01" in fault.message
-    assert "2025-11-25" in fault.message
+    error = await fault_of(scripted({"on": {"initialize": [["result", answer]]}}))
+    assert "1999-01-01" in error.message
+    assert "2025-11-25" in error.message
 
 
 async def test_a_missing_program_is_named_with_the_path_that_was_searched(tmp_path):
     folders = [str(tmp_path), *(f"/programs/{number}" for number in range(100))]
     path = {"PATH": os.pathsep.join(folders)}
-    fault = await fault_of(ServerSettings(name="bad", command="no-such-program", env=path))
-    assert fault.kind == "start"
-    assert "no-such-program" in fault.message
-    assert f"({tmp_path}, /programs/0, " in fault.message
-    assert "and 95 more)" in fault.message
+    error = await fault_of(ServerSettings(name="bad", command="no-such-program", env=path))
+    assert error.kind == "start"
+    assert "no-such-program" in error.message
+    assert f"({tmp_path}, /programs/0, " in error.message
+    assert "and 95 more)" in error.message
 
 
 async def test_the_program_is_looked_up_on_the_servers_own_path(tmp_path):
@@ -102,9 +102,9 @@ async def test_the_program_is_looked_up_on_the_servers_own_path(tmp_path):
 async def test_a_program_that_is_no_program_is_refused(tmp_path):
     file = tmp_path / "server"
     file.write_text("#!/bin/sh\n")
-    fault = await fault_of(ServerSettings(name="bad", command=str(file)))
-    assert fault.kind == "start"
-    assert str(file) in fault.message
+    error = await fault_of(ServerSettings(name="bad", command=str(file)))
+    assert error.kind == "start"
+    assert str(file) in error.message
 
 
 async def test_a_relative_program_is_looked_for_in_the_servers_directory(tmp_path):
@@ -114,15 +114,15 @@ async def test_a_relative_program_is_looked_for_in_the_servers_directory(tmp_pat
         assert session.info.name == "scripted"
 
 
-async def test_a_missing_directory_is_told_apart_from_a_missing_program(tmp_path):
-    fault = await fault_of(scripted(directory=tmp_path / "gone"))
-    assert fault.kind == "start"
-    assert "directory" in fault.message
+async def test_a_missing_directory_and_a_missing_program_have_different_errors(tmp_path):
+    error = await fault_of(scripted(directory=tmp_path / "gone"))
+    assert error.kind == "start"
+    assert "directory" in error.message
 
 
 async def test_arguments_inside_the_command_get_a_hint():
-    fault = await fault_of(ServerSettings(name="bad", command="no-such-npx -y server"))
-    assert "`args`" in fault.message
+    error = await fault_of(ServerSettings(name="bad", command="no-such-npx -y server"))
+    assert "`args`" in error.message
 
 
 async def test_a_variable_of_null_is_removed_and_others_are_set(monkeypatch):
@@ -134,23 +134,23 @@ async def test_a_variable_of_null_is_removed_and_others_are_set(monkeypatch):
     )
     async with talking_to(settings, log):
         pass
-    assert log.last_words().splitlines() == ["UNWANTED=None", "WANTED='yes'"]
+    assert log.last_lines().splitlines() == ["UNWANTED=None", "WANTED='yes'"]
 
 
-async def test_a_server_that_ends_at_once_shows_its_code_and_its_last_words():
-    fault = await fault_of(scripted({"at_start": [["stderr", "bad arguments"], ["exit", 7]]}))
-    assert fault.kind == "closed"
-    assert "exit code 7" in fault.message
-    assert "bad arguments" in fault.message
+async def test_a_server_that_ends_at_once_shows_its_code_and_its_last_lines():
+    error = await fault_of(scripted({"at_start": [["stderr", "bad arguments"], ["exit", 7]]}))
+    assert error.kind == "closed"
+    assert "exit code 7" in error.message
+    assert "bad arguments" in error.message
 
 
-async def test_a_server_that_never_answers_is_given_up_and_ended():
+async def test_a_server_that_never_answers_is_killed():
     log = ServerLog("bad")
     steps = [["stderr", "downloading"], ["child", 60, {}], ["hang"]]
-    fault = await fault_of(scripted({"at_start": steps}, start_seconds=0.3), log)
-    assert fault.kind == "timeout"
-    assert "0.3 s" in fault.message
-    assert "downloading" in fault.message
+    error = await fault_of(scripted({"at_start": steps}, start_seconds=0.3), log)
+    assert error.kind == "timeout"
+    assert "0.3 s" in error.message
+    assert "downloading" in error.message
     assert await is_gone(child_of(log))
 
 
@@ -168,23 +168,23 @@ async def test_a_start_can_be_cancelled():
 
 
 async def test_a_refused_handshake_fails_with_the_servers_words():
-    fault = await fault_of(scripted({"on": {"initialize": [["error", -32000, "no licence"]]}}))
-    assert "no licence" in fault.message
+    error = await fault_of(scripted({"on": {"initialize": [["error", -32000, "no licence"]]}}))
+    assert "no licence" in error.message
 
 
 @pytest.mark.parametrize("answer", [{}, None, [], "yes", {"protocolVersion": 7}])
 async def test_an_answer_without_a_revision_is_no_handshake(answer):
-    fault = await fault_of(scripted({"on": {"initialize": [["result", answer]]}}))
-    assert "protocolVersion" in fault.message
+    error = await fault_of(scripted({"on": {"initialize": [["result", answer]]}}))
+    assert "protocolVersion" in error.message
 
 
 async def test_an_answer_of_neither_kind_fails_the_handshake_at_once():
     script = {"on": {"initialize": [["say", {"jsonrpc": "2.0", "id": "$id"}]]}}
-    fault = await fault_of(scripted(script))
-    assert "neither a result nor an error" in fault.message
+    error = await fault_of(scripted(script))
+    assert "neither a result nor an error" in error.message
 
 
-async def test_a_server_that_tells_nothing_of_itself_is_taken_as_it_is():
+async def test_a_server_without_server_info_is_accepted():
     answer = {"protocolVersion": "2025-06-18", "capabilities": None, "serverInfo": {"name": None}}
     async with session_with({"on": {"initialize": [["result", answer]]}}) as session:
         assert session.info.name == ""
@@ -224,7 +224,7 @@ async def test_a_refusal_that_names_a_stateless_revision_is_followed_in_a_new_pr
         assert session.era is ERAS[STATELESS]
         assert session.info.name == "modern"
         assert [tool.name for tool in await session.list_tools()] == ["late"]
-    said = log.last_words(10, 10_000).splitlines()
+    said = log.last_lines(10, 10_000).splitlines()
     assert said[0] == "was asked"
     meta = json.loads(said[-1])["params"]["_meta"]
     assert meta["io.modelcontextprotocol/protocolVersion"] == STATELESS
@@ -233,8 +233,8 @@ async def test_a_refusal_that_names_a_stateless_revision_is_followed_in_a_new_pr
 
 
 async def test_a_server_that_is_to_be_legacy_is_never_spoken_to_without_a_handshake():
-    fault = await fault_of(scripted(STATELESS_SCRIPT, revision="legacy"))
-    assert "no handshakes" in fault.message
+    error = await fault_of(scripted(STATELESS_SCRIPT, revision="legacy"))
+    assert "no handshakes" in error.message
 
 
 async def test_a_configured_stateless_revision_is_spoken_from_the_first_line():
@@ -247,8 +247,8 @@ async def test_a_configured_stateless_revision_is_spoken_from_the_first_line():
 async def test_a_stateless_server_of_other_revisions_is_refused():
     answer = {**DISCOVERED, "supportedVersions": ["2031-01-01"]}
     script = {"on": {"server/discover": [["result", answer]]}}
-    fault = await fault_of(scripted(script, revision=STATELESS))
-    assert "2031-01-01" in fault.message
+    error = await fault_of(scripted(script, revision=STATELESS))
+    assert "2031-01-01" in error.message
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ async def test_a_stateless_server_of_other_revisions_is_refused():
     ids=["before anything else", "in one breath with an answer"],
 )
 async def test_noise_without_end_is_no_server(script: dict[str, Any]):
-    fault = await fault_of(scripted(script))
-    assert "1000 lines" in fault.message, fault.message
+    error = await fault_of(scripted(script))
+    assert "1000 lines" in error.message, error.message
 
 
 async def test_a_server_runs_in_its_first_root_and_elsewhere_if_configured(tmp_path):
@@ -274,4 +274,4 @@ async def test_a_server_runs_in_its_first_root_and_elsewhere_if_configured(tmp_p
     elsewhere = scripted({"at_start": [["where"]]}, directory=tmp_path)
     async with talking_to(elsewhere, log, lambda: roots):
         pass
-    assert log.last_words().splitlines() == [str(root), str(tmp_path)]
+    assert log.last_lines().splitlines() == [str(root), str(tmp_path)]

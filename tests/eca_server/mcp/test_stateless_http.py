@@ -8,7 +8,7 @@ import anyio
 import pytest
 import trio
 
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import TextContent
 from tests.eca_server.mcp.web import Exchange, WebServer, session_at, until_left, web_server
 
@@ -38,7 +38,7 @@ def be_stateless(server: WebServer) -> None:
     }
 
 
-async def test_a_server_without_a_handshake_is_spoken_to_in_its_own_revision():
+async def test_a_stateless_server_is_used_in_its_own_revision():
     async with web_server() as server:
         be_stateless(server)
         async with session_at(server.url) as session:
@@ -67,7 +67,7 @@ async def test_a_server_that_refuses_its_own_revision_at_first_is_asked_once_mor
         async with session_at(server.url, revision="2026-07-28") as session:
             assert session.era.revision == "2026-07-28"
         server.on["server/discover"] = server.on["initialize"]
-        with pytest.raises(MCPFault, match="Unsupported"):
+        with pytest.raises(MCPError, match="Unsupported"):
             async with session_at(server.url):
                 pass
     assert server.kinds().count("server/discover") == 3
@@ -137,7 +137,7 @@ async def test_a_tool_whose_headers_cannot_be_sent_is_left_out_alone(
         server.on["tools/list"] = lambda e: e.json(e.result({"tools": tools}))
         async with session_at(server.url, revision="2026-07-28") as session:
             assert [tool.name for tool in await session.list_tools()] == ["innocent"]
-    assert "the tool 'guilty' is left out" in caplog.text
+    assert "the tool 'guilty' was left out" in caplog.text
 
 
 async def test_leaving_the_stream_is_the_cancellation():
@@ -169,7 +169,7 @@ async def _call(session: Any) -> None:
     await session.call_tool("echo", {}, deadline=5)
 
 
-async def test_a_change_is_told_on_the_stream_of_the_subscription():
+async def test_a_change_is_announced_on_the_stream_of_the_subscription():
     async def listens(exchange: Exchange) -> None:
         await exchange.begin_events()
         method = "notifications/subscriptions/acknowledged"
@@ -177,11 +177,11 @@ async def test_a_change_is_told_on_the_stream_of_the_subscription():
         await exchange.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await until_left(exchange)
 
-    heard = trio.Event()
+    feed = trio.Event()
     async with web_server() as server:
         be_stateless(server)
         server.on["subscriptions/listen"] = listens
         async with session_at(server.url) as session:
-            session.on_change = lambda what: heard.set()
+            session.on_change = lambda what: feed.set()
             with trio.fail_after(5):
-                await heard.wait()
+                await feed.wait()

@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.states import TRANSITIONS, Input, State
 from tests.eca_server.mcp.fake import Place, server_at
 
@@ -18,7 +18,7 @@ from tests.eca_server.mcp.fake import Place, server_at
     ),
     closing=st.sampled_from([0.0, 0.5]),
 )
-def test_whatever_happens_in_whatever_order_it_ends_as_the_last_word_says(
+def test_after_any_sequence_of_events_the_last_command_wins(
     words: list[str], closing: float
 ) -> None:
     async def live() -> None:
@@ -33,9 +33,9 @@ def test_whatever_happens_in_whatever_order_it_ends_as_the_last_word_says(
                         if place.sessions:
                             place.session.end()
                     case "refuse":
-                        place.refuses = MCPFault("no", kind="start")
+                        place.refuses = MCPError("no", kind="start")
                     case "login":
-                        place.refuses = MCPFault("no", kind="login")
+                        place.refuses = MCPError("no", kind="login")
                     case "accept":
                         place.refuses = None
                     case "wait":

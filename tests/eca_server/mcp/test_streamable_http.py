@@ -34,7 +34,7 @@ async def answers_in_events(exchange: Exchange) -> None:
     await until_left(exchange)
 
 
-async def test_a_session_says_who_it_is_in_every_request_after_the_handshake():
+async def test_every_request_after_the_handshake_has_the_session_id():
     async with web_server() as server:
         async with session_at(server.url, headers={"X-Team": "red"}) as session:
             assert text_of(await call(session)) == "called"
@@ -118,7 +118,7 @@ async def test_a_server_may_ask_before_it_answers():
             assert text_of(await call(session)) == "ok"
 
 
-async def test_an_answer_may_come_on_the_stream_of_what_is_said_unasked():
+async def test_an_answer_may_arrive_on_the_stream_of_server_messages():
     held: list[Exchange] = []
 
     async def listens(exchange: Exchange) -> None:
@@ -138,25 +138,25 @@ async def test_an_answer_may_come_on_the_stream_of_what_is_said_unasked():
             assert text_of(await call(session)) == "ok"
 
 
-async def test_what_is_said_unasked_is_heard_and_the_stream_is_opened_again():
+async def test_server_messages_are_received_and_their_stream_is_reopened():
     async def says_once(exchange: Exchange) -> None:
         await exchange.begin_events()
         await exchange.event(CHANGED, id=str(len(server.of("GET"))))
 
-    heard = trio.Event()
+    feed = trio.Event()
     changes: list[str] = []
 
     def on_change(what: str) -> None:
         changes.append(what)
         if len(changes) == 2:
-            heard.set()
+            feed.set()
 
     async with web_server() as server:
         server.on["GET"] = says_once
         async with session_at(server.url) as session:
             session.on_change = on_change
             with trio.fail_after(5):
-                await heard.wait()
+                await feed.wait()
         second = server.of("GET")[1]
     assert set(changes) == {"tools"}
     assert second.headers["last-event-id"] == "1"
@@ -216,7 +216,7 @@ async def test_a_stream_that_brings_nothing_is_not_taken_up_for_ever():
 
 
 @pytest.mark.parametrize("cut", [None, b"", b'data: {"jsonrpc":'])
-async def test_a_call_whose_answer_is_lost_is_not_made_again(cut: bytes | None):
+async def test_a_call_with_a_lost_answer_is_not_repeated(cut: bytes | None):
     async def breaks(exchange: Exchange) -> None:
         if cut is not None:
             await exchange.begin_events()
@@ -332,19 +332,19 @@ async def test_an_error_with_our_id_is_an_answer_whatever_its_status():
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (lambda e: e.text(202), "answered with nothing (status 202)"),
-        (lambda e: e.text(200), "answered with nothing (status 200)"),
+        (lambda e: e.text(202), "empty response (status 202)"),
+        (lambda e: e.text(200), "empty response (status 200)"),
         (lambda e: e.json(CHANGED), "was not for this request"),
         (lambda e: e.text(500, "<h1>Oh</h1> <p>no</p>"), "status 500: Oh no"),
         (lambda e: e.text(200, "<!doctype html><p>Log in", content_type="text/html"), "web page"),
         (lambda e: e.text(200, "hello", content_type="text/plain"), "'text/plain'"),
         (lambda e: e.text(302, "", location="/login"), "redirects to /login"),
-        (lambda e: e.text(307, "", location="http://["), "no address: 'http://['"),
-        (lambda e: e.text(307, "", location="file:///etc"), "no address"),
+        (lambda e: e.text(307, "", location="http://["), "invalid URL: 'http://['"),
+        (lambda e: e.text(307, "", location="file:///etc"), "invalid URL"),
         (lambda e: e.text(403, "no\x07 entry"), "status 403: no entry"),
     ],
 )
-async def test_what_is_no_answer_fails_the_call_at_once_and_says_why(answer: Any, words: str):
+async def test_an_invalid_answer_fails_the_call_at_once_with_the_reason(answer: Any, words: str):
     async with web_server() as server:
         server.on["tools/call"] = answer
         async with session_at(server.url) as session:
@@ -364,7 +364,7 @@ async def test_what_is_no_answer_fails_the_call_at_once_and_says_why(answer: Any
         ('{"jsonrpc":"2.0","id":"%d","result":%s}', "Application/JSON"),
     ],
 )
-async def test_an_answer_is_known_by_what_it_is(body: str, kind: str):
+async def test_an_answer_is_recognized_by_its_content(body: str, kind: str):
     async def answers(exchange: Exchange) -> None:
         text = body % (exchange.message["id"], json.dumps(OK))
         await exchange.text(200, text, content_type=kind)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.llm.attachments import LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_IMAGE_BYTES
 from eca_server.llm.history import ImagePart, TextPart
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
     AudioContent,
     EmbeddedResource,
@@ -23,14 +23,14 @@ from eca_server.mcp.messages import (
     ToolResult,
 )
 from eca_server.mcp.tools import (
-    MOST_PICTURES,
+    MAX_PICTURES,
     CallTool,
     ServerTool,
     output_of,
     server_tool,
 )
 from eca_server.tools.output import Cap
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 
 CAP = Cap(lines=100, size=1_000)
 PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
@@ -64,12 +64,12 @@ async def test_a_call_reaches_the_server_under_its_own_names() -> None:
 
 
 @pytest.mark.trio
-async def test_a_server_that_is_gone_is_a_fault_of_the_call_that_names_it() -> None:
+async def test_an_ended_server_is_an_error_of_the_call() -> None:
     async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        raise MCPFault("exit code 1", kind="closed")
+        raise MCPError("exit code 1", kind="closed")
 
     prepared = await tool(gone).prepare({})
-    with pytest.raises(ToolFault, match="MCP server git did not do it: exit code 1"):
+    with pytest.raises(ToolError, match="MCP server git did not run the tool: exit code 1"):
         await prepared.run()
 
 
@@ -103,7 +103,7 @@ def test_a_long_description_is_cut() -> None:
     ],
 )
 @pytest.mark.trio
-async def test_what_a_server_says_of_a_tool_only_makes_us_more_careful(
+async def test_a_servers_hints_can_only_tighten_approvals(
     hints: ToolHints, effect: str, warns: bool
 ) -> None:
     made = tool(hints=hints)
@@ -127,16 +127,16 @@ def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
     assert output_of(ToolResult(content=contents), CAP).parts == (
         TextPart("one"),
         ImagePart(media_type="image/png", data=b"\x89PNG"),
-        TextPart("(a sound of 3 bytes, audio/wav, is left out)"),
+        TextPart("(a sound of 3 bytes, audio/wav, was left out)"),
         TextPart("Resource a (file:///a): A file."),
         TextPart("file:///b:\nb's text"),
         ImagePart(media_type="image/png", data=b"p"),
         ImagePart(media_type="image/jpeg", data=JPEG),
         TextPart("(y:: 4 bytes, a/b)"),
         TextPart(
-            "(a picture that is left out: 6 bytes, image/svg+xml, which models are not shown)"
+            "(a picture was left out: 6 bytes, image/svg+xml, a type that models do not accept)"
         ),
-        TextPart("(a picture that is left out: 2 bytes, image/bmp, which models are not shown)"),
+        TextPart("(a picture was left out: 2 bytes, image/bmp, a type that models do not accept)"),
     )
 
 
@@ -156,22 +156,22 @@ def test_an_error_is_one() -> None:
 
 
 def test_pictures_are_few_and_not_too_large() -> None:
-    large = ImageContent(data=b"x" * (LARGEST_PICTURE + 1), mime_type="image/png")
-    output = output_of(ToolResult(content=(large, *[PNG] * (MOST_PICTURES + 2))), CAP)
+    large = ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
+    output = output_of(ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
-    assert len(pictures) == MOST_PICTURES - 1
+    assert len(pictures) == MAX_PICTURES - 1
     assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
 
 
 @pytest.mark.requirement("W-38a")
-def test_what_is_cut_is_told() -> None:
+def test_a_cut_result_has_a_note() -> None:
     (shown,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
     assert "bytes left out" in shown
 
 
 @pytest.mark.requirement("W-38a")
 @pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
-def test_where_nothing_may_be_kept_that_is_told(cap: Cap) -> None:
+def test_a_result_without_room_has_a_note(cap: Cap) -> None:
     content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
     first, *others = texts(ToolResult(content=content), cap)
     assert first == "... cut, 3 bytes left out ..."

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_server.mcp.faults import MCPFault
+from eca_server.mcp.errors import MCPError
 from eca_server.mcp.server_log import ServerLog
 from tests.eca_server.mcp.web import Exchange, call, session_at, text_of, until_left, web_server
 
@@ -31,20 +31,20 @@ async def test_redirects_that_keep_the_body_are_followed_and_remembered():
         assert server.of("tools/call")[0].request.path == "/elsewhere"
 
 
-async def fails_to_start(url: str, **changes: Any) -> MCPFault:
-    with pytest.raises(MCPFault) as raised:
+async def fails_to_start(url: str, **changes: Any) -> MCPError:
+    with pytest.raises(MCPError) as raised:
         async with session_at(url, **changes):
             pass
     return raised.value
 
 
-async def test_the_users_headers_do_not_go_to_another_origin():
+async def test_the_users_headers_are_not_sent_to_a_different_origin():
     async with web_server() as server, web_server() as other:
         target = other.url
         server.on["initialize"] = lambda e: e.text(307, "", location=target)
-        fault = await fails_to_start(server.url, headers={"Authorization": "Bearer abcdefgh1"})
+        error = await fails_to_start(server.url, headers={"Authorization": "Bearer abcdefgh1"})
         assert other.seen == []
-        assert "must not go" in fault.message
+        assert "must not go" in error.message
         async with session_at(server.url) as session:
             assert text_of(await call(session)) == "called"
     assert "authorization" not in other.seen[0].headers
@@ -62,7 +62,7 @@ class Remembering(HTTPClient):
         return super().stream(method, url, **more)
 
 
-async def test_the_users_certificate_is_not_for_another_origin():
+async def test_the_users_certificate_is_not_sent_to_a_different_origin():
     async with web_server() as server, web_server() as other, Remembering() as http:
         target = other.url
         server.on["initialize"] = lambda e: e.text(307, "", location=target)
@@ -74,24 +74,24 @@ async def test_the_users_certificate_is_not_for_another_origin():
 async def test_redirects_come_to_an_end():
     async with web_server() as server:
         server.on["initialize"] = lambda e: e.text(307, "", location="/mcp")
-        fault = await fails_to_start(server.url)
-    assert "more than 3 redirects" in fault.message
+        error = await fails_to_start(server.url)
+    assert "more than 3 redirects" in error.message
 
 
-async def test_a_server_that_wants_a_login_says_so():
+async def test_a_server_that_requires_a_login_is_an_error_with_the_reason():
     async with web_server() as server:
         server.on["initialize"] = lambda e: e.text(401, "who are you?")
-        fault = await fails_to_start(server.url)
-        assert (fault.kind, "who are you?" in fault.message) == ("login", True)
-        fault = await fails_to_start(server.url, headers={"Authorization": "Bearer abcdefgh1"})
-    assert fault.kind == "start"
-    assert "configured Authorization" in fault.message
+        error = await fails_to_start(server.url)
+        assert (error.kind, "who are you?" in error.message) == ("login", True)
+        error = await fails_to_start(server.url, headers={"Authorization": "Bearer abcdefgh1"})
+    assert error.kind == "start"
+    assert "configured `Authorization`" in error.message
 
 
 async def test_a_login_that_ends_in_the_middle_ends_the_session():
     async with web_server() as server, session_at(server.url) as session:
         server.on["tools/call"] = lambda e: e.text(401)
-        with pytest.raises(MCPFault) as raised:
+        with pytest.raises(MCPError) as raised:
             await call(session)
         assert raised.value.kind == "login"
         await session.ended.wait()
@@ -112,17 +112,17 @@ async def test_a_refusal_shows_no_key_that_it_quotes(caplog: pytest.LogCaptureFi
 async def test_a_server_that_does_not_listen_yet_is_asked_three_times():
     async with web_server() as server:
         url = server.url
-    fault = await fails_to_start(url)
-    assert fault.kind == "start"
-    assert "cannot be reached" in fault.message
+    error = await fails_to_start(url)
+    assert error.kind == "start"
+    assert "cannot be reached" in error.message
 
 
-async def test_a_server_that_is_gone_ends_the_session():
+async def test_an_ended_server_ends_the_session():
     async with web_server() as gone:
         url = gone.url
     async with web_server() as server, session_at(server.url) as session:
         server.on["tools/call"] = lambda e: e.text(308, "", location=url)
-        with pytest.raises(MCPFault) as raised:
+        with pytest.raises(MCPError) as raised:
             await call(session)
         assert raised.value.kind == "closed"
         await session.ended.wait()

@@ -13,9 +13,9 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.sse import encode_event
-from eca_server.mcp.connecting import connect
+from eca_server.mcp.connection import connect
 from eca_server.mcp.http_endpoint import Login
-from eca_server.mcp.http_transport import Waits
+from eca_server.mcp.http_transport import Timeouts
 from eca_server.mcp.messages import TextContent, ToolResult
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
@@ -24,7 +24,7 @@ from tests.eca_server.mcp.scripted_server import DECENT
 
 JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream"}
-QUICK = Waits(
+QUICK = Timeouts(
     notice=2, headers=2, linger=0.02, reconnect=0.01, longest_reconnect=0.05, retry=(0.01, 0.02)
 )
 
@@ -135,7 +135,7 @@ async def session_at(
     url: str,
     log: ServerLog | None = None,
     *,
-    waits: Waits = QUICK,
+    timeouts: Timeouts = QUICK,
     http: HTTPClient | None = None,
     login: Login | None = None,
     **changes: Any,
@@ -150,7 +150,7 @@ async def session_at(
         log=log or ServerLog("web"),
         http=http,
         login=login,
-        waits=waits,
+        timeouts=timeouts,
     ) as session:
         yield session
 

@@ -1,4 +1,4 @@
-"""A home and a workspace that lie where a sandbox shows them: its `/tmp` is its own."""
+"""A home and a workspace outside `/tmp`, which a sandbox replaces by a private one."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import trio
 from eca_protocol.messages import WorkspaceFolder
 from eca_server.llm.history import TextPart
 from eca_server.sandbox import Sandbox, capability
-from eca_server.tools.schema_check import fitting
+from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.shell_command import ShellCommand
 from eca_server.tools.tool import Tool, ToolOutput
 from eca_server.workspace import Workspace, parse_roots, uri_of
@@ -29,7 +29,7 @@ SECRET = "not-to-be-read"
 
 
 class World:
-    """A home, a workspace in it, and what else a test puts there."""
+    """A home directory, a workspace in it, and further files of a test."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -68,18 +68,18 @@ class World:
     async def run(self, command: str, **arguments: Any) -> ToolOutput:
         return await run(self.tool(), command, **arguments)
 
-    async def said(self, command: str, **options: Any) -> str:
-        """Everything that a command of a sandbox with these options writes."""
+    async def output_of(self, command: str, **options: Any) -> str:
+        """Run a command in a sandbox with these options and return its whole output."""
         return texts(await run(self.tool(self.sandbox(**options)), command))
 
 
 def python(*lines: str) -> str:
-    """A command that runs these lines of Python."""
+    """Return a command that runs these lines of Python."""
     return f"{shlex.quote(sys.executable)} -S -c {shlex.quote(chr(10).join(lines))}"
 
 
 async def run(tool: Tool, command: str, **arguments: Any) -> ToolOutput:
-    call = await tool.prepare(fitting({"command": command, **arguments}, tool.parameters))
+    call = await tool.prepare(check_arguments({"command": command, **arguments}, tool.parameters))
     with trio.fail_after(30):
         return await call.run()
 

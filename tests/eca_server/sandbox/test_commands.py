@@ -14,14 +14,14 @@ from eca_server.config.tool_settings import SandboxSettings
 from eca_server.jobs import Jobs
 from eca_server.sandbox import Capability, capability, sandbox_for
 from eca_server.sandbox import detect as detection
-from eca_server.sandbox.held import hold, release
+from eca_server.sandbox.reserved import release, reserve
 from eca_server.tools.approval import Memo, policy_of
 from eca_server.tools.background import Background
 from eca_server.tools.custom import custom_commands
 from eca_server.tools.output import Cap
 from eca_server.tools.permissions import Permissions
 from eca_server.tools.shell_command import ShellCommand
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace
 from tests.eca_server.sandbox.driver import World, needs_bubblewrap, run, texts
 
@@ -59,7 +59,7 @@ def approval(**rules: Any) -> Config:
 RULE = {"shell_command": ApprovalRule()}
 
 
-# ---- what asks
+# ---- approval
 
 
 async def test_a_command_in_the_sandbox_runs_without_a_question(world: World) -> None:
@@ -67,7 +67,7 @@ async def test_a_command_in_the_sandbox_runs_without_a_question(world: World) ->
     assert await verdict(tool) == "allow"
 
 
-async def test_a_command_outside_of_it_is_judged_as_ever(world: World) -> None:
+async def test_a_command_outside_needs_the_usual_approval(world: World) -> None:
     tool = world.tool(world.sandbox(detect=works))
     arguments = {"command": "make", "outside_sandbox": True}
     assert await verdict(tool, arguments=arguments) == "ask"
@@ -85,13 +85,13 @@ async def test_a_command_outside_of_it_is_judged_as_ever(world: World) -> None:
         (Config(tool_call=ToolCall(manual_approval=("shell_command",))), "ask"),
     ],
 )
-async def test_what_the_user_wrote_counts_in_the_sandbox(
+async def test_configured_approval_rules_apply_in_the_sandbox(
     world: World, config: Config, expected: str
 ) -> None:
     assert await verdict(world.tool(world.sandbox(detect=works)), config) == expected
 
 
-async def test_plan_stays_as_strict_as_it_is(world: World) -> None:
+async def test_plan_is_as_strict_with_a_sandbox(world: World) -> None:
     with_sandbox = world.tool(world.sandbox(detect=works))
     without = attrs.evolve(with_sandbox, sandbox=None)
     for command in ("make", "ls", "git status", "cat /etc/hosts"):
@@ -113,7 +113,7 @@ async def test_an_approval_for_the_session_does_not_let_a_command_out(world: Wor
     assert await verdict(tool, memos={outside}, arguments=arguments) == "allow"
 
 
-# ---- where there is no sandbox
+# ---- without a sandbox
 
 
 async def test_without_a_sandbox_auto_asks_and_says_why(world: World) -> None:
@@ -124,13 +124,13 @@ async def test_without_a_sandbox_auto_asks_and_says_why(world: World) -> None:
     assert call.summary == "Running 'true' outside of the sandbox"
     assert len(set(warnings)) == 1
     assert "the kernel forbids it" in warnings[0]
-    assert texts(await call.run()) == "Done; it wrote nothing."
+    assert texts(await call.run()) == "The command succeeded without output."
 
 
 async def test_without_a_sandbox_require_refuses(world: World) -> None:
     tool = world.tool(world.sandbox(mode="require", detect=broken))
     for arguments in ({"command": "true"}, {"command": "true", "outside_sandbox": True}):
-        with pytest.raises(ToolFault, match="the kernel forbids it"):
+        with pytest.raises(ToolError, match="the kernel forbids it"):
             await tool.prepare(arguments)
 
 
@@ -152,56 +152,56 @@ def fake_bubblewrap(folder: Path, script: str) -> str:
     return str(program)
 
 
-async def test_a_bubblewrap_that_fails_is_none(tmp_path: Path) -> None:
+async def test_a_failing_bubblewrap_is_not_used(tmp_path: Path) -> None:
     program = fake_bubblewrap(
         tmp_path, "echo 'bwrap: No permissions to create namespace' >&2; exit 1"
     )
-    found = detection.try_sandbox(platform="linux", find=lambda _: program)
+    found = detection.probe_sandbox(platform="linux", find_program=lambda _: program)
     assert found.kind is None
     assert "No permissions to create namespace" in found.why_not
     assert "user namespaces" in found.state
 
 
-async def test_an_older_bubblewrap_is_used_without_what_it_does_not_know(tmp_path: Path) -> None:
+async def test_an_older_bubblewrap_is_used_without_its_missing_option(tmp_path: Path) -> None:
     refuses = 'case "$*" in *--disable-userns*) exit 1;; esac'
     program = fake_bubblewrap(tmp_path, refuses)
-    found = detection.try_sandbox(platform="linux", find=lambda _: program)
-    assert found == Capability(kind="bubblewrap", program=program, can_close=False)
+    found = detection.probe_sandbox(platform="linux", find_program=lambda _: program)
+    assert found == Capability(kind="bubblewrap", program=program, can_disable_userns=False)
 
 
 @pytest.mark.parametrize(
-    ("platform", "said"),
-    [("linux", "install the package"), ("win32", "no sandbox for this system")],
+    ("platform", "text"),
+    [("linux", "install the package"), ("win32", "Linux and macOS only")],
 )
-async def test_where_there_is_no_program(platform: str, said: str) -> None:
-    assert said in detection.try_sandbox(platform=platform, find=lambda _: None).why_not
+async def test_a_missing_program_is_the_reason(platform: str, text: str) -> None:
+    assert text in detection.probe_sandbox(platform=platform, find_program=lambda _: None).why_not
 
 
-async def test_the_trial_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_probe_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     trials: list[None] = []
 
-    def trial() -> Capability:
+    def probe_command() -> Capability:
         trials.append(None)
         return BROKEN
 
     monkeypatch.setattr(detection, "_known", [])
-    monkeypatch.setattr(detection, "try_sandbox", trial)
+    monkeypatch.setattr(detection, "probe_sandbox", probe_command)
     assert [capability(), capability()] == [BROKEN, BROKEN]
     assert len(trials) == 1
 
 
-async def test_off_makes_no_sandbox_and_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "try_sandbox", lambda: pytest.fail("it was tried"))
+async def test_off_makes_no_sandbox_and_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
     assert sandbox_for(SandboxSettings(), (), {}) is None
     made = sandbox_for(SandboxSettings(mode="auto", writable=("/x",)), (), {})
     assert made is not None
     assert made.writable == (Path("/x"),)
 
 
-# ---- what the model and the user are told
+# ---- texts for the model and the user
 
 
-async def test_the_model_is_told_of_the_sandbox(world: World) -> None:
+async def test_the_tool_description_names_the_sandbox(world: World) -> None:
     auto = world.tool()
     assert "no network" in auto.description
     assert "outside_sandbox" in auto.description
@@ -226,24 +226,24 @@ async def test_the_summary_says_where_a_command_runs(world: World) -> None:
 
 
 @needs_bubblewrap
-async def test_a_failure_of_the_sandbox_says_how_to_leave_it(world: World) -> None:
+async def test_a_failure_in_the_sandbox_has_a_hint_to_leave_it(world: World) -> None:
     output = await world.run("touch ~/x")
     assert output.is_error
     assert "outside_sandbox: true" in texts(output)
     await world.run("touch ~/x", outside_sandbox=True)
     assert (world.home / "x").exists()
-    assert "outside_sandbox" not in await world.said("touch ~/y", mode="require")
+    assert "outside_sandbox" not in await world.output_of("touch ~/y", mode="require")
 
 
 @needs_bubblewrap
-async def test_a_masked_failure_is_noticed(world: World) -> None:
+async def test_a_failure_hidden_by_a_pipeline_has_a_hint(world: World) -> None:
     output = await world.run("touch ~/x 2>&1 | sort")
     assert not output.is_error
     assert "outside_sandbox: true" in texts(output)
 
 
 @needs_bubblewrap
-async def test_a_sandbox_whose_hidden_socket_vanishes_is_made_again(
+async def test_a_sandbox_is_created_again_if_a_hidden_socket_vanishes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from eca_server.sandbox import sandbox as module  # noqa: PLC0415
@@ -269,12 +269,12 @@ async def test_a_sandbox_whose_hidden_socket_vanishes_is_made_again(
 
 
 @needs_bubblewrap
-async def test_a_job_runs_in_the_sandbox_and_says_what_has_appeared(world: World) -> None:
+async def test_a_job_runs_in_the_sandbox_and_reports_new_guarded_paths(world: World) -> None:
     async with trio.open_nursery() as nursery:
         jobs = Jobs(nursery, lambda: None)
         background = Background(jobs=jobs, chat_id="c", reader="c")
         tool = world.tool(background=background)
-        said = texts(
+        text = texts(
             await run(
                 tool,
                 "touch ~/x; echo $ECA_SANDBOX; mkdir -p a/.vscode .vscode/x; echo 1 >a/.vscode/t",
@@ -284,11 +284,11 @@ async def test_a_job_runs_in_the_sandbox_and_says_what_has_appeared(world: World
         (job,) = jobs
         with trio.fail_after(20):
             await job.ended.wait()
-        said += background.read(job, Cap())[0]
+        text += background.read(job, Cap())[0]
         await jobs.close()
-    assert "bubblewrap" in said
-    assert "Read-only file system" in said
-    assert str(world.root / "a/.vscode") in said
+    assert "bubblewrap" in text
+    assert "Read-only file system" in text
+    assert str(world.root / "a/.vscode") in text
     assert (world.root / "a/.vscode/t").exists()
     assert not (world.home / "x").exists()
     assert not (world.root / ".vscode").exists()
@@ -318,7 +318,7 @@ async def test_a_custom_tool_runs_in_the_sandbox_only_if_it_is_required(world: W
     assert (world.home / "x").exists()
 
 
-async def test_a_custom_tool_is_refused_where_the_sandbox_is_required_and_none(
+async def test_a_custom_tool_is_refused_if_the_required_sandbox_is_missing(
     world: World,
 ) -> None:
     (tool,), _ = custom_commands(
@@ -329,16 +329,16 @@ async def test_a_custom_tool_is_refused_where_the_sandbox_is_required_and_none(
         taken=(),
         sandbox=world.sandbox(mode="require", detect=broken),
     )
-    with pytest.raises(ToolFault, match="the kernel forbids it"):
+    with pytest.raises(ToolError, match="the kernel forbids it"):
         await tool.prepare({})
 
 
-# ---- names that are held
+# ---- reserved names
 
 
-async def test_a_name_is_held_until_its_last_command_has_ended(tmp_path: Path) -> None:
+async def test_a_name_is_reserved_until_its_last_command_has_ended(tmp_path: Path) -> None:
     name = tmp_path / ".vscode"
-    first, second = hold([name]), hold([name])
+    first, second = reserve([name]), reserve([name])
     assert first == second == (name,)
     release(first)
     assert name.is_dir()
@@ -346,28 +346,28 @@ async def test_a_name_is_held_until_its_last_command_has_ended(tmp_path: Path) -
     assert not name.exists()
 
 
-async def test_what_is_there_is_not_held_and_what_was_put_there_stays(tmp_path: Path) -> None:
+async def test_existing_paths_are_not_reserved_and_new_content_stays(tmp_path: Path) -> None:
     there = tmp_path / ".vscode"
     there.mkdir()
-    assert hold([there]) == ()
-    held = hold([tmp_path / ".idea"])
+    assert reserve([there]) == ()
+    reserved = reserve([tmp_path / ".idea"])
     (tmp_path / ".idea/x").touch()
-    release(held)
+    release(reserved)
     assert (tmp_path / ".idea/x").exists()
 
 
-async def test_a_name_that_a_crash_left_behind_is_taken_over(tmp_path: Path) -> None:
+async def test_a_directory_that_a_crash_left_behind_is_reused(tmp_path: Path) -> None:
     left = tmp_path / ".envrc"
     left.mkdir()
-    held = hold([left])
-    assert held == (left,)
-    release(held)
+    reserved = reserve([left])
+    assert reserved == (left,)
+    release(reserved)
     assert not left.exists()
 
 
 @needs_bubblewrap
-async def test_commands_at_the_same_time_do_not_open_each_others_names(world: World) -> None:
-    """The first ends while the second runs, which then still cannot make a `.vscode`."""
+async def test_concurrent_commands_do_not_release_each_others_names(world: World) -> None:
+    """The second command cannot create a `.vscode` after the first has ended."""
     ended = trio.Event()
 
     async def first() -> None:

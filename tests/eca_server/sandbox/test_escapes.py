@@ -32,7 +32,7 @@ def git(directory: Path, *arguments: str) -> None:
 
 
 def tree(directory: Path) -> dict[str, str]:
-    """Every file below a directory, with its content or target."""
+    """Return every file below a directory, with its content or target."""
     return {
         str(path.relative_to(directory)): str(path.readlink()) if path.is_symlink()
         else path.read_text(errors="surrogateescape")
@@ -41,10 +41,10 @@ def tree(directory: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-# ---- what works
+# ---- allowed access
 
 
-async def test_a_command_reads_everything_else_and_writes_in_the_workspace(world: World) -> None:
+async def test_a_command_reads_other_files_and_writes_in_the_workspace(world: World) -> None:
     world.write("notes.txt", "a note")
     output = await world.run(
         "cat ~/notes.txt; mkdir -p a/b && echo new >a/b/file && rm -r a/b/.x; :"
@@ -53,17 +53,17 @@ async def test_a_command_reads_everything_else_and_writes_in_the_workspace(world
     assert (world.root / "a/b/file").read_text() == "new\n"
 
 
-async def test_a_temporary_directory_is_its_own(world: World) -> None:
-    said = await world.said("cd /tmp && echo x >eca-own && ls; echo $TMPDIR")
-    assert "eca-own" in said
+async def test_a_command_has_a_private_temporary_directory(world: World) -> None:
+    text = await world.output_of("cd /tmp && echo x >eca-own && ls; echo $TMPDIR")
+    assert "eca-own" in text
     assert not Path("/tmp", "eca-own").exists()
 
 
-async def test_several_roots_are_writable_and_what_is_between_them_is_not(world: World) -> None:
+async def test_several_roots_are_writable_and_paths_between_them_are_not(world: World) -> None:
     other = world.home / "work/other"
     other.mkdir()
     roots = (world.root, other)
-    await world.said("touch ../other/yes; touch ../no; mkdir ../third", roots=roots)
+    await world.output_of("touch ../other/yes; touch ../no; mkdir ../third", roots=roots)
     assert sorted(tree(world.home / "work")) == ["other/yes"]
     assert not (world.home / "work/third").exists()
 
@@ -71,14 +71,14 @@ async def test_several_roots_are_writable_and_what_is_between_them_is_not(world:
 async def test_a_configured_directory_is_writable(world: World) -> None:
     cache = world.home / ".cache/pip"
     cache.mkdir(parents=True)
-    await world.said(f"touch {cache}/yes {cache.parent}/no", writable=(cache,))
+    await world.output_of(f"touch {cache}/yes {cache.parent}/no", writable=(cache,))
     assert [path.name for path in cache.parent.rglob("*")] == ["pip", "yes"]
 
 
 async def test_git_reads_a_repository(world: World) -> None:
     git(world.root, "init", "-q")
     git(world.root, "commit", "-q", "--allow-empty", "-m", "the first")
-    assert "the first" in await world.said("git status && git log --oneline")
+    assert "the first" in await world.output_of("git status && git log --oneline")
 
 
 # ---- writing outside
@@ -110,7 +110,7 @@ async def test_nothing_is_written_outside_of_the_workspace(world: World, command
 
 
 async def test_only_the_workspace_and_private_directories_are_writable(world: World) -> None:
-    said = await world.said(
+    text = await world.output_of(
         python(
             "import os",
             "for line in open('/proc/self/mountinfo'):",
@@ -121,31 +121,31 @@ async def test_only_the_workspace_and_private_directories_are_writable(world: Wo
             "print('done')",
         )
     )
-    wrote = {line.split()[1] for line in said.splitlines() if line.startswith("wrote")}
+    wrote = {line.split()[1] for line in text.splitlines() if line.startswith("wrote")}
     private = {"/tmp", "/var/tmp", "/run", "/dev", "/dev/shm"}
-    assert "done" in said
+    assert "done" in text
     assert str(world.root) in wrote
     assert wrote - {str(world.root)} <= private
 
 
 async def test_kernel_settings_cannot_be_changed(world: World) -> None:
     before = Path("/proc/sys/kernel/core_pattern").read_text()
-    said = await world.said(
+    text = await world.output_of(
         "echo '|/bin/sh' >/proc/sys/kernel/core_pattern; echo h >/proc/sysrq-trigger; "
         "echo 1 >/proc/irq/default_smp_affinity; echo 9 >/proc/self/oom_score_adj; "
         "grep CapEff /proc/self/status; cat /proc/self/oom_score_adj"
     )
     assert Path("/proc/sys/kernel/core_pattern").read_text() == before
-    assert "CapEff:\t0000000000000000" in said
-    assert "\n9\n" not in said
+    assert "CapEff:\t0000000000000000" in text
+    assert "\n9\n" not in text
 
 
-@pytest.mark.skipif(not capability().can_close, reason="this bubblewrap is older than 0.8")
+@pytest.mark.skipif(not capability().can_disable_userns, reason="this bubblewrap is older than 0.8")
 async def test_no_further_namespaces_are_made(world: World) -> None:
-    assert "made" not in await world.said("unshare -Ur true && echo made")
+    assert "made" not in await world.output_of("unshare -Ur true && echo made")
 
 
-# ---- reading keys
+# ---- reading credentials
 
 
 KEYS = [".ssh/id_ed25519", ".aws/credentials", ".gnupg/secring", ".netrc", ".config/gcloud/x.db",
@@ -154,57 +154,59 @@ KEYS = [".ssh/id_ed25519", ".aws/credentials", ".gnupg/secring", ".netrc", ".con
 
 
 @pytest.mark.parametrize("path", KEYS)
-async def test_keys_are_not_read(world: World, path: str) -> None:
+async def test_credentials_are_not_readable(world: World, path: str) -> None:
     key = world.write(path, SECRET)
     (world.root / "link").symlink_to(key)
     (world.root / "hard").mkdir()
-    said = await world.said(
+    text = await world.output_of(
         f"cat ~/{path} link /proc/1/root{key} /proc/self/root{key}; ln {key} hard/k; cat hard/k; "
         f"cp -r ~/{Path(path).parts[0]} copy; cat copy copy/* copy/*/* copy/*/*/*"
     )
-    assert SECRET not in said
+    assert SECRET not in text
     assert not any(SECRET in text for name, text in tree(world.root).items() if name != "link")
 
 
-async def test_keys_that_a_variable_or_the_configuration_names_are_not_read(world: World) -> None:
+async def test_credentials_that_a_variable_or_the_configuration_names_are_hidden(
+    world: World,
+) -> None:
     one, two = world.write("cloud/service.json", SECRET), world.write("own-netrc", SECRET)
     world.environ["GOOGLE_APPLICATION_CREDENTIALS"] = str(one)
-    assert SECRET not in await world.said(f"cat {one} {two}", keys=(str(two),))
-    assert SECRET in await world.said(f"cat {two}")
+    assert SECRET not in await world.output_of(f"cat {one} {two}", credential_files=(str(two),))
+    assert SECRET in await world.output_of(f"cat {two}")
 
 
-async def test_a_linked_place_of_keys_is_hidden_where_it_lies(world: World) -> None:
+async def test_a_linked_credential_path_is_hidden_at_its_target(world: World) -> None:
     key = world.write("dotfiles/ssh/id", SECRET)
     (world.home / ".ssh").symlink_to(key.parent)
-    assert SECRET not in await world.said(f"cat ~/.ssh/id {key}")
+    assert SECRET not in await world.output_of(f"cat ~/.ssh/id {key}")
 
 
-async def test_a_workspace_in_a_hidden_place_is_shown_without_its_surroundings(
+async def test_a_workspace_in_a_hidden_directory_is_visible_alone(
     world: World,
 ) -> None:
     world.write(".config/eca/config.json", SECRET)
     root = world.home / ".config/eca/rules"
     root.mkdir()
-    said = await world.said("echo x >rule.md; cat ../config.json", roots=(root,))
-    assert SECRET not in said
+    text = await world.output_of("echo x >rule.md; cat ../config.json", roots=(root,))
+    assert SECRET not in text
     assert (root / "rule.md").read_text() == "x\n"
 
 
 async def test_a_home_that_is_the_workspace_is_not_writable(world: World) -> None:
     world.write(".ssh/id", SECRET)
-    said = await world.said("cat .ssh/id; touch .bashrc x", roots=(world.home,))
-    assert SECRET not in said
+    text = await world.output_of("cat .ssh/id; touch .bashrc x", roots=(world.home,))
+    assert SECRET not in text
     assert sorted(tree(world.home)) == [".ssh/id"]
 
 
 async def test_the_memory_and_environment_of_other_processes_cannot_be_read(world: World) -> None:
     sleeper = subprocess.Popen(["sleep", "60"], env={"KEY": SECRET, "PATH": os.environ["PATH"]})
     try:
-        said = await world.said(
+        text = await world.output_of(
             f"cat /proc/{sleeper.pid}/environ /proc/*/environ | tr '\\0' '\\n'; "
             f"cd /proc/{sleeper.pid} && cat root/etc/passwd; kill -9 {sleeper.pid}; kill -9 -1"
         )
-        assert SECRET not in said
+        assert SECRET not in text
         assert sleeper.poll() is None
     finally:
         sleeper.kill()
@@ -214,7 +216,7 @@ async def test_the_memory_and_environment_of_other_processes_cannot_be_read(worl
 async def test_a_running_command_cannot_swap_a_link_under_the_next_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first makes a guarded directory, and a link to keys of it when the next has looked."""
+    """The first command replaces a guarded directory by a link after the next one's survey."""
     from eca_server.sandbox import sandbox as module  # noqa: PLC0415
 
     world.write(".ssh/id", SECRET)
@@ -239,34 +241,34 @@ async def test_a_running_command_cannot_swap_a_link_under_the_next_one(
             while not (root / "made").exists():
                 await trio.sleep(0.005)
         monkeypatch.setattr(module, "_prefix", prefix)
-        said = texts(await world.run("ls x/.vscode ~/.ssh; cat x/.vscode/id ~/.ssh/id; echo done"))
+        text = texts(await world.run("ls x/.vscode ~/.ssh; cat x/.vscode/id ~/.ssh/id; echo done"))
         (root / "end").touch()
-    assert SECRET not in said
+    assert SECRET not in text
 
 
-async def test_variables_that_lead_outside_are_gone(world: World) -> None:
+async def test_variables_that_lead_outside_are_removed(world: World) -> None:
     tool = world.tool(more={"SSH_AUTH_SOCK": "/x/agent", "TMUX": "/x/tmux", "KEPT": "yes"})
-    said = texts(await run(tool, "env"))
-    assert "SSH_AUTH_SOCK" not in said
-    assert "TMUX" not in said
-    assert "KEPT=yes" in said
+    text = texts(await run(tool, "env"))
+    assert "SSH_AUTH_SOCK" not in text
+    assert "TMUX" not in text
+    assert "KEPT=yes" in text
 
 
 async def test_no_descriptor_is_inherited(world: World) -> None:
     key = world.write("somewhere", SECRET)
     with key.open() as file:
         os.set_inheritable(file.fileno(), True)
-        said = await world.said(
+        text = await world.output_of(
             f"cat /proc/self/fd/{file.fileno()} <&{file.fileno()}; ls /proc/$$/fd"
         )
-    assert SECRET not in said
+    assert SECRET not in text
 
 
 # ---- the network and sockets
 
 
 def answering(server: socket.socket) -> None:
-    """Say the secret to everybody who connects, until the socket is closed."""
+    """Send the secret to every connection until the socket is closed."""
 
     def answer() -> None:
         with suppress(OSError):
@@ -293,8 +295,8 @@ async def test_the_network_is_closed_even_on_loopback_unless_it_is_allowed(world
     with socket.create_server(("127.0.0.1", 0)) as server:
         answering(server)
         command = connecting("AF_INET", server.getsockname())
-        assert SECRET not in await world.said(command)
-        assert SECRET in await world.said(command, network=True)
+        assert SECRET not in await world.output_of(command)
+        assert SECRET in await world.output_of(command, network=True)
 
 
 async def test_an_abstract_socket_is_not_reached(world: World) -> None:
@@ -302,7 +304,7 @@ async def test_an_abstract_socket_is_not_reached(world: World) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
         answering(server)
-        assert SECRET not in await world.said(connecting("AF_UNIX", name))
+        assert SECRET not in await world.output_of(connecting("AF_UNIX", name))
 
 
 @pytest.mark.parametrize("network", [False, True])
@@ -315,8 +317,8 @@ async def test_a_socket_with_a_path_is_not_reached(
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         answering(server)
-        said = await world.said(connecting("AF_UNIX", str(path)), network=network)
-    assert SECRET not in said
+        text = await world.output_of(connecting("AF_UNIX", str(path)), network=network)
+    assert SECRET not in text
 
 
 # ---- guarded paths
@@ -373,7 +375,7 @@ def guarded_files(root: Path) -> dict[str, str]:
         "mkdir -p .devcontainer && echo x >.devcontainer/devcontainer.json",
     ],
 )
-async def test_guarded_paths_stay_as_they_are(repository: Path, world: World, command: str) -> None:
+async def test_guarded_paths_stay_unchanged(repository: Path, world: World, command: str) -> None:
     before = guarded_files(repository)
     await world.run(command)
     after = guarded_files(repository)
@@ -394,7 +396,7 @@ async def test_guarded_paths_stay_as_they_are(repository: Path, world: World, co
         ("mkdir d && echo x >d/tasks.json && mv d src/.idea", "src/.idea"),
     ],
 )
-async def test_guarded_paths_that_a_command_creates_are_set_aside(
+async def test_guarded_paths_that_a_command_creates_are_renamed(
     repository: Path, world: World, command: str, path: str
 ) -> None:
     output = await world.run(command)
@@ -403,34 +405,34 @@ async def test_guarded_paths_that_a_command_creates_are_set_aside(
     assert str(repository / path) in texts(output)
 
 
-async def test_a_taken_name_does_not_keep_a_guarded_path_in_place(world: World) -> None:
+async def test_a_guarded_path_is_renamed_even_if_its_new_name_is_taken(world: World) -> None:
     world.write("work/project/sub/kept")
     await world.run("cd sub; ln -s /etc .idea.withheld; mkdir .idea; echo x >.idea/x")
     assert not (world.root / "sub/.idea").exists()
     assert (world.root / "sub/.idea.withheld-1/x").exists()
 
 
-async def test_the_repository_of_a_linked_work_tree_is_not_written_to(world: World) -> None:
+async def test_the_repository_of_a_linked_work_tree_is_read_only(world: World) -> None:
     main = world.home / "main"
     git(world.home, "init", "-q", str(main))
     git(main, "commit", "-q", "--allow-empty", "-m", "first")
     root = world.home / "tree"
     git(main, "worktree", "add", "-q", str(root))
     before = tree(main)
-    said = await world.said(
+    text = await world.output_of(
         "git log --oneline; git commit --allow-empty -m no; echo x >.git; rm .git; "
         f"echo x >{main}/.git/hooks/pre-commit; git config a.b c",
         roots=(root,),
     )
-    assert "first" in said
+    assert "first" in text
     assert tree(main) == before
     assert (root / ".git").read_text().startswith("gitdir: ")
 
 
 async def test_nothing_of_the_sandbox_stays_in_the_workspace(world: World) -> None:
     world.write("work/project/file")
-    said = await world.said("ls -A")
-    assert ".vscode" in said
+    text = await world.output_of("ls -A")
+    assert ".vscode" in text
     assert [path.name for path in world.root.iterdir()] == ["file"]
 
 
@@ -438,7 +440,7 @@ async def test_nothing_of_the_sandbox_stays_in_the_workspace(world: World) -> No
 
 
 def running(mark: str) -> list[int]:
-    """The processes that have the mark in their command line."""
+    """Return the processes with the mark in their command line."""
     found = []
     for directory in Path("/proc").iterdir():
         if directory.name.isdecimal():
@@ -505,8 +507,8 @@ async def test_commands_end_with_a_server_that_is_killed(world: World) -> None:
     await until_gone(mark)
 
 
-async def test_there_is_no_terminal_to_type_into(world: World) -> None:
-    said = await world.said(
+async def test_a_command_has_no_terminal(world: World) -> None:
+    text = await world.output_of(
         python(
             "import fcntl, os, termios",
             "print('leader', os.getsid(0) != os.getpid())",
@@ -515,7 +517,7 @@ async def test_there_is_no_terminal_to_type_into(world: World) -> None:
             "    except OSError as fault: print(fault)",
         )
     )
-    assert "typed" not in said
+    assert "typed" not in text
 
 
 # ---- the kernel's keyrings
@@ -525,7 +527,7 @@ _SESSION = -3
 
 
 @pytest.mark.skipif(_ADD_KEY is None, reason="the numbers of its system calls are not known here")
-async def test_the_keys_of_the_session_cannot_be_reached(world: World) -> None:
+async def test_the_sessions_keyring_cannot_be_reached(world: World) -> None:
     assert _ADD_KEY is not None
     libc = ctypes.CDLL(None, use_errno=True)
     secret = SECRET.encode()
@@ -546,6 +548,6 @@ async def test_the_keys_of_the_session_cannot_be_reached(world: World) -> None:
     )
     outside = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert SECRET in outside.stdout
-    said = await world.said(command)
-    assert SECRET not in said
-    assert said.count("-1 38") == 6
+    text = await world.output_of(command)
+    assert SECRET not in text
+    assert text.count("-1 38") == 6

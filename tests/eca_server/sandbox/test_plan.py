@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 from eca_server.sandbox import bubblewrap, keyrings, seatbelt
-from eca_server.sandbox.guards import HELD_NAMES, is_guarded
-from eca_server.sandbox.hidden import hidden_places, listening_sockets
-from eca_server.sandbox.plan import Plan, plan_of, writable_roots
-from eca_server.sandbox.running import settled
-from eca_server.sandbox.signs import is_setup_failure, sandbox_hint
+from eca_server.sandbox.active import restrict
+from eca_server.sandbox.credentials import credential_paths, listening_sockets
+from eca_server.sandbox.guards import RESERVED_NAMES, is_guarded
+from eca_server.sandbox.hints import is_setup_failure, sandbox_hint
+from eca_server.sandbox.plan import Plan, make_plan, writable_roots
 from eca_server.sandbox.survey import Survey, TooLarge, survey
 
 ROOT = Path("/home/me/work")
@@ -34,7 +34,7 @@ def plan(
     )
     places = {Path(path): is_directory for path, is_directory in (hidden or {}).items()}
     visible = {Path("/tmp"): True, Path("/run"): True, Path("/run/systemd/resolve"): True}
-    return plan_of([found], hidden=places, visible=visible, **more)  # type: ignore[arg-type]
+    return make_plan([found], hidden=places, visible=visible, **more)  # type: ignore[arg-type]
 
 
 def test_guarded_paths_are_read_only_and_their_parents_cannot_be_moved() -> None:
@@ -47,7 +47,7 @@ def test_guarded_paths_are_read_only_and_their_parents_cannot_be_moved() -> None
     }  # fmt: skip
 
 
-def test_parents_are_mounted_before_what_is_in_them() -> None:
+def test_parents_are_mounted_before_their_children() -> None:
     paths = list(plan("z/.git", "a/.vscode", hidden={"/home/me/.ssh": True}).mounts)
     assert all(
         paths.index(parent) < paths.index(path)
@@ -57,7 +57,7 @@ def test_parents_are_mounted_before_what_is_in_them() -> None:
     )
 
 
-def test_the_deepest_place_counts() -> None:
+def test_the_deepest_path_wins() -> None:
     hidden = {"/home/me": True, "/home/me/work/keys": True, "/home/me/.netrc": False,
               "/home/me/work": True}  # fmt: skip
     mounts = plan(hidden=hidden).mounts
@@ -67,21 +67,23 @@ def test_the_deepest_place_counts() -> None:
     assert Path("/home/me/.netrc") not in mounts  # nothing is left of what it lies in
 
 
-def test_what_is_held_is_hidden_whatever_else_it_is() -> None:
-    assert plan(".git", held=[ROOT / ".git"]).mounts[ROOT / ".git"] == "hidden"
+def test_reserved_paths_are_hidden() -> None:
+    assert plan(".git", reserved=[ROOT / ".git"]).mounts[ROOT / ".git"] == "hidden"
 
 
 @pytest.mark.parametrize("network", [False, True])
 def test_the_network_and_its_resolver_come_together(network: bool) -> None:
     made = plan(network=network)
-    command = bubblewrap.arguments("/usr/bin/bwrap", made, ROOT, can_close=True)
+    command = bubblewrap.arguments("/usr/bin/bwrap", made, ROOT, can_disable_userns=True)
     assert ("--unshare-net" in command) is not network
     assert (Path("/run/systemd/resolve") in made.mounts) is network
 
 
 def test_the_command_line_of_bubblewrap() -> None:
     made = plan(".git", hidden={"/home/me/.ssh": True, "/home/me/.netrc": False})
-    command = list(bubblewrap.arguments("/usr/bin/bwrap", made, ROOT / "src", can_close=True))
+    command = list(
+        bubblewrap.arguments("/usr/bin/bwrap", made, ROOT / "src", can_disable_userns=True)
+    )
     if sys.byteorder == "little":
         shell, option, _, keyring_filter, *command = command
         assert (shell, option) == ("/bin/sh", "-c")
@@ -104,7 +106,7 @@ def test_the_command_line_of_bubblewrap() -> None:
     assert closed == ["/proc", "/home/me/.ssh"]
     (empty,) = (source for _, source, target in mounts if target == "/home/me/.netrc")
     assert Path(empty).read_bytes() == b""
-    old = bubblewrap.arguments("/usr/bin/bwrap", made, ROOT, can_close=False)
+    old = bubblewrap.arguments("/usr/bin/bwrap", made, ROOT, can_disable_userns=False)
     assert "--disable-userns" not in old
 
 
@@ -133,7 +135,7 @@ def test_the_network_on_macos_opens_no_sockets_of_other_programs() -> None:
 def test_nothing_in_a_path_ends_a_string_of_the_profile() -> None:
     root = Path('/w/a") (allow file-write* (subpath "/x')
     found = Survey(root=root, guarded={}, links={}, skipped=frozenset())
-    text = seatbelt.profile(plan_of([found], hidden={}, visible={}))
+    text = seatbelt.profile(make_plan([found], hidden={}, visible={}))
     assert '(allow file-write* (subpath "/w/a\\") (allow file-write* (subpath \\"/x"))' in text
     assert '(subpath "/x"))' not in text.replace('\\"', "'")
 
@@ -164,19 +166,19 @@ def test_the_table_of_guarded_paths(path: str, is_directory: bool, expected: boo
     assert is_guarded(tuple(parents), name, is_directory=is_directory) is expected
 
 
-def test_every_held_name_is_a_guarded_path() -> None:
-    for name in HELD_NAMES:
+def test_every_reserved_name_is_a_guarded_path() -> None:
+    for name in RESERVED_NAMES:
         assert is_guarded((), name, is_directory=False), name
 
 
-def test_our_own_directories_are_places_of_keys() -> None:
+def test_our_own_directories_are_credential_paths() -> None:
     environ = {
         "HOME": "/h",
         "XDG_DATA_HOME": "/data",
         "KUBECONFIG": "/a/kube:/b/kube",
         "NETRC": "/",
     }
-    places = set(hidden_places(environ, ("/own/netrc",)))
+    places = set(credential_paths(environ, ("/own/netrc",)))
     assert {Path("/h/.ssh"), Path("/h/.config/eca"), Path("/data/eca-python"), Path("/a/kube"),
             Path("/b/kube"), Path("/own/netrc")} <= places  # fmt: skip
     assert Path("/") not in places
@@ -192,14 +194,14 @@ def test_sockets_with_a_path_are_read_from_the_table_of_the_kernel() -> None:
     assert list(listening_sockets(table)) == [Path("/run/a b.sock")]
 
 
-def test_a_workspace_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
+def test_a_workspace_that_is_too_large_is_an_error(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / str(number)).touch()
     with pytest.raises(TooLarge, match="more than 4 files"):
-        survey(tmp_path, most=4)
+        survey(tmp_path, max_entries=4)
 
 
-def test_packages_and_environments_are_not_looked_into(tmp_path: Path) -> None:
+def test_packages_and_environments_are_not_searched(tmp_path: Path) -> None:
     for path in ("node_modules/p/.vscode", "venv/lib/.idea", "src/.idea"):
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "venv/pyvenv.cfg").touch()
@@ -217,7 +219,7 @@ def test_packages_and_environments_are_not_looked_into(tmp_path: Path) -> None:
     ("stderr", "network", "expected"),
     [
         ("touch: cannot touch 'x': Read-only file system", True, "write only in the workspace"),
-        ("curl: (6) Could not resolve host: example.com", False, "without a network"),
+        ("curl: (6) Could not resolve host: example.com", False, "without network"),
         ("curl: (6) Could not resolve host: example.com", True, ""),
         ("2 tests failed", False, ""),
         ("/home/me/sandbox/main.c:1: error", False, ""),
@@ -242,17 +244,17 @@ def test_signs_of_the_sandbox_in_an_output(stderr: str, network: bool, expected:
         (["bwrap: Can't", "fine"], False),
     ],
 )
-def test_a_failure_of_bubblewrap_itself(texts: list[str], expected: bool) -> None:
+def test_a_failure_of_bubblewrap_itself_is_recognized(texts: list[str], expected: bool) -> None:
     assert is_setup_failure(texts) is expected
 
 
-def test_beside_other_sandboxes_nothing_is_taken_from_where_they_could_swap_it() -> None:
+def test_paths_that_running_sandboxes_could_swap_are_hidden() -> None:
     made = plan(".git", "a/.vscode", "a/AGENTS.md", hidden={"/home/me/.ssh": True})
     directories = frozenset({ROOT / ".git", ROOT / "a/.vscode"})
     made = attrs.evolve(made, directories=directories)
-    assert settled(made, []) == made
-    assert settled(made, [frozenset(made.mounts)]) == made
-    beside = settled(made, [frozenset(made.mounts), frozenset({ROOT, ROOT / ".git"})]).mounts
+    assert restrict(made, []) == made
+    assert restrict(made, [frozenset(made.mounts)]) == made
+    beside = restrict(made, [frozenset(made.mounts), frozenset({ROOT, ROOT / ".git"})]).mounts
     assert beside[ROOT] == "write"
     assert beside[ROOT / ".git"] == "read"
     assert beside[ROOT / "a/.vscode"] == "hidden"

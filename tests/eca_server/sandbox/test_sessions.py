@@ -1,4 +1,4 @@
-"""Whole turns in which a command runs in the sandbox: what the client and the model are told."""
+"""Whole turns in which a command runs in the sandbox: contents for the client and the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTO = {"toolCall": {"sandbox": "auto"}}
 
 
 @needs_bubblewrap
-async def test_a_command_that_fits_is_not_asked_for_and_one_that_leaves_is(world: World) -> None:
+async def test_only_a_command_that_leaves_the_sandbox_needs_approval(world: World) -> None:
     inside = calls(("eca_shell_command", {"command": "echo $ECA_SANDBOX; touch made ../no"}))
     outside = calls(
         ("eca_shell_command", {"command": "echo sandbox=$ECA_SANDBOX", "outside_sandbox": True})
@@ -37,7 +37,7 @@ async def test_a_command_that_fits_is_not_asked_for_and_one_that_leaves_is(world
     assert not (world.root.parent / "no").exists()
 
 
-async def test_where_there_is_no_sandbox_the_user_is_told_once_and_asked(
+async def test_without_a_sandbox_the_user_is_warned_once_and_asked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detection, "_known", [detection.Capability(why_not="it is forbidden")])
@@ -55,11 +55,11 @@ async def test_where_there_is_no_sandbox_the_user_is_told_once_and_asked(
     assert (world.root / "b").exists()
 
 
-async def test_nothing_is_tried_where_the_sandbox_is_off(
+async def test_nothing_is_probed_if_the_sandbox_is_off(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detection, "_known", [])
-    monkeypatch.setattr(detection, "try_sandbox", lambda: pytest.fail("it was tried"))
+    monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
     one = calls(("eca_shell_command", {"command": "true"}))
     async with session(world.root, one) as (ours, provider):
         await ours.prompt("go")
@@ -68,4 +68,4 @@ async def test_nothing_is_tried_where_the_sandbox_is_off(
         assert asked["summary"] == "Running 'true'"
         await decide(ours, "Approve", asked)
         await ours.finished()
-        assert results(provider) == ["Done; it wrote nothing."]
+        assert results(provider) == ["The command succeeded without output."]

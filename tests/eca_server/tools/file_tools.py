@@ -1,4 +1,4 @@
-"""What the tests of the file tools share: a workspace, and calls made as the agent makes them."""
+"""Helpers of the tests of file tools: a workspace, and calls as the agent makes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 from eca_protocol.messages import FileChangeDetails, WorkspaceFolder
 from eca_server.llm.history import TextPart
 from eca_server.tools.files import Files
-from eca_server.tools.schema_check import fitting
+from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.tool import PreparedCall, Tool, ToolOutput
 from eca_server.workspace import Workspace, parse_roots, uri_of
 
@@ -24,9 +24,9 @@ def files_in(*folders: Path, **options: Any) -> Files:
 
 
 async def prepare(tool: Tool, **arguments: Any) -> PreparedCall:
-    """A call that was looked at; its arguments fit the tool's schema."""
+    """Prepare a call, whose arguments are checked against the schema of the tool."""
     with trio.fail_after(20):
-        return await tool.prepare(fitting(arguments, tool.parameters))
+        return await tool.prepare(check_arguments(arguments, tool.parameters))
 
 
 async def run(tool: Tool, **arguments: Any) -> ToolOutput:
@@ -41,7 +41,7 @@ def text_of(output: ToolOutput) -> str:
     return part.text
 
 
-async def said(tool: Tool, **arguments: Any) -> str:
+async def output_text(tool: Tool, **arguments: Any) -> str:
     return text_of(await run(tool, **arguments))
 
 
@@ -53,7 +53,7 @@ def change_of(done: PreparedCall | ToolOutput) -> FileChangeDetails:
 def stop_at_checkpoints(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, scope: trio.CancelScope
 ) -> None:
-    """Stop a call from inside its thread, where the module next looks for a stop."""
+    """Stop a call from inside its thread, at the module's next checkpoint."""
     look = trio.from_thread.check_cancelled
 
     def checkpoint() -> None:

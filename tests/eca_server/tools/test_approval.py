@@ -357,7 +357,7 @@ def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
         ask={"server": ApprovalRule()},
     )
     disabled = {"disabledTools": ("grep",), "behavior.agent.disabledTools": ()}
-    assert list(Policy(common=approval, disabled=disabled).told()) == [
+    assert list(Policy(common=approval, disabled=disabled).describe()) == [
         "disabledTools: grep",
         "deny shell_command (toolCall.approval.deny.shell_command, by its command)",
         "ask server (toolCall.approval.ask.server)",
@@ -366,11 +366,11 @@ def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
         "a path outside the workspace asks, whatever is allowed",
         "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too",
     ]
-    told = list(Policy(behavior="plan").told())
-    assert told[0] == "the plan behaviour only reads"
-    assert "everything but reading in the workspace asks" in told
-    told = list(Policy(manual=True).told())
-    assert told == ["everything else asks (toolCall.manualApproval)"]
+    lines = list(Policy(behavior="plan").describe())
+    assert lines[0] == "the plan behaviour only reads"
+    assert "everything but reading in the workspace asks" in lines
+    lines = list(Policy(manual=True).describe())
+    assert lines == ["everything else asks (toolCall.manualApproval)"]
 
 
 def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them() -> None:
@@ -393,7 +393,9 @@ def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them() -> None:
     assert policy.decide(shell("ls")) == Decision(
         verdict="deny", rule="enabledTools, which does not name it"
     )
-    assert "enabledTools, and no other tool: read_file, eca_grep, git, docs__.*" in policy.told()
+    assert (
+        "enabledTools, and no other tool: read_file, eca_grep, git, docs__.*" in policy.describe()
+    )
     assert policy_of(Config(enabled_tools=()), "agent").decide(READ).verdict == "deny"
 
 

@@ -20,7 +20,7 @@ def shell(command: str, folder: str | None = None) -> Call:
 
 
 def approved(policy: Policy, call: Call) -> set[Memo]:
-    """What is remembered once the user said yes for the session."""
+    """Return the approvals stored after the user approved a call for the session."""
     decision = policy.decide(call)
     assert decision.verdict == "ask"
     assert decision.memos

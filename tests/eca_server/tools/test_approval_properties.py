@@ -38,7 +38,7 @@ behaviors = st.sampled_from(["agent", "plan"])
 
 
 def everything(call: Call) -> set[Memo]:
-    """All that a user could have approved of a tool."""
+    """Return every approval that a user could give for a tool."""
     decision = Policy().decide(attrs.evolve(call, outside=(), server=call.server, effect="run"))
     assert decision.memos
     return set(decision.memos)

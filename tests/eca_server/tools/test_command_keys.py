@@ -1,7 +1,7 @@
-"""What an approval for the session remembers of a command, and which commands it never covers.
+"""The keys that an approval for the session stores, and the commands that it never covers.
 
-The attacks are written as a model would write them that has got "Accept and remember" for harmless
-commands and wants something else to run unasked.
+The attacks are those of a model that has "Accept and remember" for harmless commands and tries to
+run something else without approval.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BASH = shutil.which("bash") or ""
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with programs outside of the workspace `ws` beside it."""
+    """Create a directory of programs, and beside it the workspace `ws`."""
     top = tmp_path_factory.mktemp("machine")
     make_programs(top / "bin", *PROGRAMS)
     (top / "ws" / "sub").mkdir(parents=True)
@@ -270,9 +270,9 @@ TEXTS = st.lists(
 @example("jq . $(sh x)")
 @example("ls `sh x` && foo x\nls;npm test || git status | jq .")
 def test_a_covered_command_runs_no_program_but_those_it_shows(machine: Path, text: str) -> None:
-    """Bash itself says which commands it would run: those of the parts, word for word."""
-    found = parts(machine, text)
-    if not all(part.key for part in found):
+    """Compare the parts with the commands that bash itself would run, word for word."""
+    parts_of_text = parts(machine, text)
+    if not all(part.key for part in parts_of_text):
         return
     script = f'set -T; trap \'printf "%s\\n" "$BASH_COMMAND" >&2\' DEBUG\n{text}'
     run = subprocess.run(
@@ -281,4 +281,4 @@ def test_a_covered_command_runs_no_program_but_those_it_shows(machine: Path, tex
     )  # fmt: skip
     lines = [line for line in run.stderr.splitlines() if not line.startswith(BASH)]
     named = [shlex.split(line)[0] for line in lines]
-    assert set(named) <= {part.words[0] for part in found}
+    assert set(named) <= {part.words[0] for part in parts_of_text}

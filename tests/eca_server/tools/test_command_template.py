@@ -1,4 +1,4 @@
-"""Values of the model in a user's command: each is one word, and none of it is ever code."""
+"""Values of the model in a user's command: each is one word and never code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eca_server.tools.command_template import CommandTemplate, TemplateFault
+from eca_server.tools.command_template import CommandTemplate, TemplateError
 
 NAMES = ("a", "b")
 HOSTILE = 'x\'; touch owned; "$(touch owned)" `touch owned` ${HOME} \\ \n* #'
@@ -33,7 +33,7 @@ PLACES = {
 
 
 def shown_by(script: str, environment: dict[str, str], shell: str = "bash") -> list[str]:
-    """The words that `p` gets in a script."""
+    """Return the words that `p` gets in a script."""
     done = subprocess.run(
         [shell, "-c", 'p() { printf "%s\\0" "$@"; }\n' + script],
         env=environment,
@@ -102,12 +102,12 @@ def test_what_is_no_string_is_given_as_json(value: Any, word: str) -> None:
         ("echo $'{{a}}'", "$'...'"),
         ("cat <<EOF\n{{a}}\nEOF", "a here document"),
         ("cat <<-'EOF'\n{{a}}\nEOF", "a here document"),
-        ("echo {{a}} 'open", "single quotes in it do not end"),
-        ('echo "{{a}}', "double quotes in it do not end"),
+        ("echo {{a}} 'open", "single quotes in it are not closed"),
+        ('echo "{{a}}', "double quotes in it are not closed"),
     ],
 )
 def test_where_a_value_would_be_read_as_code_none_may_stand(command: str, place: str) -> None:
-    with pytest.raises(TemplateFault) as raised:
+    with pytest.raises(TemplateError) as raised:
         CommandTemplate(command, NAMES)
     assert place in str(raised.value)
 
@@ -132,7 +132,7 @@ RUNS = "printf OW%s NED >&2"  # says `OWNED`, which no text of ours holds
 def test_no_value_ever_runs(pieces: list[str], value: str) -> None:
     try:
         template = CommandTemplate("".join(pieces), NAMES)
-    except TemplateFault:
+    except TemplateError:
         return
     done = subprocess.run(
         ["bash", "-c", template.script],

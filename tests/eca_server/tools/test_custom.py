@@ -1,4 +1,4 @@
-"""Custom tools: commands of the configuration, given the model's arguments and nothing to paste."""
+"""Custom tools: commands of the configuration with the model's arguments, never pasted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eca_server.llm.history import TextPart
 from eca_server.tools.custom import CustomCommand, custom_commands
 from eca_server.tools.native import NATIVE_NAMES
 from eca_server.tools.output import Cap
-from eca_server.tools.tool import Tool, ToolFault, ToolOutput
+from eca_server.tools.tool import Tool, ToolError, ToolOutput
 from eca_server.workspace import Workspace, parse_roots, uri_of
 
 pytestmark = pytest.mark.trio
@@ -85,9 +85,9 @@ async def test_a_hostile_argument_is_a_word_and_the_rules_see_it(tmp_path: Path)
 
 async def test_a_value_that_cannot_be_given_is_told(tmp_path: Path) -> None:
     [tool], _ = offered({"show": CustomTool(command="echo {{name}}", parameters=SCHEMA)}, tmp_path)
-    with pytest.raises(ToolFault, match="null byte"):
+    with pytest.raises(ToolError, match="null byte"):
         await run(tool, {"name": "a\0b"})
-    with pytest.raises(ToolFault, match="too long"):
+    with pytest.raises(ToolError, match="too long"):
         await run(tool, {"name": "x" * 200_000})
 
 
@@ -104,15 +104,15 @@ async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
     [
         ("two words", GREET, "expected a name of up to 60 letters"),
         ("x" * 61, GREET, "expected a name of up to 60 letters"),
-        ("read_file", GREET, "the name is that of a native tool"),
-        ("eca_read_file", GREET, "the name is that of a native tool"),
-        ("eca__greet", GREET, "the name is that of a native tool"),
-        ("task", GREET, "the name is that of a native tool"),
-        *((name, GREET, "the name is that of a native tool") for name in sorted(NATIVE_NAMES)),
-        ("Read_File", GREET, "the name is that of a native tool"),
-        ("ECA__greet", GREET, "the name is that of a native tool"),
-        ("compact_chat", GREET, "the name is that of a native tool"),
-        ("greet", CustomTool(), "it has no command"),
+        ("read_file", GREET, "a native tool has this name"),
+        ("eca_read_file", GREET, "a native tool has this name"),
+        ("eca__greet", GREET, "a native tool has this name"),
+        ("task", GREET, "a native tool has this name"),
+        *((name, GREET, "a native tool has this name") for name in sorted(NATIVE_NAMES)),
+        ("Read_File", GREET, "a native tool has this name"),
+        ("ECA__greet", GREET, "a native tool has this name"),
+        ("compact_chat", GREET, "a native tool has this name"),
+        ("greet", CustomTool(), "it has no `command`"),
         (
             "greet",
             CustomTool(command="true", parameters={"properties": ["name"]}),
@@ -121,7 +121,7 @@ async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
         (
             "greet",
             CustomTool(command="echo $(( {{name}} ))", parameters=SCHEMA),
-            "{{name}} stands in ((...))",
+            "{{name}} is in ((...))",
         ),
     ],
 )
@@ -130,5 +130,5 @@ async def test_what_cannot_be_offered_is_left_out_with_a_sentence(
 ) -> None:
     tools, [problem] = offered({name: tool, "other": CustomTool(command="true")}, tmp_path)
     assert [each.name for each in tools] == ["other"]
-    assert problem.startswith(f"The custom tool {name!r} is left out: ")
+    assert problem.startswith(f"The custom tool {name!r} was left out: ")
     assert reason in problem

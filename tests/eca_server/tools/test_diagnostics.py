@@ -1,4 +1,4 @@
-"""What the editor finds wrong, as the model sees it; and editors that do not say (W-42)."""
+"""The editor's diagnostics as sent to the model, and editors without them (W-42)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 from eca_protocol.messages import WorkspaceFolder
 from eca_server.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
 from eca_server.tools.output import Cap
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace, parse_roots, uri_of
 from tests.eca_server.chat.current import CURRENT
 from tests.eca_server.chat.editor import Editor, editor
@@ -37,14 +37,14 @@ def finding(**members: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def asked(
+async def editor_and_tool(
     root: Path,
     *,
     client: str = "somebody",
     capabilities: Mapping[str, Any] = CAN,
     **options: Any,
 ) -> AsyncIterator[tuple[Editor, EditorDiagnostics]]:
-    """An editor of that name, and the tool that asks it."""
+    """Connect an editor of that name, and create the tool."""
     roots, _ = parse_roots([WorkspaceFolder(uri=uri_of(root))])
     async with editor(started=False) as ours:
         await ours.start(clientInfo={"name": client}, capabilities=capabilities)
@@ -55,21 +55,21 @@ async def asked(
 async def result(
     ours: Editor, tool: EditorDiagnostics, reply: Mapping[str, Any], **arguments: Any
 ) -> tuple[str, Any]:
-    """What the tool says when the editor replies so, and the params it was asked with."""
+    """Return the tool's output for a reply of the editor, and the params of the request."""
     call = await tool.prepare(arguments)
-    said: list[str] = []
+    outputs: list[str] = []
 
     async def run() -> None:
         try:
-            said.extend(part.text for part in (await call.run()).parts)
-        except ToolFault as fault:
-            said.append(f"fault: {fault}")
+            outputs.extend(part.text for part in (await call.run()).parts)
+        except ToolError as fault:
+            outputs.append(f"fault: {fault}")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
         request = await ours.until(lambda each: each.get("method") == "editor/getDiagnostics")
         await ours.send({"jsonrpc": "2.0", "id": request["id"], **reply})
-    [text] = said
+    [text] = outputs
     return text, request.get("params")
 
 
@@ -80,7 +80,7 @@ async def shown(tool_and: tuple[Editor, EditorDiagnostics], *findings: Any) -> s
 
 @pytest.mark.requirement("EDIT-2")
 async def test_a_finding_is_a_line(tmp_path: Path) -> None:
-    async with asked(tmp_path) as both:
+    async with editor_and_tool(tmp_path) as both:
         text, params = await result(
             *both,
             {"result": {"diagnostics": [finding(), finding(message="two\n  lines", code="")]}},
@@ -95,7 +95,7 @@ async def test_a_finding_is_a_line(tmp_path: Path) -> None:
 @pytest.mark.requirement("EDIT-1")
 @pytest.mark.parametrize("path", ["src/a b.py", "./src/../src/a b.py"])
 async def test_one_file_is_asked_for_by_its_uri(tmp_path: Path, path: str) -> None:
-    async with asked(tmp_path) as (ours, tool):
+    async with editor_and_tool(tmp_path) as (ours, tool):
         assert (await tool.prepare({"path": path})).paths == (path,)
         text, params = await result(ours, tool, {"result": {"diagnostics": []}}, path=path)
     assert params == {"uri": f"{uri_of(tmp_path)}/src/a%20b.py"}
@@ -106,11 +106,11 @@ async def test_a_file_swapped_for_a_link_after_the_decision_is_not_asked_about(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.py").write_text("")
-    async with asked(tmp_path) as (_, tool):
+    async with editor_and_tool(tmp_path) as (_, tool):
         call = await tool.prepare({"path": "a.py"})
         (tmp_path / "a.py").unlink()
         (tmp_path / "a.py").symlink_to("/etc/passwd")
-        with trio.fail_after(5), pytest.raises(ToolFault, match="changed after it was checked"):
+        with trio.fail_after(5), pytest.raises(ToolError, match="changed after it was checked"):
             await call.run()
 
 
@@ -132,7 +132,7 @@ async def test_a_file_swapped_for_a_link_after_the_decision_is_not_asked_about(
 async def test_positions_count_from_one_whatever_the_editor_counts_from(
     tmp_path: Path, client: str, source: str | None, place: str, capabilities: Mapping[str, Any]
 ) -> None:
-    async with asked(tmp_path, client=client, capabilities=capabilities) as both:
+    async with editor_and_tool(tmp_path, client=client, capabilities=capabilities) as both:
         assert f".py:{place}: error" in await shown(both, finding(source=source))
 
 
@@ -151,7 +151,7 @@ async def test_positions_count_from_one_whatever_the_editor_counts_from(
 async def test_what_editors_really_send_is_read(
     tmp_path: Path, members: dict[str, Any], line: str
 ) -> None:
-    async with asked(tmp_path) as both:
+    async with editor_and_tool(tmp_path) as both:
         assert (await shown(both, finding(**members))).endswith(line)
 
 
@@ -169,9 +169,9 @@ async def test_what_editors_really_send_is_read(
 async def test_an_answer_that_makes_no_sense_is_a_no(
     tmp_path: Path, reply: dict[str, Any], why: str
 ) -> None:
-    async with asked(tmp_path) as (ours, tool):
+    async with editor_and_tool(tmp_path) as (ours, tool):
         text, _ = await result(ours, tool, reply)
-        assert text.startswith("fault: The editor gave no diagnostics: ")
+        assert text.startswith("fault: Could not get the diagnostics from the editor: ")
         assert why in text
         assert (await ours.turn("still there?"))[-1]["state"] == "finished"
 
@@ -180,16 +180,16 @@ async def test_an_answer_that_makes_no_sense_is_a_no(
 async def test_an_editor_that_never_answers_is_not_waited_for(
     tmp_path: Path, autojump_clock: object
 ) -> None:
-    async with asked(tmp_path, timeout=30) as (_, tool):
+    async with editor_and_tool(tmp_path, timeout=30) as (_, tool):
         call = await tool.prepare({})
         begun = trio.current_time()
-        with pytest.raises(ToolFault, match="nothing within 30 s"):
+        with pytest.raises(ToolError, match="timed out after 30 s"):
             await call.run()
         assert trio.current_time() - begun == pytest.approx(30)
 
 
 async def test_an_editor_that_goes_away_ends_the_wait(tmp_path: Path) -> None:
-    async with asked(tmp_path) as (ours, tool):
+    async with editor_and_tool(tmp_path) as (ours, tool):
         call = await tool.prepare({})
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_expect_fault, call.run)
@@ -198,7 +198,7 @@ async def test_an_editor_that_goes_away_ends_the_wait(tmp_path: Path) -> None:
 
 
 async def _expect_fault(run: Callable[[], Awaitable[object]]) -> None:
-    with pytest.raises(ToolFault, match="The editor gave no diagnostics"):
+    with pytest.raises(ToolError, match="Could not get the diagnostics from the editor"):
         await run()
 
 
@@ -215,29 +215,29 @@ async def _expect_fault(run: Callable[[], Awaitable[object]]) -> None:
 async def test_an_editor_that_did_not_say_it_can_is_not_asked(
     tmp_path: Path, capabilities: dict[str, Any]
 ) -> None:
-    async with asked(tmp_path, capabilities=capabilities) as (ours, tool):
+    async with editor_and_tool(tmp_path, capabilities=capabilities) as (ours, tool):
         assert not editor_has_diagnostics(tool.session)
-        with pytest.raises(ToolFault, match="no diagnostics to give"):
+        with pytest.raises(ToolError, match="does not support diagnostics"):
             await tool.prepare({})
         assert not any(each.get("method") == "editor/getDiagnostics" for each in ours.seen)
-    async with asked(tmp_path) as (_, tool):
+    async with editor_and_tool(tmp_path) as (_, tool):
         assert editor_has_diagnostics(tool.session)
 
 
 async def test_a_path_that_is_none_is_refused(tmp_path: Path) -> None:
-    async with asked(tmp_path) as (_, tool):
-        with pytest.raises(ToolFault, match="NUL"):
+    async with editor_and_tool(tmp_path) as (_, tool):
+        with pytest.raises(ToolError, match="NUL"):
             await tool.prepare({"path": "a\0b"})
 
 
 async def test_thousands_of_findings_are_cut(tmp_path: Path) -> None:
-    async with asked(tmp_path, cap=Cap(lines=2)) as both:
+    async with editor_and_tool(tmp_path, cap=Cap(lines=2)) as both:
         lines = (await shown(both, *[finding()] * 5)).splitlines()
     assert len(lines) == 3
     assert lines[2].startswith("... cut, ")
 
 
 async def test_a_summary_says_what_is_asked_about(tmp_path: Path) -> None:
-    async with asked(tmp_path) as (_, tool):
+    async with editor_and_tool(tmp_path) as (_, tool):
         assert tool.summary({}) == "Checking diagnostics"
         assert tool.summary({"path": "a.py"}) == "Checking diagnostics of a.py"

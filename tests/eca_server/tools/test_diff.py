@@ -1,4 +1,4 @@
-"""Diffs: unified hunks that tell the whole change, whatever the texts are (ruling W-35)."""
+"""Diffs: unified hunks of the whole change, for any texts (ruling W-35)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def diff(before: str, after: str, *, cap: Cap = LARGE) -> str:
 
 
 def applied(patch: str, before: str) -> str:
-    """What a text becomes by a patch, read as strictly as one can."""
+    """Return a text after a patch, which is parsed strictly."""
     old, new = split_lines(before), list[str]()
     at = 0
     body = patch.split("\n") if patch else []
@@ -143,9 +143,9 @@ def test_texts_that_are_costly_to_compare_are_still_told_whole() -> None:
 @pytest.mark.requirement("W-6b", "W-38a")
 def test_a_long_diff_is_cut_and_its_counts_are_not() -> None:
     change = file_change("f", "", "some line\n" * 9_000, cap=Cap(lines=2_000, size=1_000))
-    *kept, mark = change.diff.split("\n")
+    *lines, mark = change.diff.split("\n")
     assert change.lines_added == 9_000
-    assert len("\n".join(kept)) <= 1_000
+    assert len("\n".join(lines)) <= 1_000
     assert re.match(r"\.\.\. cut, \d+ bytes left out \.\.\.", mark)
 
 

@@ -1,4 +1,4 @@
-"""`directory_tree`: what is there, without what Git ignores, as far down as it fits."""
+"""`directory_tree`: the files that Git does not ignore, in as many levels as fit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ import trio
 from eca_server.tools import directory_tree
 from eca_server.tools.directory_tree import DirectoryTree
 from eca_server.tools.output import Cap
-from eca_server.tools.tool import ToolFault
-from tests.eca_server.tools.file_tools import files_in, prepare, run, said, stop_at_checkpoints
+from eca_server.tools.tool import ToolError
+from tests.eca_server.tools.file_tools import (
+    files_in,
+    output_text,
+    prepare,
+    run,
+    stop_at_checkpoints,
+)
 
 pytestmark = pytest.mark.trio
 
@@ -31,7 +37,7 @@ async def test_a_tree_is_indented_and_counted(tmp_path: Path) -> None:
     call = await prepare(tool, path=".")
     assert call.paths == (".",)
     assert call.summary == "Listing file tree"
-    assert await said(tool, path=".") == (
+    assert await output_text(tool, path=".") == (
         f"{tmp_path}/\n src/\n  x/\n   deep.py\n  y.py\n .hidden\n a.txt\n b.txt\n\n"
         "2 directories, 5 files"
     )
@@ -39,10 +45,12 @@ async def test_a_tree_is_indented_and_counted(tmp_path: Path) -> None:
 
 async def test_a_directory_that_is_not_opened_says_how_many_files_it_holds(tmp_path: Path) -> None:
     tool = made(tmp_path, "a/b/c", "a/b/d", "a/e", "f")
-    assert await said(tool, path=str(tmp_path), max_depth=1) == (
+    assert await output_text(tool, path=str(tmp_path), max_depth=1) == (
         f"{tmp_path}/\n a/ (3 files)\n f\n\n2 directories, 4 files"
     )
-    assert " a/\n  b/ (2 files)\n  e\n f\n" in await said(tool, path=str(tmp_path), max_depth=2)
+    assert " a/\n  b/ (2 files)\n  e\n f\n" in await output_text(
+        tool, path=str(tmp_path), max_depth=2
+    )
 
 
 async def test_what_git_ignores_is_left_out_and_named_shown(tmp_path: Path) -> None:
@@ -50,25 +58,25 @@ async def test_what_git_ignores_is_left_out_and_named_shown(tmp_path: Path) -> N
     (tmp_path / ".gitignore").write_text("build/\n*.log\n")
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     subprocess.run(["git", "add", "-f", "sub/forced.log"], cwd=tmp_path, check=True)
-    assert await said(tool, path=".") == (
+    assert await output_text(tool, path=".") == (
         f"{tmp_path}/\n sub/\n  forced.log\n .gitignore\n kept.py\n\n1 directory, 3 files"
     )
-    assert await said(tool, path="build") == (
+    assert await output_text(tool, path="build") == (
         f"{tmp_path}/build/\n lib/\n  x.o\n\n1 directory, 1 file; Git ignores all of them"
     )
 
 
 async def test_an_empty_directory_is_empty(tmp_path: Path) -> None:
-    assert await said(made(tmp_path), path=".") == f"{tmp_path}/\n\n0 directories, 0 files"
+    assert await output_text(made(tmp_path), path=".") == f"{tmp_path}/\n\n0 directories, 0 files"
 
 
 @pytest.mark.requirement("W-6b", "W-38a")
 async def test_a_tree_that_does_not_fit_loses_its_deepest_levels(tmp_path: Path) -> None:
     made(tmp_path, *(f"{one}/{two}/{three}" for one in "ab" for two in "ab" for three in "abc"))
     tool = DirectoryTree(files=files_in(tmp_path, cap=Cap(lines=10, size=10_000)))
-    assert await said(tool, path=".") == (
+    assert await output_text(tool, path=".") == (
         f"{tmp_path}/\n a/\n  a/ (3 files)\n  b/ (3 files)\n b/\n  a/ (3 files)\n  b/ (3 files)\n"
-        "... cut, 20 bytes left out ... (only 2 levels are shown; give a path further down to see "
+        "... cut, 20 bytes left out ... (only 2 levels are shown; list a subdirectory to see "
         "the rest)\n\n6 directories, 12 files"
     )
 
@@ -76,9 +84,9 @@ async def test_a_tree_that_does_not_fit_loses_its_deepest_levels(tmp_path: Path)
 async def test_one_level_that_does_not_fit_is_cut(tmp_path: Path) -> None:
     made(tmp_path, *(f"{n:03}" for n in range(100)))
     tool = DirectoryTree(files=files_in(tmp_path, cap=Cap(lines=10, size=10_000)))
-    text = await said(tool, path=".")
+    text = await output_text(tool, path=".")
     assert text.count("\n 0") == 10
-    assert re.search(r"009\n\.\.\. cut, \d+ bytes left out \.\.\. \(give a path", text)
+    assert re.search(r"009\n\.\.\. cut, \d+ bytes left out \.\.\. \(list a subdirectory", text)
     assert text.endswith("0 directories, 100 files")
 
 
@@ -86,7 +94,7 @@ async def test_more_files_than_are_listed_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directory_tree, "_MOST", 3)
-    text = await said(made(tmp_path, "a", "b", "c", "d"), path=".")
+    text = await output_text(made(tmp_path, "a", "b", "c", "d"), path=".")
     assert "3 files; only the first 3 files were listed" in text
 
 
@@ -96,7 +104,7 @@ async def test_hostile_names_and_kinds_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(".")
     (tmp_path / "self").symlink_to("self")
     os.mkfifo(tmp_path / "pipe")
-    assert await said(tool, path=".") == (
+    assert await output_text(tool, path=".") == (
         f"{tmp_path}/\n dir/\n  x\n a\\nb\n bad\\xff\n\n1 directory, 3 files"
     )
 
@@ -105,7 +113,7 @@ async def test_hostile_names_and_kinds_do_no_harm(tmp_path: Path) -> None:
     ("path", "words"), [("f", "got a file"), ("missing", "got nothing"), ("", "empty")]
 )
 async def test_what_is_no_directory_is_refused(tmp_path: Path, path: str, words: str) -> None:
-    with pytest.raises(ToolFault, match=words):
+    with pytest.raises(ToolError, match=words):
         await run(made(tmp_path, "f"), path=path)
 
 

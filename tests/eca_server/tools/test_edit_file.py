@@ -1,4 +1,4 @@
-"""`edit_file` and `preview_file_change`: one passage, the rest as it was, byte for byte."""
+"""`edit_file` and `preview_file_change`: one passage; the rest unchanged, byte for byte."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from eca_server.tools import edit_file
 from eca_server.tools.edit_file import EditFile
 from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Fingerprint, decode
 from tests.eca_server.tools.file_tools import (
     change_of,
     files_in,
+    output_text,
     prepare,
     run,
-    said,
     stop_at_checkpoints,
 )
 
@@ -36,14 +36,14 @@ def tool(tmp_path: Path) -> EditFile:
     return EditFile(files=files_in(tmp_path))
 
 
-def asked(original: str, new: str, **more: object) -> dict[str, object]:
+def edit_arguments(original: str, new: str, **more: object) -> dict[str, object]:
     return {"path": "f", "original_content": original, "new_content": new, **more}
 
 
 async def test_a_passage_is_replaced_and_its_change_shown_before_and_after(
     tool: EditFile, tmp_path: Path
 ) -> None:
-    call = await prepare(tool, **asked("two", "2"))
+    call = await prepare(tool, **edit_arguments("two", "2"))
     assert (tmp_path / "f").read_text() == TEXT
     assert call.summary == "Editing file f"
     assert call.paths == ("f",)
@@ -54,14 +54,16 @@ async def test_a_passage_is_replaced_and_its_change_shown_before_and_after(
 
 
 async def test_what_was_done_is_told(tool: EditFile) -> None:
-    text = await said(tool, **asked("e", "E", all_occurrences=True))
-    assert text.endswith("/f: 2 lines added, 2 removed. 3 places were changed.")
-    assert "other blanks" in await said(tool, **asked("two \n", "2\n"))
+    text = await output_text(tool, **edit_arguments("e", "E", all_occurrences=True))
+    assert text.endswith("/f: 2 lines added, 2 removed. 3 occurrences were replaced.")
+    assert "differs from original_content in whitespace" in await output_text(
+        tool, **edit_arguments("two \n", "2\n")
+    )
 
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[bytes, str]:
-    """A file in one of the encodings, with a passage that is in it once."""
+    """Draw a file in one of the encodings, with a passage that is in it once."""
     encoding, bom, letters = draw(
         st.sampled_from(
             [
@@ -91,24 +93,24 @@ async def test_encoding_mark_line_ends_and_final_line_end_are_kept(
         path.write_bytes(data)
         path.chmod(0o640)
         tool = EditFile(files=files_in(Path(name)))
-        await run(tool, **asked("[here]", f"<{new}>"))
+        await run(tool, **edit_arguments("[here]", f"<{new}>"))
         there = f"<{new}>".replace("\n", newline)
         assert path.read_bytes() == text.encode(text.text.replace("[here]", there))
         assert path.stat().st_mode & 0o777 == 0o640
-        await run(tool, **asked(f"<{new}>", "[here]"))
+        await run(tool, **edit_arguments(f"<{new}>", "[here]"))
         assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (asked("four", "4"), "not found"),
-        (asked("o", "0"), "2 times"),
-        (asked("", "0"), "empty"),
-        (asked("one", "1", path="missing"), "no file .* write_file creates"),
-        (asked("one", "1", path="."), "a directory"),
-        (asked("one", "1", path="binary"), "binary"),
-        (asked("caf\xe9", "€", path="latin"), "latin-1, which has no '€'"),
+        (edit_arguments("four", "4"), "not found"),
+        (edit_arguments("o", "0"), "2 times"),
+        (edit_arguments("", "0"), "empty"),
+        (edit_arguments("one", "1", path="missing"), "does not exist. Create it with write_file"),
+        (edit_arguments("one", "1", path="."), "a directory"),
+        (edit_arguments("one", "1", path="binary"), "binary"),
+        (edit_arguments("caf\xe9", "€", path="latin"), "latin-1, which has no '€'"),
     ],
 )
 async def test_an_edit_that_cannot_be_done_is_refused_in_words(
@@ -116,7 +118,7 @@ async def test_an_edit_that_cannot_be_done_is_refused_in_words(
 ) -> None:
     (tmp_path / "binary").write_bytes(b"one\0")
     (tmp_path / "latin").write_bytes(b"one caf\xe9\n")
-    with pytest.raises(ToolFault, match=words):
+    with pytest.raises(ToolError, match=words):
         await prepare(tool, **arguments)
     assert (tmp_path / "f").read_text() == TEXT
 
@@ -126,14 +128,14 @@ async def test_of_a_file_outside_nothing_is_told_before_the_user_was_asked(
 ) -> None:
     outside = tmp_path_factory.mktemp("outside") / "f"
     outside.write_text("the secret is 1234\n")
-    wrong = asked("the secret is 1\n", "x", path=str(outside))
+    wrong = edit_arguments("the secret is 1\n", "x", path=str(outside))
     files = files_in(tmp_path)
     for kind in (EditFile, PreviewFileChange):
-        with pytest.raises(ToolFault) as caught:
+        with pytest.raises(ToolError) as caught:
             await prepare(kind(files=files), **wrong)
         assert "1234" not in str(caught.value)
     await run(ReadFile(files=files), path=str(outside))
-    with pytest.raises(ToolFault, match="1234"):
+    with pytest.raises(ToolError, match="1234"):
         await prepare(EditFile(files=files), **wrong)
 
 
@@ -142,16 +144,16 @@ async def test_it_refuses_if_the_file_changed_since_the_model_read_it(
 ) -> None:
     await run(ReadFile(files=tool.files), path="f", limit=1)
     (tmp_path / "f").write_text(TEXT + "more\n")
-    with pytest.raises(ToolFault, match="read it again"):
-        await prepare(tool, **asked("two", "2"))
+    with pytest.raises(ToolError, match="read it again"):
+        await prepare(tool, **edit_arguments("two", "2"))
 
 
 async def test_it_refuses_if_the_file_changed_while_approval_waited(
     tool: EditFile, tmp_path: Path
 ) -> None:
-    call = await prepare(tool, **asked("two", "2"))
+    call = await prepare(tool, **edit_arguments("two", "2"))
     (tmp_path / "f").write_text(TEXT + "more\n")
-    with pytest.raises(ToolFault, match="has changed"):
+    with pytest.raises(ToolError, match="has changed"):
         await call.run()
     assert (tmp_path / "f").read_text() == TEXT + "more\n"
 
@@ -159,9 +161,9 @@ async def test_it_refuses_if_the_file_changed_while_approval_waited(
 async def test_it_refuses_if_another_edit_was_done_since_it_was_looked_at(
     tool: EditFile, tmp_path: Path
 ) -> None:
-    calls = [await prepare(tool, **asked(each, each.upper())) for each in ("one", "two")]
+    calls = [await prepare(tool, **edit_arguments(each, each.upper())) for each in ("one", "two")]
     await calls[0].run()
-    with pytest.raises(ToolFault, match="has changed"):
+    with pytest.raises(ToolError, match="has changed"):
         await calls[1].run()
     assert (tmp_path / "f").read_text() == "ONE\ntwo\nthree\n"
 
@@ -169,7 +171,7 @@ async def test_it_refuses_if_another_edit_was_done_since_it_was_looked_at(
 async def test_it_tells_what_it_takes_to_undo_it(tool: EditFile, tmp_path: Path) -> None:
     (tmp_path / "f").chmod(0o640)
     (tmp_path / "link").symlink_to("f")
-    call = await prepare(tool, **asked("two", "2", path="link"))
+    call = await prepare(tool, **edit_arguments("two", "2", path="link"))
     (change,) = call.changes
     assert change.before is not None
     assert (change.path, change.moved_from) == (tmp_path / "f", None)
@@ -182,7 +184,7 @@ async def test_a_file_behind_a_link_in_the_workspace_is_edited_and_the_link_stay
     tool: EditFile, tmp_path: Path
 ) -> None:
     (tmp_path / "link").symlink_to("f")
-    await run(tool, **asked("two", "2", path="link"))
+    await run(tool, **edit_arguments("two", "2", path="link"))
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "f").read_text() == "one\n2\nthree\n"
 
@@ -190,7 +192,7 @@ async def test_a_file_behind_a_link_in_the_workspace_is_edited_and_the_link_stay
 async def test_a_stop_leaves_the_file_as_it_was(
     tool: EditFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = await prepare(tool, **asked("two", "2"))
+    call = await prepare(tool, **edit_arguments("two", "2"))
     with trio.CancelScope() as scope:
         stop_at_checkpoints(monkeypatch, edit_file, scope)
         await call.run()
@@ -202,10 +204,12 @@ async def test_a_preview_shows_the_change_and_writes_nothing(
     tool: EditFile, tmp_path: Path
 ) -> None:
     preview = PreviewFileChange(files=tool.files)
-    call = await prepare(preview, **asked("two", "2"))
+    call = await prepare(preview, **edit_arguments("two", "2"))
     output = await call.run()
     assert (
-        change_of(call) == change_of(output) == change_of(await prepare(tool, **asked("two", "2")))
+        change_of(call)
+        == change_of(output)
+        == change_of(await prepare(tool, **edit_arguments("two", "2")))
     )
     assert preview.effect == "read"
     assert (tmp_path / "f").read_text() == TEXT
@@ -213,10 +217,10 @@ async def test_a_preview_shows_the_change_and_writes_nothing(
 
 async def test_a_preview_of_a_new_file_has_no_original(tool: EditFile, tmp_path: Path) -> None:
     preview = PreviewFileChange(files=tool.files)
-    text = await said(preview, **asked("", "a\nb\n", path="new"))
+    text = await output_text(preview, **edit_arguments("", "a\nb\n", path="new"))
     assert text.endswith("2 lines would be added, 0 removed:\n@@ -0,0 +1,2 @@\n+a\n+b")
     assert not (tmp_path / "new").exists()
-    with pytest.raises(ToolFault, match="original_content is empty"):
-        await run(preview, **asked("x", "a", path="new"))
-    with pytest.raises(ToolFault, match="empty"):
-        await run(preview, **asked("", "a"))
+    with pytest.raises(ToolError, match="leave original_content empty"):
+        await run(preview, **edit_arguments("x", "a", path="new"))
+    with pytest.raises(ToolError, match="empty"):
+        await run(preview, **edit_arguments("", "a"))

@@ -1,4 +1,4 @@
-"""Edits: the passage that is meant, and only that, is replaced."""
+"""Edits: only an unambiguous passage is replaced."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eca_server.tools.editing import Edited, edit
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.editing import EditResult, edit
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import decode
 
 CODE = """\
@@ -23,12 +23,12 @@ def two():
 """
 
 
-def edited(text: str, original: str, new: str, *, every: bool = False) -> Edited:
+def edited(text: str, original: str, new: str, *, every: bool = False) -> EditResult:
     return edit(decode(text.encode()), original, new, all_occurrences=every)
 
 
 def refused(text: str, original: str, new: str = "new", *, every: bool = False) -> str:
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         edited(text, original, new, every=every)
     return str(fault.value)
 
@@ -41,7 +41,7 @@ def test_a_passage_that_is_there_once_is_replaced_and_the_rest_is_not(
     before: str, after: str, new: str
 ) -> None:
     result = edited(f"{before}[here]{after}", "[here]", new)
-    assert result == Edited(text=before + new + after, count=1, exact=True)
+    assert result == EditResult(text=before + new + after, count=1, exact=True)
 
 
 @given(words, words, st.text(st.sampled_from("xy\n"), min_size=1, max_size=5))
@@ -56,7 +56,7 @@ def test_what_is_there_more_than_once_is_refused_even_where_it_overlaps(
 ) -> None:
     places = sum(text.startswith(passage, at) for at in range(len(text)))
     assume(places > 1)
-    assert "is there" in refused(text, passage)
+    assert "was found" in refused(text, passage)
     assert edited(text, passage, "new", every=True).text == text.replace(passage, "new")
 
 
@@ -65,7 +65,7 @@ def test_the_refusal_says_how_often_it_is_there() -> None:
 
 
 def test_all_occurrences_are_replaced_if_asked_for() -> None:
-    assert edited("a b a", "a", "c", every=True) == Edited(text="c b c", count=2, exact=True)
+    assert edited("a b a", "a", "c", every=True) == EditResult(text="c b c", count=2, exact=True)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -86,7 +86,7 @@ def test_lines_the_model_left_alone_keep_their_line_ends_in_a_mixed_file() -> No
 
 def test_blanks_at_the_ends_of_lines_are_forgiven() -> None:
     text = "one  \ntwo\t\nthree\n"
-    assert edited(text, "one\ntwo", "one\n2") == Edited(
+    assert edited(text, "one\ntwo", "one\n2") == EditResult(
         text="one  \n2\nthree\n", count=1, exact=False
     )
     assert edited("one\ntwo\n", "one   \ntwo ", "1\n2").text == "1\n2\n"
@@ -121,10 +121,10 @@ def test_places_that_differ_only_in_blanks_are_not_told_apart() -> None:
 
 def test_a_passage_that_overlaps_itself_is_not_meant_for_certain() -> None:
     assert "2 times" in refused(" a\n a\n a\n", "a\na", "b")
-    assert edited(" a\n a\n a\n", "a\na", "b", every=True) == Edited(
+    assert edited(" a\n a\n a\n", "a\na", "b", every=True) == EditResult(
         text=" b\n a\n", count=1, exact=False
     )
-    assert edited("aaa", "aa", "b", every=True) == Edited(text="ba", count=1, exact=True)
+    assert edited("aaa", "aa", "b", every=True) == EditResult(text="ba", count=1, exact=True)
 
 
 @pytest.mark.parametrize(
@@ -157,16 +157,16 @@ def test_a_forgiven_edit_changes_lines_of_the_passage_only(
     assume(lines[end - 1].strip())
     try:
         result = edited(text, passage, "new")
-    except ToolFault:
+    except ToolError:
         return
     if not result.exact:
-        kept = result.text.split("\n")
+        edited_lines = result.text.split("\n")
         # The least forgiving reading finds it, which may be at another place than it came from.
-        at = next(i for i, line in enumerate(kept) if line.strip() == "new")
+        at = next(i for i, line in enumerate(edited_lines) if line.strip() == "new")
         size = end - start
         assert "\n".join(line.strip() for line in lines[at : at + size]) == passage
-        assert kept[:at] == lines[:at]
-        assert kept[at + 1 : -1] == lines[at + size :]
+        assert edited_lines[:at] == lines[:at]
+        assert edited_lines[at + 1 : -1] == lines[at + size :]
 
 
 def test_blank_lines_alone_are_never_a_guess() -> None:
@@ -174,9 +174,9 @@ def test_blank_lines_alone_are_never_a_guess() -> None:
 
 
 def test_a_passage_that_is_not_there_is_answered_with_the_lines_most_like_it() -> None:
-    said = refused(CODE, "def two():\n    return 3")
-    assert "lines are 6 to 7:\ndef two():\n    return 2" in said
-    assert "No line of the file is like it" in refused(CODE, "%%%%%%%%%%")
+    message = refused(CODE, "def two():\n    return 3")
+    assert "lines are 6 to 7:\ndef two():\n    return 2" in message
+    assert "No line of the file is similar" in refused(CODE, "%%%%%%%%%%")
 
 
 def test_an_empty_passage_and_one_that_would_not_change_are_refused() -> None:

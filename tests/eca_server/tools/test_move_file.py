@@ -1,4 +1,4 @@
-"""`move_file`: another name, never over anything."""
+"""`move_file`: a new path, never one that exists."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from eca_server.tools.move_file import MoveFile
 from eca_server.tools.read_file import ReadFile
-from eca_server.tools.tool import FileChange, ToolFault
+from eca_server.tools.tool import FileChange, ToolError
 from eca_server.tools.write_file import WriteFile
-from tests.eca_server.tools.file_tools import files_in, prepare, run, said
+from tests.eca_server.tools.file_tools import files_in, output_text, prepare, run
 
 pytestmark = pytest.mark.trio
 
@@ -38,7 +38,7 @@ async def test_a_file_moves_and_directories_it_needs_are_made(
 
 
 async def test_what_was_done_is_told(tool: MoveFile, tmp_path: Path) -> None:
-    text = await said(tool, source="f", destination="g")
+    text = await output_text(tool, source="f", destination="g")
     assert text == f"Moved {tmp_path / 'f'} to {tmp_path / 'g'}."
 
 
@@ -57,7 +57,7 @@ async def test_a_move_that_cannot_be_done_is_refused_in_words(
 ) -> None:
     (tmp_path / "there").write_text("precious")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ToolFault, match=words):
+    with pytest.raises(ToolError, match=words):
         await run(tool, source=source, destination=destination)
     assert (tmp_path / "f").read_text() == "text"
     assert (tmp_path / "there").read_text() == "precious"
@@ -68,7 +68,7 @@ async def test_a_name_taken_while_approval_waited_is_not_replaced(
 ) -> None:
     call = await prepare(tool, source="f", destination="g")
     (tmp_path / "g").write_text("by the user")
-    with pytest.raises(ToolFault, match="already exists"):
+    with pytest.raises(ToolError, match="already exists"):
         await call.run()
     assert (tmp_path / "g").read_text() == "by the user"
 
@@ -79,6 +79,6 @@ async def test_what_the_model_knows_moves_along(tool: MoveFile, tmp_path: Path) 
     await run(ReadFile(files=tool.files), path="folder/f")
     await run(tool, source="folder", destination="moved")
     (tmp_path / "moved/f").write_text("by the user")
-    with pytest.raises(ToolFault, match="has changed since you read it"):
+    with pytest.raises(ToolError, match="has changed since you read it"):
         await prepare(WriteFile(files=tool.files), path="moved/f", content="new")
     await run(WriteFile(files=tool.files), path="folder/f", content="new")

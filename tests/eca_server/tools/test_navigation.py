@@ -1,4 +1,4 @@
-"""Where the editor's language servers find a name; and editors that do not say (W-42)."""
+"""Symbols by the editor's language servers, and editors without the capability (W-42)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio.testing
 
 from eca_protocol.messages import WorkspaceFolder
 from eca_server.tools.navigation import EditorDefinition, EditorReferences, editor_navigates
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Workspace, parse_roots, uri_of
 from tests.eca_server.chat.current import CURRENT
 from tests.eca_server.chat.editor import Editor, editor
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.trio
 
 @pytest.fixture
 def autojump_clock() -> trio.testing.MockClock:
-    """Jumps when nothing has happened for a moment: the file is read in a worker thread."""
+    """Return a clock that jumps after a moment without events: files are read in a thread."""
     return trio.testing.MockClock(autojump_threshold=0.05)
 
 
@@ -31,10 +31,10 @@ TEXT = "import\fos\nπ𝔸 = tau; tau2 = tau\n\tprint( x )\natau tau"
 
 
 @contextlib.asynccontextmanager
-async def asked(
+async def editor_and_tool(
     root: Path, tool: type[EditorDefinition | EditorReferences] = EditorDefinition, **options: Any
 ) -> AsyncIterator[tuple[Editor, EditorDefinition | EditorReferences]]:
-    """An editor of today, and the tool that asks it; `a.py` holds `TEXT`."""
+    """Connect a current editor, and create the tool; `a.py` has the content `TEXT`."""
     (root / "a.py").write_text(TEXT)
     roots, _ = parse_roots([WorkspaceFolder(uri=uri_of(root))])
     async with editor(started=False) as ours:
@@ -46,21 +46,21 @@ async def asked(
 async def result(
     ours: Editor, tool: Any, reply: Mapping[str, Any], **arguments: Any
 ) -> tuple[str, Any]:
-    """What the tool says when the editor replies so, and the params it was asked with."""
+    """Return the tool's output for a reply of the editor, and the params of the request."""
     call = await tool.prepare({"path": "a.py", "line": 2, "symbol": "tau", **arguments})
-    said: list[str] = []
+    outputs: list[str] = []
 
     async def run() -> None:
         try:
-            said.extend(part.text for part in (await call.run()).parts)
-        except ToolFault as fault:
-            said.append(f"fault: {fault}")
+            outputs.extend(part.text for part in (await call.run()).parts)
+        except ToolError as fault:
+            outputs.append(f"fault: {fault}")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
         request = await ours.until(lambda each: each.get("method", "").startswith("editor/"))
         await ours.send({"jsonrpc": "2.0", "id": request["id"], **reply})
-    [text] = said
+    [text] = outputs
     return text, request
 
 
@@ -89,14 +89,14 @@ FOUND = {"result": {"status": "success", "locations": []}}
 async def test_a_place_is_a_line_and_utf_16_units_that_count_from_one(
     tmp_path: Path, arguments: dict[str, Any], character: int
 ) -> None:
-    async with asked(tmp_path) as both:
+    async with editor_and_tool(tmp_path) as both:
         text, request = await result(*both, FOUND, **arguments)
     assert request["method"] == "editor/getDefinition"
     assert request["params"] == {
         "uri": uri_of(tmp_path / "a.py"),
         "position": {"line": arguments.get("line", 2), "character": character},
     }
-    assert text == "No place found."
+    assert text == "No location found."
 
 
 @pytest.mark.requirement
@@ -111,7 +111,7 @@ async def test_each_place_is_shown_with_what_stands_there_in_the_workspace(tmp_p
         place(uri_of(outside), 1, 1),
         place("untitled:Untitled-1", 0, 0),
     ]
-    async with asked(tmp_path / "in", EditorReferences) as both:
+    async with editor_and_tool(tmp_path / "in", EditorReferences) as both:
         reply = {"result": {"status": "success", "locations": places}}
         text, request = await result(*both, reply, include_declaration=False)
     assert request["method"] == "editor/getReferences"
@@ -129,7 +129,7 @@ async def test_each_place_is_shown_with_what_stands_there_in_the_workspace(tmp_p
     ("reply", "why"),
     [
         ({"result": {"status": "no-server"}}, "no language server"),
-        ({"result": {"status": "error", "message": "it broke"}}, "cannot say: it broke"),
+        ({"result": {"status": "error", "message": "it broke"}}, "could not answer: it broke"),
         ({"result": {"status": "novel"}}, "gave no reason"),
         ({"result": None}, "result"),
         ({"result": "Unknown method"}, "expected an object"),
@@ -139,9 +139,9 @@ async def test_each_place_is_shown_with_what_stands_there_in_the_workspace(tmp_p
 async def test_an_answer_that_is_none_is_a_no(
     tmp_path: Path, reply: dict[str, Any], why: str
 ) -> None:
-    async with asked(tmp_path) as both:
+    async with editor_and_tool(tmp_path) as both:
         text, _ = await result(*both, reply)
-    assert text.startswith("fault: The editor ")
+    assert text.startswith(("fault: The editor could not", "fault: Could not ask the editor"))
     assert why in text
 
 
@@ -151,7 +151,7 @@ async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_
 ) -> None:
     starting = {"jsonrpc": "2.0", "result": {"status": "starting"}}
 
-    async with asked(tmp_path, timeout=5) as (ours, tool):
+    async with editor_and_tool(tmp_path, timeout=5) as (ours, tool):
         call = await tool.prepare({"path": "a.py", "line": 2, "symbol": "tau"})
         begun = trio.current_time()
         times: list[float] = []
@@ -164,7 +164,9 @@ async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer_that_it_starts)
-            with pytest.raises(ToolFault, match="cannot say: its language server is still start"):
+            with pytest.raises(
+                ToolError, match="could not answer: its language server is still start"
+            ):
                 await call.run()
             nursery.cancel_scope.cancel()
         assert trio.current_time() - begun <= 5
@@ -175,31 +177,33 @@ async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_
 async def test_an_editor_that_never_answers_is_not_waited_for(
     tmp_path: Path, autojump_clock: object
 ) -> None:
-    async with asked(tmp_path, timeout=30) as (_, tool):
+    async with editor_and_tool(tmp_path, timeout=30) as (_, tool):
         call = await tool.prepare({"path": "a.py", "line": 2, "symbol": "tau"})
-        with pytest.raises(ToolFault, match="nothing within 30 s"):
+        with pytest.raises(ToolError, match="timed out after 30 s"):
             await call.run()
 
 
 @pytest.mark.requirement
 async def test_a_name_that_does_not_stand_there_is_refused_with_the_line(tmp_path: Path) -> None:
     where = {"path": "a.py", "line": 2, "symbol": "tau"}
-    async with asked(tmp_path) as (_, tool):
+    async with editor_and_tool(tmp_path) as (_, tool):
         assert (await tool.prepare(where)).paths == ("a.py",)
         for wrong, why in (
             ({"symbol": "os"}, "which is: π𝔸 = tau; tau2 = tau"),
-            ({"symbol": ""}, "does not stand in line 2"),
+            ({"symbol": ""}, "is not in line 2"),
             ({"line": 9}, "line: expected at most 4"),
-            ({"character": 10**30}, "does not stand"),
+            ({"character": 10**30}, "is not in line"),
             ({"path": "gone.py"}, "gone.py"),
         ):
-            call = await tool.prepare({**where, **wrong})  # nothing is told before it may run
-            with pytest.raises(ToolFault, match=why):
+            call = await tool.prepare(
+                {**where, **wrong}
+            )  # the file is read only when the call runs
+            with pytest.raises(ToolError, match=why):
                 await call.run()
 
 
 @pytest.mark.requirement("W-42d")
-async def test_only_an_editor_that_said_so_in_an_edition_that_has_it_is_asked() -> None:
+async def test_only_an_editor_that_outputs_so_in_an_edition_that_has_it_is_asked() -> None:
     async with editor(started=False) as ours:
         await ours.start(capabilities={"codeAssistant": {"editor": {"references": True}}})
         session = ours.connection.session
@@ -221,9 +225,9 @@ async def test_a_folder_swapped_for_a_link_after_the_decision_is_not_asked_about
     for name in ("src", "outside"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "b.py").write_text(TEXT)
-    async with asked(tmp_path) as (_, tool):
+    async with editor_and_tool(tmp_path) as (_, tool):
         call = await tool.prepare({"path": "src/b.py", "line": 2, "symbol": "tau"})
         (tmp_path / "src").rename(tmp_path / "away")
         (tmp_path / "src").symlink_to("outside")
-        with trio.fail_after(5), pytest.raises(ToolFault, match="changed after it was checked"):
+        with trio.fail_after(5), pytest.raises(ToolError, match="changed after it was checked"):
             await call.run()

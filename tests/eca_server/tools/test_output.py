@@ -1,4 +1,4 @@
-"""Caps on outputs: what is kept is bounded, and what is missing is told (ruling W-38)."""
+"""Caps on outputs: the stored part is limited, and the omitted bytes are reported (W-38)."""
 
 from __future__ import annotations
 
@@ -100,21 +100,21 @@ def test_bytes_that_are_no_text_are_shown_as_replaced() -> None:
     assert buffered(b"\x80" * 100, Cap(size=10)).text().count("\ufffd") == 10
 
 
-def test_a_flood_is_kept_in_bounded_memory() -> None:
+def test_a_flood_is_buffers_in_bounded_memory() -> None:
     buffer = OutputBuffer(Cap(lines=100, size=1000))
     buffer.write(b"first\n")
     for _ in range(1000):
         buffer.write(b"x" * 9_999 + b"\n")
     buffer.write(b"last\n")
-    kept = [value for value in vars(buffer).values() if isinstance(value, bytearray)]
-    assert sum(sys.getsizeof(value) for value in kept) < 10_000
+    buffers = [value for value in vars(buffer).values() if isinstance(value, bytearray)]
+    assert sum(sys.getsizeof(value) for value in buffers) < 10_000
     assert buffer.size == 10_000_011
     assert buffer.lines == 1002
     assert buffer.text().startswith("first\n")
     assert buffer.text().endswith("x\nlast\n")
 
 
-def test_of_a_flood_of_which_nothing_is_wanted_nothing_is_kept() -> None:
+def test_of_a_flood_of_which_nothing_is_wanted_nothing_is_buffers() -> None:
     buffer = buffered(b"x" * 9_999, Cap(lines=100, size=0))
     assert not any(value for value in vars(buffer).values() if isinstance(value, bytearray))
     assert buffer.text().strip() == cut_mark(9_999)

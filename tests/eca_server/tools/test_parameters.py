@@ -1,4 +1,4 @@
-"""The faces of the native tools: the names that configurations and clients know (ruling W-33)."""
+"""The names and parameters of the native tools (ruling W-33)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`read_file`: text and pictures as they are, and clear words where there is neither."""
+"""`read_file`: unchanged texts and pictures, and clear errors for other files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ from eca_server.tools import read_file
 from eca_server.tools.files import LARGEST
 from eca_server.tools.output import Cap
 from eca_server.tools.read_file import ReadFile
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.workspace import Fingerprint
-from tests.eca_server.tools.file_tools import files_in, prepare, run, said, stop_at_checkpoints
+from tests.eca_server.tools.file_tools import (
+    files_in,
+    output_text,
+    prepare,
+    run,
+    stop_at_checkpoints,
+)
 
 pytestmark = pytest.mark.trio
 
@@ -36,14 +42,14 @@ def written(folder: Path, data: bytes | str, name: str = "file.txt") -> str:
 
 
 async def refusal(tool: ReadFile, path: str, **arguments: int) -> str:
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         await run(tool, path=path, **arguments)
     return str(fault.value)
 
 
 async def test_a_text_comes_as_it_is(tool: ReadFile, tmp_path: Path) -> None:
     written(tmp_path, "one\n\ttwo\n\nfour")
-    assert await said(tool, path="file.txt") == "one\n\ttwo\n\nfour"
+    assert await output_text(tool, path="file.txt") == "one\n\ttwo\n\nfour"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,7 @@ async def test_a_text_comes_as_it_is(tool: ReadFile, tmp_path: Path) -> None:
     ids=["utf-8", "with a mark", "utf-16", "latin-1"],
 )
 async def test_every_encoding_we_know_is_read(tool: ReadFile, tmp_path: Path, data: bytes) -> None:
-    assert await said(tool, path=written(tmp_path, data)) == "grüße\nok"
+    assert await output_text(tool, path=written(tmp_path, data)) == "grüße\nok"
 
 
 @pytest.mark.requirement("W-38a")
@@ -65,11 +71,11 @@ async def test_a_part_says_what_was_left_out_and_how_to_go_on(
     tool: ReadFile, tmp_path: Path
 ) -> None:
     path = written(tmp_path, "".join(f"{n}\n" for n in range(1, 6)))
-    assert await said(tool, path=path, line_offset=1, limit=2) == (
+    assert await output_text(tool, path=path, line_offset=1, limit=2) == (
         "2\n3\n... cut, 4 bytes left out ... "
-        "(lines 2 to 3 of 5 are shown; go on with line_offset=3)"
+        "(lines 2 to 3 of 5 are shown; continue with line_offset=3)"
     )
-    assert await said(tool, path=path, line_offset=3, limit=2) == "4\n5"
+    assert await output_text(tool, path=path, line_offset=3, limit=2) == "4\n5"
 
 
 async def test_pieces_read_one_after_another_are_the_whole_file(tmp_path: Path) -> None:
@@ -79,7 +85,7 @@ async def test_pieces_read_one_after_another_are_the_whole_file(tmp_path: Path) 
     got: list[str] = []
     offset = 0
     while offset is not None:
-        *piece, last = (await said(tool, path=path, line_offset=offset)).split("\n")
+        *piece, last = (await output_text(tool, path=path, line_offset=offset)).split("\n")
         further = re.search(r"line_offset=(\d+)\)$", last)
         got += piece if further else [*piece, last]
         if further is None:
@@ -97,7 +103,7 @@ async def test_an_output_stays_within_lines_and_bytes(tmp_path: Path) -> None:
         {"cap": Cap(lines=10_000, size=350)},
         {"max_lines": 50},
     ):
-        text = await said(ReadFile(files=files_in(tmp_path, **options)), path=path)
+        text = await output_text(ReadFile(files=files_in(tmp_path, **options)), path=path)
         assert text.count("\n") == 50
         assert "lines 1 to 50 of 10000" in text
 
@@ -105,14 +111,14 @@ async def test_an_output_stays_within_lines_and_bytes(tmp_path: Path) -> None:
 async def test_a_line_longer_than_the_cap_is_cut_inside(tmp_path: Path) -> None:
     path = written(tmp_path, "ü" * 1_000 + "\nnext\n")
     tool = ReadFile(files=files_in(tmp_path, cap=Cap(lines=10, size=101)))
-    text = await said(tool, path=path)
+    text = await output_text(tool, path=path)
     assert text.startswith("ü" * 50 + "\n... cut, 1906 bytes left out ...")
     assert text.endswith("line_offset=1)")
-    assert await said(tool, path=path, line_offset=1) == "next"
+    assert await output_text(tool, path=path, line_offset=1) == "next"
 
 
 async def test_an_empty_file_is_said_to_be_empty(tool: ReadFile, tmp_path: Path) -> None:
-    assert await said(tool, path=written(tmp_path, "")) == "(the file is empty)"
+    assert await output_text(tool, path=written(tmp_path, "")) == "(the file is empty)"
 
 
 async def test_an_offset_behind_the_end_is_refused(tool: ReadFile, tmp_path: Path) -> None:
@@ -166,9 +172,9 @@ async def test_what_is_no_text_file_is_named(tool: ReadFile, tmp_path: Path) -> 
         "device": "got a device",
         "loop": "circle",
         "binary": "it is binary",
-        "odd": "begins as utf-16",
+        "odd": "is not valid utf-16",
         "missing": "No such file or directory: '.*missing'",
-        "": "got an empty text",
+        "": "got an empty string",
         "a\0b": "a NUL",
     }.items():
         assert re.search(words, await refusal(tool, name)), name
@@ -177,9 +183,9 @@ async def test_what_is_no_text_file_is_named(tool: ReadFile, tmp_path: Path) -> 
 async def test_a_huge_file_is_refused_unread(tool: ReadFile, tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 30)
-    said = await refusal(tool, "huge")
-    assert f"at most {LARGEST:,} bytes, got 1,073,741,824" in said
-    assert "grep" in said
+    message = await refusal(tool, "huge")
+    assert f"at most {LARGEST:,} bytes, got 1,073,741,824" in message
+    assert "grep" in message
 
 
 async def test_a_file_we_may_not_read_is_named(
@@ -213,10 +219,10 @@ async def test_the_model_knows_what_it_read_and_that_a_file_is_gone(
 ) -> None:
     path = Path(written(tmp_path, "text")).resolve()
     await run(tool, path=str(path), limit=1)
-    assert tool.files.ledger.last_seen(path) == Fingerprint.of(b"text")
+    assert tool.files.ledger.known_content(path) == Fingerprint.of(b"text")
     path.unlink()
     await refusal(tool, str(path))
-    assert tool.files.ledger.last_seen(path) is None
+    assert tool.files.ledger.known_content(path) is None
 
 
 async def test_a_stop_ends_it_at_the_next_piece(

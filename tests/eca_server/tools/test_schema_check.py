@@ -1,4 +1,4 @@
-"""Arguments against a tool's JSON Schema: all that is wrong is told at once."""
+"""Arguments against a tool's JSON Schema: all errors are reported together."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.tools.schema_check import fitting
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.schema_check import check_arguments
+from eca_server.tools.tool import ToolError
 
 SCHEMA = {
     "type": "object",
@@ -43,8 +43,8 @@ VALUES = st.recursive(
 
 
 def wrong(**arguments: Any) -> str:
-    with pytest.raises(ToolFault) as raised:
-        fitting(arguments, SCHEMA)
+    with pytest.raises(ToolError) as raised:
+        check_arguments(arguments, SCHEMA)
     return str(raised.value)
 
 
@@ -60,13 +60,13 @@ def test_what_fits_is_given_on_unchanged() -> None:
         "maybe": None,
         "unheard_of": [{"a": None}],
     }
-    assert fitting(arguments, SCHEMA) == arguments
-    assert fitting({"path": "a", "ratio": 0.5}, SCHEMA) == {"path": "a", "ratio": 0.5}
+    assert check_arguments(arguments, SCHEMA) == arguments
+    assert check_arguments({"path": "a", "ratio": 0.5}, SCHEMA) == {"path": "a", "ratio": 0.5}
 
 
 def test_everything_that_is_missing_or_wrong_is_told_at_once() -> None:
     assert wrong(limit="5", range={}, lines=[1, "x", True]) == (
-        "The arguments do not fit the tool: path is missing; "
+        "Invalid arguments: path is missing; "
         'limit: expected integer, got "5"; '
         "range.start is missing; "
         'lines[1]: expected integer, got "x"; lines[2]: expected integer, got true.'
@@ -95,7 +95,7 @@ def test_a_misfit_is_told_with_what_was_expected(arguments: dict[str, Any], sent
 
 
 def test_an_optional_null_is_the_same_as_nothing() -> None:
-    assert fitting({"path": "a", "limit": None, "range": None}, SCHEMA) == {"path": "a"}
+    assert check_arguments({"path": "a", "limit": None, "range": None}, SCHEMA) == {"path": "a"}
 
 
 def test_a_flood_of_misfits_is_told_in_part() -> None:
@@ -117,7 +117,7 @@ def test_a_flood_of_misfits_is_told_in_part() -> None:
 )
 def test_what_a_schema_says_in_unknown_words_is_passed_over(schema: dict[str, Any]) -> None:
     arguments = {"a": 1, "b": [2]}
-    assert fitting(arguments, schema) == arguments
+    assert check_arguments(arguments, schema) == arguments
 
 
 @given(
@@ -126,10 +126,10 @@ def test_what_a_schema_says_in_unknown_words_is_passed_over(schema: dict[str, An
 )
 def test_what_is_found_fitting_is_fitting(arguments: dict[str, Any], limit: object) -> None:
     try:
-        once = fitting({"path": "a", **arguments, "limit": limit}, SCHEMA)
-    except ToolFault:
+        once = check_arguments({"path": "a", **arguments, "limit": limit}, SCHEMA)
+    except ToolError:
         return
-    assert fitting(once, SCHEMA) == once
+    assert check_arguments(once, SCHEMA) == once
     assert all(
         arguments.get(name, value) == value for name, value in once.items() if name != "limit"
     )
@@ -139,21 +139,21 @@ def test_what_is_found_fitting_is_fitting(arguments: dict[str, Any], limit: obje
 
 
 def test_unknown_arguments_of_a_closed_tool_are_named_with_those_it_supports() -> None:
-    with pytest.raises(ToolFault) as raised:
-        fitting({"path": "a", "lines": [], "depth": 1, "x": None}, SCHEMA, is_closed=True)
+    with pytest.raises(ToolError) as raised:
+        check_arguments({"path": "a", "lines": [], "depth": 1, "x": None}, SCHEMA, is_closed=True)
     assert 'unknown: "depth", "x" (supported: path, limit, ratio' in str(raised.value)
-    assert fitting({"path": "a", "depth": 1}, SCHEMA) == {"path": "a", "depth": 1}
+    assert check_arguments({"path": "a", "depth": 1}, SCHEMA) == {"path": "a", "depth": 1}
 
 
 def test_a_schema_that_forbids_more_properties_is_closed_at_every_level() -> None:
     inner = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
     schema = {"type": "object", "properties": {"in": inner}}
-    with pytest.raises(ToolFault, match=r'unknown in in: "b" \(supported: a\)'):
-        fitting({"in": {"a": 1, "b": 2}, "more": 1}, schema)
+    with pytest.raises(ToolError, match=r'unknown in in: "b" \(supported: a\)'):
+        check_arguments({"in": {"a": 1, "b": 2}, "more": 1}, schema)
     patterns = {**inner, "patternProperties": {"^x": {}}}
-    assert fitting({"xb": 1}, patterns) == {"xb": 1}
+    assert check_arguments({"xb": 1}, patterns) == {"xb": 1}
 
 
 def test_many_unknown_arguments_are_counted() -> None:
-    with pytest.raises(ToolFault, match=r'"a19" and 30 more \(supported: none\)'):
-        fitting({f"a{n}": 1 for n in range(50)}, {"type": "object"}, is_closed=True)
+    with pytest.raises(ToolError, match=r'"a19" and 30 more \(supported: none\)'):
+        check_arguments({f"a{n}": 1 for n in range(50)}, {"type": "object"}, is_closed=True)

@@ -1,4 +1,4 @@
-"""Shell commands: what comes back, what is kept of floods, and that nothing is left running."""
+"""Shell commands: their output, the limits of large outputs, and no process left running."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 import trio
 
 from eca_protocol.messages import WorkspaceFolder
-from eca_server.jobs import running
+from eca_server.jobs import shell as jobs_shell
 from eca_server.llm.history import TextPart
 from eca_server.tools.output import Cap
-from eca_server.tools.schema_check import fitting
+from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.shell_command import ShellCommand
-from eca_server.tools.tool import Tool, ToolFault, ToolOutput
+from eca_server.tools.tool import Tool, ToolError, ToolOutput
 from eca_server.workspace import Workspace, parse_roots, uri_of
 
 pytestmark = pytest.mark.trio
@@ -48,7 +48,7 @@ def tool_in(*folders: Path, **options: Any) -> ShellCommand:
 
 
 async def run(tool: Tool, command: str, **arguments: Any) -> ToolOutput:
-    call = await tool.prepare(fitting({"command": command, **arguments}, tool.parameters))
+    call = await tool.prepare(check_arguments({"command": command, **arguments}, tool.parameters))
     with trio.fail_after(20):
         return await call.run()
 
@@ -58,7 +58,7 @@ def texts(output: ToolOutput) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Whether that process still does anything (a zombie does not)."""
+    """Return True if a process runs and is not a zombie."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
@@ -75,12 +75,12 @@ async def gone(*pids: int) -> None:
 
 
 def numbers(file: Path) -> list[int]:
-    """The process numbers that a command has written down, a line each."""
+    """Return the process ids that a command has written, one per line."""
     return [int(word) for word in file.read_text().split()] if file.exists() else []
 
 
 async def stopped(tool: Tool, command: str, notes: Path, *, pids: int) -> tuple[float, list[int]]:
-    """Stop a command once it noted that many processes: the seconds until it ended, and them."""
+    """Stop a command after it wrote process ids; return the seconds until it ended, and the ids."""
     call = await tool.prepare({"command": command})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(call.run)
@@ -118,7 +118,7 @@ async def test_errors_of_a_command_that_succeeds_are_shown_after_its_output(
 
 
 async def test_a_command_without_output_says_so(tool: ShellCommand) -> None:
-    assert texts(await run(tool, "true")) == ["Done; it wrote nothing."]
+    assert texts(await run(tool, "true")) == ["The command succeeded without output."]
 
 
 async def test_a_failure_tells_code_errors_and_output(tool: ShellCommand) -> None:
@@ -163,7 +163,7 @@ async def test_a_directory_may_be_named(tool: ShellCommand, root: Path, tmp_path
 @pytest.mark.parametrize("where", ["missing", "file", "", "a\0b"])
 async def test_what_is_no_directory_is_refused(tool: ShellCommand, root: Path, where: str) -> None:
     (root / "file").touch()
-    with pytest.raises(ToolFault, match="working_directory: "):
+    with pytest.raises(ToolError, match="working_directory: "):
         await run(tool, "pwd", working_directory=where)
 
 
@@ -179,7 +179,7 @@ async def test_without_a_folder_commands_run_at_home(
     [(" \n", "blank"), ("echo a\0b", "null byte"), ("x" * 200_000, "too long")],
 )
 async def test_what_cannot_start_says_why(tool: ShellCommand, command: str, reason: str) -> None:
-    with pytest.raises(ToolFault, match=reason):
+    with pytest.raises(ToolError, match=reason):
         await run(tool, command)
 
 
@@ -189,7 +189,7 @@ async def test_a_directory_that_vanished_since_the_approval_is_told(
     (root / "below").mkdir()
     call = await tool.prepare({"command": "pwd", "working_directory": "below"})
     (root / "below").rmdir()
-    with pytest.raises(ToolFault, match="No such file"):
+    with pytest.raises(ToolError, match="No such file"):
         await call.run()
 
 
@@ -240,7 +240,7 @@ async def test_a_timeout_is_told_with_the_output_so_far(tool: ShellCommand, root
     [(0, "1 or more"), (600_001, "600000 or less"), ("5", "integer")],
 )
 async def test_a_timeout_has_its_bounds(tool: ShellCommand, timeout: object, reason: str) -> None:
-    with pytest.raises(ToolFault, match=f"timeout: expected {reason}"):
+    with pytest.raises(ToolError, match=f"timeout: expected {reason}"):
         await run(tool, "true", timeout=timeout)
 
 
@@ -298,7 +298,7 @@ async def test_what_was_left_in_the_background_ends_with_the_command(
 async def test_a_stop_ends_the_whole_tree_at_once(
     tool: ShellCommand, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_GRACE", 30)  # so that KILL would be seen
+    monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 30)  # so that KILL would be seen
     seconds, pids = await stopped(
         tool,
         "echo $$ > pid; (sleep 60; true) & echo $! >> pid; timeout 60 sleep 60 & echo $! >> pid;"

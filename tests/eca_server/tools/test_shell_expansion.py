@@ -1,4 +1,4 @@
-"""What is judged as inside of the workspace leads a real bash nowhere else."""
+"""A command judged as inside the workspace opens no file outside it in a real bash."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eca_server.tools.shell_expansion import Unsure, glob_matches, matches_parent, with_braces
-from eca_server.tools.shell_syntax import Word, cut
-from eca_server.tools.shell_words import Touched, touched
+from eca_server.tools.shell_syntax import Word, tokenize
+from eca_server.tools.shell_words import TouchedPaths, touched_paths
 from eca_server.workspace import Root, Workspace
 
 BASH = shutil.which("bash")
@@ -68,7 +68,7 @@ INSIDE = [
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with links that lead out, up and in, and what lies beside it."""
+    """Create a workspace with links that lead out, up and in, and files beside it."""
     root = tmp_path_factory.mktemp("house") / "ws"
     (root / "sub" / "deep" / "er").mkdir(parents=True)
     (root.parent / "outside").mkdir()
@@ -85,9 +85,9 @@ def environment(root: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(root.parent), "DOT": ".", "DEEP": "sub/deep"}
 
 
-def judged(root: Path, command: str, folder: Path | None = None) -> Touched:
+def judged(root: Path, command: str, folder: Path | None = None) -> TouchedPaths:
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
-    return touched(
+    return touched_paths(
         workspace, [], command=command, folder=str(folder or root), variables=environment(root)
     )
 
@@ -99,7 +99,7 @@ def test_a_command_that_may_lead_out_asks(house: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", INSIDE)
 def test_a_command_that_stays_inside_does_not_ask(house: Path, command: str) -> None:
-    assert judged(house, command) == Touched(outside=(), guarded=())
+    assert judged(house, command) == TouchedPaths(outside=(), guarded=())
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_a_command_that_may_change_a_guarded_path_asks(house: Path, command: str
 
 @pytest.mark.parametrize("command", ["cat AGENTS.md", "git diff .github", "ls .vscode | head -3"])
 def test_a_command_that_only_reads_guarded_paths_does_not_ask(house: Path, command: str) -> None:
-    assert judged(house, command) == Touched(outside=(), guarded=())
+    assert judged(house, command) == TouchedPaths(outside=(), guarded=())
 
 
 def test_a_glob_asks_for_the_guarded_files_it_matches(tmp_path: Path) -> None:
-    assert judged(tmp_path, "sed -i s/a/b/ *.md") == Touched(outside=(), guarded=())
+    assert judged(tmp_path, "sed -i s/a/b/ *.md") == TouchedPaths(outside=(), guarded=())
     (tmp_path / "AGENTS.md").touch()
     assert judged(tmp_path, "sed -i s/a/b/ *.md").guarded == (f"{tmp_path}/AGENTS.md",)
-    assert judged(tmp_path, "wc -l *.md") == Touched(outside=(), guarded=())
+    assert judged(tmp_path, "wc -l *.md") == TouchedPaths(outside=(), guarded=())
 
 
 PIECES = [
@@ -198,7 +198,7 @@ def test_bash_is_recorded_as_it_opens_files(house: Path) -> None:
 @given(st.text(st.sampled_from("{},.ab13"), min_size=1, max_size=14))
 def test_braces_become_every_word_that_bash_makes_of_them(text: str) -> None:
     assert BASH is not None
-    (word,) = cut(text)
+    (word,) = tokenize(text)
     assert isinstance(word, Word)
     real = subprocess.run(
         [BASH, "-c", f"set -f; printf '%s\\n' {text}"], capture_output=True, check=False, text=True

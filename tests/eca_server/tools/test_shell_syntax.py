@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eca_server.tools.shell_syntax import UNKNOWN, Operator, Unreadable, Variables, Word, cut
+from eca_server.tools.shell_syntax import UNKNOWN, Operator, Unreadable, Variables, Word, tokenize
 
 VARIABLES = Variables(values={"HOME": "/home/me", "EMPTY": ""})
 
 
 def words(command: str) -> list[str]:
-    return [token.text for token in cut(command, VARIABLES) if isinstance(token, Word)]
+    return [token.text for token in tokenize(command, VARIABLES) if isinstance(token, Word)]
 
 
 def operators(command: str) -> list[str]:
-    return [token.text for token in cut(command) if isinstance(token, Operator)]
+    return [token.text for token in tokenize(command) if isinstance(token, Operator)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_operators_stand_apart_and_quoted_ones_do_not(command: str, expected: li
     ],
 )
 def test_a_word_says_what_in_it_the_shell_would_expand(command: str, active: str) -> None:
-    (word,) = cut(command)
+    (word,) = tokenize(command)
     assert isinstance(word, Word)
     assert word.active == frozenset(active)
 
@@ -113,7 +113,9 @@ def test_a_word_says_what_in_it_the_shell_would_expand(command: str, active: str
     ],
 )
 def test_the_code_in_a_word_is_cut_as_well(command: str, inner: list[str]) -> None:
-    nested = [code for token in cut(command) if isinstance(token, Word) for code in token.nested]
+    nested = [
+        code for token in tokenize(command) if isinstance(token, Word) for code in token.nested
+    ]
     assert [token.text for code in nested for token in code if isinstance(token, Word)] == inner
 
 
@@ -128,13 +130,13 @@ def test_the_code_in_a_word_is_cut_as_well(command: str, inner: list[str]) -> No
 )  # fmt: skip
 def test_what_is_too_involved_is_not_guessed_at(command: str) -> None:
     with pytest.raises(Unreadable):
-        cut(command, VARIABLES)
+        tokenize(command, VARIABLES)
 
 
 @pytest.mark.parametrize("command", ["'a", '"a', '"a\\"', "$'a", "a\0b", "a" * 200_000, "x '\n"])
 def test_what_is_no_command_is_not_guessed_at(command: str) -> None:
     with pytest.raises(Unreadable):
-        cut(command)
+        tokenize(command)
 
 
 ALPHABET = " \t'\"\\ab$#/.-=*~2"
@@ -143,7 +145,7 @@ ALPHABET = " \t'\"\\ab$#/.-=*~2"
 @given(st.text(st.sampled_from(ALPHABET + ";|&<>(){}`\n!"), max_size=40))
 def test_no_text_makes_it_fail_otherwise(command: str) -> None:
     try:
-        tokens = cut(command, VARIABLES)
+        tokens = tokenize(command, VARIABLES)
     except Unreadable:
         return
     assert all(isinstance(token.text, str) for token in tokens)
@@ -156,7 +158,7 @@ def test_words_are_cut_as_a_real_shell_cuts_them(command: str) -> None:
     script = f"set -f\nprintf '%s\\0' x {command}"
     real = subprocess.run([shell, "-c", script], capture_output=True, check=False)
     try:
-        tokens = cut(f"printf x {command}")
+        tokens = tokenize(f"printf x {command}")
     except Unreadable:
         assert real.returncode != 0
         return

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.tools.shell_words import Named, Touched, paths_in, touched
+from eca_server.tools.shell_words import NamedPaths, TouchedPaths, paths_in, touched_paths
 from eca_server.workspace import Root, Workspace
 
 ENVIRON = {"HOME": "/home/me", "SECRETS": "/var/secrets"}
 
 
-def named(command: str, folder: str = "/ws") -> Named:
+def named(command: str, folder: str = "/ws") -> NamedPaths:
     return paths_in(command, folder=folder, variables=ENVIRON)
 
 
 def lexically_outside(command: str, folder: str = "/ws") -> bool:
-    """Whether some path leads out of /ws, by its text alone."""
+    """Return True if a path leads out of /ws, by its text alone."""
     found = named(command, folder)
     paths = [os.path.normpath(path) for path in found.paths]
-    return bool(found.untold) or any(not f"{path}/".startswith("/ws/") for path in paths)
+    return bool(found.unknown) or any(not f"{path}/".startswith("/ws/") for path in paths)
 
 
 OUTSIDE = [
@@ -72,9 +72,9 @@ def test_a_relative_word_counts_from_where_the_command_starts() -> None:
 
 
 def test_what_cannot_be_cut_or_is_too_much_is_said() -> None:
-    assert "quote" in named("cat 'a").untold[0]
-    assert named(" ".join(f"a{n}" for n in range(2_000))).untold
-    assert named("cd $X; X=1").untold
+    assert "quote" in named("cat 'a").unknown[0]
+    assert named(" ".join(f"a{n}" for n in range(2_000))).unknown
+    assert named("cd $X; X=1").unknown
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def house(tmp_path: Path) -> Path:
     return root
 
 
-def judged(root: Path, *paths: str, command: str | None = None) -> Touched:
+def judged(root: Path, *paths: str, command: str | None = None) -> TouchedPaths:
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
-    return touched(
+    return touched_paths(
         workspace,
         [workspace.locate(path) for path in paths],
         command=command,
@@ -149,14 +149,14 @@ def test_a_path_that_leads_nowhere_counts_as_outside(house: Path) -> None:
 
 
 def test_a_place_is_judged_as_it_was_found(house: Path) -> None:
-    """What the call opens is the place, wherever its path leads by now."""
+    """The call opens the judged path, even if the path has changed."""
     workspace = Workspace([Root(name="ws", uri="", path=house, real_path=house.resolve())])
     places = [workspace.locate("link/x"), workspace.locate("sub/x")]
     (house / "link").unlink()
     (house / "link").mkdir()
     (house / "sub").rmdir()
     (house / "sub").symlink_to(house.parent / "other")
-    found = touched(workspace, places, folder=str(house), variables={})
+    found = touched_paths(workspace, places, folder=str(house), variables={})
     assert found.outside == ("link/x",)
 
 
@@ -171,7 +171,7 @@ def test_the_words_of_a_command_are_judged_by_where_they_lead(house: Path) -> No
 def test_a_workspace_without_roots_has_nothing_inside() -> None:
     workspace = Workspace([])
     places = [workspace.locate("/a")]
-    found = touched(workspace, places, command="ls", folder="/home", variables={}).outside
+    found = touched_paths(workspace, places, command="ls", folder="/home", variables={}).outside
     assert found == ("/a", "/home/ls")
 
 
@@ -179,6 +179,6 @@ def test_what_decides_on_calls_is_told_apart_however_it_is_named(house: Path) ->
     (house / ".eca").mkdir()
     (house / "settings").symlink_to(".eca")
     paths = (".eca/config.json", "settings/x", "sub/.GIT/hooks/a", "a.git", "sub/.ecarc")
-    assert judged(house, *paths) == Touched(outside=(), guarded=paths[:3])
+    assert judged(house, *paths) == TouchedPaths(outside=(), guarded=paths[:3])
     command = "echo '{}' > .eca/config.json; git commit"
     assert judged(house, command=command).guarded == (f"{house}/.eca/config.json",)

@@ -1,6 +1,6 @@
-"""Folders swapped for links between judgement and run, and meanwhile: what was judged is opened.
+"""Directories swapped for links after the approval: the path that was judged is opened.
 
-The swap is made by hand at the moment that counts, or by a thread all the time.
+The swap is made at the critical moment, or continuously by a thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eca_server.tools.preview import PreviewFileChange
 from eca_server.tools.read_file import ReadFile
 from eca_server.tools.search import Pattern, search
 from eca_server.tools.shell_command import ShellCommand
-from eca_server.tools.tool import PreparedCall, Tool, ToolFault
+from eca_server.tools.tool import PreparedCall, Tool, ToolError
 from eca_server.tools.write_file import WriteFile
 from eca_server.workspace import opening
 from eca_server.workspace.opening import open_directory
@@ -74,14 +74,14 @@ CALLS: dict[str, tuple[Callable[[Files], Tool], dict[str, Any]]] = {
 
 @pytest.fixture(params=["ripgrep", "our own"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which search is used."""
+    """Run a test with each of the two searches."""
     program = RIPGREP if request.param == "ripgrep" else None
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A workspace with a file `src/in/f`, and one of the same name and text outside of it."""
+    """Create a workspace with a file `src/in/f`, and an equal file outside of it."""
     root = tmp_path / "project"
     for folder in (root / "src" / "in", tmp_path / "outside" / "in"):
         folder.mkdir(parents=True)
@@ -92,7 +92,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def swap(folder: Path) -> None:
-    """Put a link to the folder outside in the place of one of the workspace."""
+    """Replace a directory of the workspace by a link to the one outside."""
     outside = next(each for each in folder.parents if each.name == "project").parent / "outside"
     folder.rename(folder.with_name("away"))
     folder.symlink_to(outside / "in" if folder.name == "in" else outside)
@@ -124,7 +124,7 @@ async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
     assert (await decide(tool, call, files, **arguments)).verdict == "allow"
     before = contents(project.parent / "outside")
     swap(project / swapped)
-    with pytest.raises(ToolFault, match=f"{swapped}' {LIES}: it is a symbolic link to '.*outside"):
+    with pytest.raises(ToolError, match=f"{swapped}' {LIES}: it is a symbolic link to '.*outside"):
         await call.run()
     assert contents(project.parent / "outside") == before
     assert (project / "other").exists()
@@ -158,7 +158,7 @@ async def test_a_preview_is_judged_where_it_was_made(project: Path) -> None:
     (project / "link").symlink_to(project.parent / "outside")
     arguments = {"path": "link/new", "original_content": "", "new_content": "x"}
     tool = PreviewFileChange(files=files)
-    with pytest.raises(ToolFault, match="leads out of the workspace"):
+    with pytest.raises(ToolError, match="leads out of the workspace"):
         await prepare(tool, **arguments)
     (project / "link").unlink()
     (project / "link").symlink_to("src")
@@ -185,7 +185,7 @@ async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(
     looks = 0
 
     def checkpoint() -> None:
-        """Called for the top, for `src`, and for `src/in` before that is opened."""
+        """Count the calls: for the top, for `src`, and for `src/in` before it is opened."""
         nonlocal looks
         looks += 1
         if looks == 3:
@@ -202,7 +202,7 @@ async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(
 async def test_what_ripgrep_found_behind_a_link_is_not_shown(
     project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if `src` had been a link to the folder outside while ripgrep walked, and is none now."""
+    """Simulate that `src` was a link to the outside only while ripgrep walked."""
     there = tmp_path_factory.mktemp("bin")
     (there / "src").symlink_to(project.parent / "outside")
     program = fake(there, f"cd {there}; {RIPGREP} --follow \"$@\" | sed 's/no-follow/follow/'")
@@ -210,7 +210,7 @@ async def test_what_ripgrep_found_behind_a_link_is_not_shown(
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     (project / "src" / "in" / "secret").write_text("harmless\n")
     text = text_of(await run(Grep(files=files_in(project)), path=".", pattern="same"))
-    assert text == ("src/in/f:1:same\nSome files changed while they were searched: search again.")
+    assert text == ("src/in/f:1:same\nSome files changed during the search: search again.")
 
 
 async def test_lines_are_confirmed_however_they_are_encoded_and_ended(
@@ -250,7 +250,7 @@ async def test_a_link_that_flips_all_the_time_never_wins(
                 call = await prepare(tool, **arguments)
                 if (await decide(tool, call, files, **arguments)).verdict == "allow":
                     outcomes.add(text_of(await call.run()))
-            except ToolFault:
+            except ToolError:
                 continue
     assert not any("secret" in text for text in outcomes)
 
@@ -266,7 +266,7 @@ async def test_a_command_never_starts_where_a_flipping_link_leads(project: Path)
                 call = await prepare(tool, **arguments)
                 if (await decide(tool, call, files, **arguments)).verdict == "allow":
                     assert "secret" not in text_of(await call.run())
-            except ToolFault:
+            except ToolError:
                 continue
 
 
@@ -278,7 +278,7 @@ async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(
         assert text_of(await call.run()).strip() == str(project)
     project.rename(project.with_name("away"))
     project.symlink_to(project.with_name("outside"))
-    with pytest.raises(ToolFault, match=LIES):
+    with pytest.raises(ToolError, match=LIES):
         await call.run()
 
 
@@ -293,7 +293,7 @@ async def test_a_platform_without_descriptors_looks_before(
     with trio.fail_after(10):
         assert not (await call.run()).is_error
     swap(project / "src")
-    with pytest.raises(ToolFault, match=LIES):
+    with pytest.raises(ToolError, match=LIES):
         await call.run()
 
 
@@ -308,12 +308,12 @@ async def test_a_platform_without_descriptors_looks_afterwards(
 
     monkeypatch.setattr(directory_tree, "checkpoint", checkpoint)
     tool = DirectoryTree(files=files_in(project, gitignore=False))
-    with pytest.raises(ToolFault, match=f"{LIES}: it leads to '.*outside/in' now"):
+    with pytest.raises(ToolError, match=f"{LIES}: it leads to '.*outside/in' now"):
         await run(tool, path="src/in")
 
 
 async def test_a_name_that_leads_up_has_no_lines(project: Path) -> None:
-    """An index that was tampered with may give Git any name."""
+    """A manipulated index may make Git print any name."""
     with open_directory(project) as folder:
         names = ["../outside/in/secret", "src/../../outside/in/secret", "src/in/f"]
         found = list(search(folder, names, Pattern("same")))

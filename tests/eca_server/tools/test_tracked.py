@@ -1,4 +1,4 @@
-"""What Git tracks in spite of its own rules: asked for as seldom as is safe."""
+"""The ignored files that Git tracks: cached as long as is safe."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders that Git was asked about."""
+def listed_directories(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Record the directories that Git lists."""
     folders: list[Path] = []
-    names = git.names
+    list_paths = git.list_paths
 
     def note(folder: Directory, *args: Any, **kwargs: Any) -> Iterator[str]:
         folders.append(folder.path)
-        return names(folder, *args, **kwargs)
+        return list_paths(folder, *args, **kwargs)
 
-    monkeypatch.setattr(git, "names", note)
+    monkeypatch.setattr(git, "list_paths", note)
     return folders
 
 
@@ -72,16 +72,16 @@ def test_they_are_named_relative_to_the_folder(repository: Path) -> None:
 
 
 def test_git_is_not_asked_again_while_nothing_changed(
-    repository: Path, asked: list[Path], clock: Clock
+    repository: Path, listed_directories: list[Path], clock: Clock
 ) -> None:
     files = IgnoredAndTracked()
     for now in (0.0, 30.0, 59.0):
         clock.now = now
         assert below(files, repository) == ["a.log", "sub/d.log"]
-    assert asked == [repository]
+    assert listed_directories == [repository]
     clock.now = 61.0
     below(files, repository)
-    assert asked == [repository] * 2
+    assert listed_directories == [repository] * 2
 
 
 def test_a_change_of_the_index_or_of_the_rules_is_seen_at_once(
@@ -98,13 +98,13 @@ def test_a_change_of_the_index_or_of_the_rules_is_seen_at_once(
 
 
 def test_many_folders_are_not_all_remembered(
-    repository: Path, asked: list[Path], monkeypatch: pytest.MonkeyPatch
+    repository: Path, listed_directories: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracked, "_MOST_FOLDERS", 1)
     files = IgnoredAndTracked()
     for folder in (repository, repository / "sub", repository):
         below(files, folder)
-    assert len(asked) == 3
+    assert len(listed_directories) == 3
 
 
 def test_where_git_cannot_say_there_are_none(

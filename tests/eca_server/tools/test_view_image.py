@@ -1,4 +1,4 @@
-"""`view_image`: pictures for models that see them, and nothing else."""
+"""`view_image`: pictures for models with image input, and no other files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from eca_server.llm.attachments import LARGEST_PICTURE
+from eca_server.llm.attachments import MAX_IMAGE_BYTES
 from eca_server.llm.history import ImagePart, TextPart
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.tools.view_image import ViewImage
 from tests.eca_server.chat.agent_session import calls, of_calls, session
 from tests.eca_server.tools.file_tools import files_in, prepare, run
@@ -41,19 +41,19 @@ async def test_a_picture_is_shown_by_its_content(
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
-        (b"text", "Expected a PNG, JPEG, GIF or WebP picture, got none of these"),
+        (b"text", "Expected a PNG, JPEG, GIF or WebP picture, got a different type"),
         (b"%PDF-1.7", "got application/pdf"),
-        (PNG + b"\0" * LARGEST_PICTURE, "smaller copy"),
+        (PNG + b"\0" * MAX_IMAGE_BYTES, "smaller copy"),
     ],
     ids=["text", "PDF", "too large"],
 )
 async def test_what_is_no_picture_is_refused(
-    tool: ViewImage, tmp_path: Path, data: bytes, said: str
+    tool: ViewImage, tmp_path: Path, data: bytes, message: str
 ) -> None:
     (tmp_path / "a.png").write_bytes(data)
-    with pytest.raises(ToolFault, match=said):
+    with pytest.raises(ToolError, match=message):
         await run(tool, path="a.png")
 
 

@@ -1,4 +1,4 @@
-"""`write_file`: whole files, as they were shown, over nothing that nobody looked at."""
+"""`write_file`: whole files, as approved, never over an unknown content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 from eca_server.tools import write_file
 from eca_server.tools.read_file import ReadFile
-from eca_server.tools.tool import ToolFault
+from eca_server.tools.tool import ToolError
 from eca_server.tools.write_file import WriteFile
 from eca_server.workspace import Fingerprint
 from tests.eca_server.tools.file_tools import (
@@ -30,7 +30,7 @@ def tool(tmp_path: Path) -> WriteFile:
 
 
 async def refusal(tool: WriteFile, path: str, content: str = "new") -> str:
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         await run(tool, path=path, content=content)
     return str(fault.value)
 
@@ -93,7 +93,7 @@ async def test_it_refuses_if_the_file_changed_while_approval_waited(
     (tmp_path / "f").write_text("by the user")
     (tmp_path / "g").write_text("by the user")
     for call, words in ((over_a_file, "has changed"), (new_file, "already exists")):
-        with pytest.raises(ToolFault, match=words):
+        with pytest.raises(ToolError, match=words):
             await call.run()
     assert [(tmp_path / name).read_text() for name in "fg"] == ["by the user"] * 2
 
@@ -119,7 +119,7 @@ async def test_a_file_that_is_gone_since_it_was_read_is_told_once(
     (tmp_path / "f").write_text("old")
     await run(ReadFile(files=tool.files), path="f")
     (tmp_path / "f").unlink()
-    assert "is gone since you read it" in await refusal(tool, "f")
+    assert "was removed since you read it" in await refusal(tool, "f")
     await run(tool, path="f", content="new")
     assert (tmp_path / "f").read_text() == "new"
 
@@ -138,7 +138,7 @@ async def test_a_link_that_leads_out_is_refused_before_anybody_is_asked(tmp_path
     (tmp_path / "root").mkdir()
     (tmp_path / "out").write_text("precious")
     (tmp_path / "root/link").symlink_to(tmp_path / "out")
-    with pytest.raises(ToolFault, match="leads out of the workspace"):
+    with pytest.raises(ToolError, match="leads out of the workspace"):
         await prepare(WriteFile(files=files_in(tmp_path / "root")), path="link", content="x")
 
 

@@ -29,11 +29,11 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.transcript import (
-    Passed,
+    DataEntry,
     RecordedTransport,
     Recorder,
-    first_line,
-    line_of,
+    encode_entry,
+    encode_header,
     new_file,
     read_transcript,
 )
@@ -193,10 +193,12 @@ async def record() -> list[bytes]:
             await child.end()
             recorder.close()
         normal = Normal(folder)
-        lines = [first_line(WHEN, ["eca-server", "server"])]
+        lines = [encode_header(WHEN, ["eca-server", "server"])]
         for side, message in read_transcript(kept).messages():
             body = json.dumps(normal.plain(message), ensure_ascii=False).encode()
-            lines.append(line_of(Passed(at=0, side=side, data=encode_frame(body), body=body)))
+            lines.append(
+                encode_entry(DataEntry(at=0, side=side, data=encode_frame(body), body=body))
+            )
         return lines
 
 

@@ -38,7 +38,7 @@ def test_a_pasted_key_is_in_its_private_file_and_in_the_next_request_and_nowhere
             said = turn(server, KEY, "p/m")
         else:
             said = turn(server, f"/login p {KEY}", "p/m")
-        assert "is stored in" in said
+        assert "Stored the key of" in said
         assert "hello" in turn(server, "a prompt", "p/m")
         for command in ("/doctor", "/config", "/prompt-show", "/login", "/resume"):
             turn(server, command, "p/m")
@@ -72,7 +72,7 @@ def test_a_stored_login_outlives_the_process_until_logout(
     (chat,) = (each["params"]["chat"] for each in told if each["method"] == "config/updated")
     assert "openai/m" in chat["models"]
     assert "found in a stored login" in turn(second, "/doctor", "simulator/echo")
-    assert "is removed" in turn(second, "/logout openai", "simulator/echo")
+    assert "Removed the stored key" in turn(second, "/logout openai", "simulator/echo")
     third = start_server(env=env)
     (chat,) = (
         each["params"]["chat"] for each in third.introduced() if each["method"] == "config/updated"

@@ -7,7 +7,7 @@ import time
 import attrs
 import pytest
 
-from eca_protocol.framing import FAULTS, MAX_BODY, MAX_HEADER, MAX_SKIP, FaultKind
+from eca_protocol.framing import FRAME_ERRORS, MAX_BODY, MAX_HEADER, MAX_SKIP, FrameErrorKind
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import START_SECONDS, Stranger, content_of, frame, message
 
@@ -24,46 +24,50 @@ class Case:
 
 
 FATAL = {
-    FaultKind.MISSING_LENGTH: Case(data=b"Content-Type: application/vscode-jsonrpc\r\n\r\n{}"),
-    FaultKind.NEGATIVE_LENGTH: Case(data=b"Content-Length: -5\r\n\r\n{}"),
-    FaultKind.SIGNED_LENGTH: Case(data=b"Content-Length: +2\r\n\r\n{}"),
-    FaultKind.HEX_LENGTH: Case(data=b"Content-Length: 0x2\r\n\r\n{}"),
-    FaultKind.NON_ASCII_DIGITS: Case(data="Content-Length: ٣\r\n\r\n{}".encode()),
-    FaultKind.NOT_A_NUMBER: Case(data=b"Content-Length: many\r\n\r\n{}"),
-    FaultKind.TOO_MANY_DIGITS: Case(data=b"Content-Length: 1%b\r\n\r\n{}" % (b"0" * 5000)),
-    FaultKind.TWO_LENGTHS: Case(data=b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"),
-    FaultKind.HEADER_TOO_LONG: Case(data=b"X: %b\r\n\r\n" % (b"x" * MAX_HEADER)),
-    FaultKind.BEYOND_SKIPPING: Case(
+    FrameErrorKind.MISSING_LENGTH: Case(data=b"Content-Type: application/vscode-jsonrpc\r\n\r\n{}"),
+    FrameErrorKind.NEGATIVE_LENGTH: Case(data=b"Content-Length: -5\r\n\r\n{}"),
+    FrameErrorKind.SIGNED_LENGTH: Case(data=b"Content-Length: +2\r\n\r\n{}"),
+    FrameErrorKind.HEX_LENGTH: Case(data=b"Content-Length: 0x2\r\n\r\n{}"),
+    FrameErrorKind.NON_ASCII_DIGITS: Case(data="Content-Length: ٣\r\n\r\n{}".encode()),
+    FrameErrorKind.NOT_A_NUMBER: Case(data=b"Content-Length: many\r\n\r\n{}"),
+    FrameErrorKind.TOO_MANY_DIGITS: Case(data=b"Content-Length: 1%b\r\n\r\n{}" % (b"0" * 5000)),
+    FrameErrorKind.TWO_LENGTHS: Case(data=b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"),
+    FrameErrorKind.HEADER_TOO_LONG: Case(data=b"X: %b\r\n\r\n" % (b"x" * MAX_HEADER)),
+    FrameErrorKind.BEYOND_SKIPPING: Case(
         data=b"Content-Length: %d\r\n\r\n{}" % (MAX_SKIP + 1), code=-32600
     ),
-    FaultKind.EOF_IN_HEADER: Case(data=b"Content-Length: 5\r\n", ends_input=True),
-    FaultKind.EOF_IN_BODY: Case(data=b"Content-Length: 5\r\n\r\n{", ends_input=True),
+    FrameErrorKind.EOF_IN_HEADER: Case(data=b"Content-Length: 5\r\n", ends_input=True),
+    FrameErrorKind.EOF_IN_BODY: Case(data=b"Content-Length: 5\r\n\r\n{", ends_input=True),
 }
 
 RECOVERABLE = {
-    FaultKind.FOREIGN_CHARSET: Case(
+    FrameErrorKind.FOREIGN_CHARSET: Case(
         data=b"Content-Type: application/vscode-jsonrpc; charset=utf-16\r\n"
         b"Content-Length: 4\r\n\r\n{ } "
     ),
-    FaultKind.NON_ASCII_HEADER: Case(data="X: ü\r\nContent-Length: 2\r\n\r\n{}".encode()),
-    FaultKind.HEADER_WITHOUT_COLON: Case(data=b"nonsense\r\nContent-Length: 2\r\n\r\n{}"),
-    FaultKind.BODY_TOO_LONG: Case(
+    FrameErrorKind.NON_ASCII_HEADER: Case(data="X: ü\r\nContent-Length: 2\r\n\r\n{}".encode()),
+    FrameErrorKind.HEADER_WITHOUT_COLON: Case(data=b"nonsense\r\nContent-Length: 2\r\n\r\n{}"),
+    FrameErrorKind.BODY_TOO_LONG: Case(
         data=b"Content-Length: %d\r\n\r\n%b" % (MAX_BODY + 1, b" " * (MAX_BODY + 1)), code=-32600
     ),
 }
 
-OF_LINES = {FaultKind.LINE_TOO_LONG}
+OF_LINES = {FrameErrorKind.LINE_TOO_LONG}
 
 
 @pytest.mark.requirement
 def test_every_row_of_the_table_is_tried() -> None:
-    assert set(FATAL) == {kind for kind, verdict in FAULTS.items() if verdict.fatal}
-    assert set(RECOVERABLE) | OF_LINES == {k for k, verdict in FAULTS.items() if not verdict.fatal}
+    assert set(FATAL) == {kind for kind, verdict in FRAME_ERRORS.items() if verdict.fatal}
+    assert set(RECOVERABLE) | OF_LINES == {
+        k for k, verdict in FRAME_ERRORS.items() if not verdict.fatal
+    }
 
 
 @pytest.mark.requirement("BASE-7", "BASE-8", "BASE-9", "W-13i", "W-13j", "W-13k")
 @pytest.mark.parametrize("kind", FATAL, ids=lambda kind: kind.name)
-def test_a_fatal_fault_is_answered_and_ends_the_process(server: Stranger, kind: FaultKind) -> None:
+def test_a_fatal_fault_is_answered_and_ends_the_process(
+    server: Stranger, kind: FrameErrorKind
+) -> None:
     case = FATAL[kind]
     server.write(HELLO)
     server.answer("hello", seconds=START_SECONDS)
@@ -74,7 +78,7 @@ def test_a_fatal_fault_is_answered_and_ends_the_process(server: Stranger, kind: 
     fault = server.receive()
     assert fault["id"] is None
     assert fault["error"]["code"] == case.code
-    assert FAULTS[kind].expected in fault["error"]["message"]
+    assert FRAME_ERRORS[kind].expected in fault["error"]["message"]
     assert server.exit_code(within=3.0 - (time.monotonic() - begun)) == 1
 
 
@@ -86,7 +90,7 @@ def test_after_any_other_fault_the_next_request_is_served(server: Stranger) -> N
         fault = server.until(lambda m: "error" in m)[-1]
         assert fault["id"] is None
         assert fault["error"]["code"] == case.code, kind
-        assert FAULTS[kind].expected in fault["error"]["message"]
+        assert FRAME_ERRORS[kind].expected in fault["error"]["message"]
         assert "result" in server.answer(kind.name)
 
 

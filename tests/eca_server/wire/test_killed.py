@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from eca_server.workspace.temporaries import Temporaries
+from eca_server.workspace.temporary_files import TemporaryFiles
 from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import SECONDS, Stranger
-from tests.eca_server.workspace.test_temporaries import killed, make_old
+from tests.eca_server.workspace.test_temporary_files import killed, make_old
 
 FAMILY = (
     "sleep 600 & timeout 600 sleep 601 & setsid sleep 602 & (trap '' TERM; exec sleep 603) & "
@@ -98,9 +98,9 @@ def test_the_next_server_removes_what_a_killed_one_was_writing(
 ) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    notes = Temporaries(tmp_path / ".local" / "share" / "eca-python" / "temporaries")
-    left, note = killed(notes, root)
-    make_old(left, note)
+    records = TemporaryFiles(tmp_path / ".local" / "share" / "eca-python" / "temporaries")
+    leftover, record = killed(records, root)
+    make_old(leftover, record)
     folder = {"name": "r", "uri": root.as_uri()}
     server = start_server()
     server.introduced(workspaceFolders=[folder] if opened == "at the start" else [])
@@ -108,7 +108,7 @@ def test_the_next_server_removes_what_a_killed_one_was_writing(
         event = {"added": [folder], "removed": []}
         server.tell("workspace/didChangeWorkspaceFolders", {"event": event})
     deadline = time.monotonic() + SECONDS
-    while left.exists() or note.exists():
+    while leftover.exists() or record.exists():
         assert time.monotonic() < deadline
         server.settle()
 

@@ -221,12 +221,12 @@ def test_prompts_are_commands_and_resources_are_contexts(start_server: Start) ->
         return text_of(server.until(is_finished), role)
 
     assert answer("/good:greet me", "assistant") == "hello from the server"
-    assert "needs `who`" in answer("/good:greet", "system")
+    assert "Missing arguments of `/good:greet`: `who`" in answer("/good:greet", "system")
     assert "- good: running (1 tool, 1 prompt, 1 resource)" in answer("/doctor", "system")
     found = server.result("chat/queryCommands", {"query": "good:"})["commands"]
     assert [(each["name"], each["type"]) for each in found] == [("good:greet", "mcp-prompt")]
     (context,) = server.result("chat/queryContext", {"query": "today"})["contexts"]
     assert context["type"] == "mcpResource"
     assert "buy milk" in answer("/prompt-show", "system", contexts=[context])
-    assert "did not give it: " in answer("/dies:greet me", "system")
+    assert "refused the prompt: " in answer("/dies:greet me", "system")
     server.result("shutdown")

@@ -20,7 +20,7 @@ from tests.eca_server.stranger import Stranger, is_finished, text_of
 KEY = "planted/key+that=looks~like.none-0123456789"
 REFRESH = "planted/refresh+0123456789"
 
-Way = Callable[[dict[str, Any], Path], dict[str, str]]
+LoginAccessConfig = Callable[[dict[str, Any], Path], dict[str, str]]
 """Puts the key where it comes from: into the provider's settings, a file, or these variables."""
 
 
@@ -102,7 +102,7 @@ def turn(server: Stranger, message: str) -> str:
     ],
 )
 def test_a_key_goes_to_its_provider_and_shows_nowhere(
-    way: Way, start_server: Start, tmp_path: Path
+    way: LoginAccessConfig, start_server: Start, tmp_path: Path
 ) -> None:
     quoting = Reply(status=400, body={"error": {"message": f"Wrong: {KEY}"}})
     script = [

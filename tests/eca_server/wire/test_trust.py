@@ -138,8 +138,8 @@ def greet(server: Stranger, folder: Path) -> None:
 
 def is_disabled(message: Any) -> bool:
     params = message.get("params") or {}
-    is_of_server = message.get("method") == "tool/serverUpdated"
-    return is_of_server and (params["name"], params["status"]) == ("sender", "disabled")
+    is_server_entry = message.get("method") == "tool/serverUpdated"
+    return is_server_entry and (params["name"], params["status"]) == ("sender", "disabled")
 
 
 def own_settings_counted(site: Site, marks: Path) -> None:

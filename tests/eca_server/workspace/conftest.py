@@ -18,7 +18,7 @@ def root_of(path: Path) -> Root:
 
 @contextmanager
 def swapped_all_the_time(folder: Path, outside: Path) -> Iterator[None]:
-    """While the block runs, a thread replaces a folder by a link to another one, and back."""
+    """Let a thread replace a directory by a link to another one, and back, during the block."""
     link, away = folder.with_name("link"), folder.with_name("away")
     link.symlink_to(outside)
     stop = threading.Event()
@@ -41,7 +41,7 @@ def swapped_all_the_time(folder: Path, outside: Path) -> Iterator[None]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The only root of `workspace`."""
+    """Return the only root of `workspace`."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
@@ -49,7 +49,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the root, with a file `secret` in it."""
+    """Return a directory beside the root, with a file `secret` in it."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "secret").write_text("secret\n")

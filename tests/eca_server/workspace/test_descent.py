@@ -1,4 +1,4 @@
-"""Directories opened step by step below one that is open: no link, no way up, nothing left open."""
+"""Directories opened step by step below an open one: no link, no `..`, no leak."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import BadPath, Moved, opening
+from eca_server.workspace import InvalidPath, PathChanged, opening
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.opening import Directory, open_directory
 
@@ -17,7 +17,7 @@ from eca_server.workspace.opening import Directory, open_directory
 def start(
     request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Directory]:
-    """The project, open; on a platform with descriptors of directories, and on one without."""
+    """Open the project, on a platform with descriptors of directories and on one without."""
     monkeypatch.setattr(opening, "_STEPS", request.param)
     for name in ("a/b/c", "a/d", "e"):
         (project / name).mkdir(parents=True)
@@ -49,13 +49,13 @@ def test_each_directory_is_reached_from_whichever_was_open_before(start: Directo
 
 def test_neighbours_share_their_parents(start: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
-    below = Directory.below
+    open_subdirectory = Directory.open_subdirectory
 
-    def note(self: Directory, name: str) -> Directory:
+    def record(self: Directory, name: str) -> Directory:
         steps.append(name)
-        return below(self, name)
+        return open_subdirectory(self, name)
 
-    monkeypatch.setattr(Directory, "below", note)
+    monkeypatch.setattr(Directory, "open_subdirectory", record)
     with Descent(start) as descent:
         for path in ("a/b", "a/b/c", "a/b/c", "a/d"):
             descent.open(path)
@@ -65,7 +65,7 @@ def test_neighbours_share_their_parents(start: Directory, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("path", ["..", "../outside", "a/../../outside", ".", "a/.", "/", "a//b"])
 def test_only_a_path_straight_down_is_followed(start: Directory, outside: Path, path: str) -> None:
     before = descriptors()
-    with Descent(start) as descent, pytest.raises(BadPath, match="straight down"):
+    with Descent(start) as descent, pytest.raises(InvalidPath, match="a relative path without"):
         descent.open(path)
     assert descriptors() == before
 
@@ -78,7 +78,7 @@ def test_a_link_is_not_followed_at_any_step(
     (project / swapped).symlink_to(outside)
     before = descriptors()
     with Descent(start) as descent:
-        with pytest.raises(Moved, match=f"{swapped}' changed after it was checked"):
+        with pytest.raises(PathChanged, match=f"{swapped}' changed after it was checked"):
             descent.open("a/b/c")
         assert names(descent.open("e")) == ["f"]
     assert descriptors() == before

@@ -78,7 +78,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def git_ignores(repository: Path, patterns: bytes, paths: list[bytes]) -> set[bytes]:
-    """Which of these paths, none with an ignored parent, Git itself ignores."""
+    """Return the paths that Git itself ignores; none of them has an ignored parent."""
     (repository / ".gitignore").write_bytes(patterns)
     command = ["git", "-c", "core.excludesFile=", "check-ignore", "--no-index", "-z", "--stdin"]
     done = subprocess.run(

@@ -50,9 +50,9 @@ def test_a_directory_that_leads_to_a_guarded_path_is_guarded_as_a_whole() -> Non
 def test_every_row_is_found_by_its_own_path_and_says_why() -> None:
     for row in GUARDED:
         path = row.path.replace("*", "x")
-        found = guard_of(split(path))
-        assert found is not None
-        assert found.kind == row.kind
+        guard = guard_of(split(path))
+        assert guard is not None
+        assert guard.kind == row.kind
         assert row.why
         below = guard_of((*split(path), "x"))
         assert (below is not None) >= (row.kind == "directory"), row
@@ -65,9 +65,9 @@ def test_a_link_is_guarded_by_its_name_and_by_its_target(tmp_path: Path) -> None
     (tmp_path / "settings").symlink_to(".vscode")
     (tmp_path / ".idea").symlink_to("conf")
     workspace = Workspace([Root(name="ws", uri="", path=tmp_path, real_path=tmp_path.resolve())])
-    assert workspace.locate("settings/tasks.json").guarded
-    assert workspace.locate(".idea/workspace.xml").guarded
-    assert not workspace.locate("conf/workspace.xml").guarded
+    assert workspace.locate("settings/tasks.json").is_guarded
+    assert workspace.locate(".idea/workspace.xml").is_guarded
+    assert not workspace.locate("conf/workspace.xml").is_guarded
     guard = workspace.locate(".idea").guard
     assert guard is not None
     assert "editor" in guard.why

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workspace import Moved, git, list_files
+from eca_server.workspace import PathChanged, git, list_files
 from eca_server.workspace.opening import open_directory
 
 
 @pytest.fixture(autouse=True)
-def nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_git_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
@@ -29,7 +29,7 @@ def run_git(folder: Path, *arguments: str) -> None:
 
 
 def write(folder: Path, files: Mapping[str, str] | Iterable[str]) -> None:
-    """Make files: with contents, or empty ones."""
+    """Write files, with contents or empty."""
     contents = files if isinstance(files, Mapping) else dict.fromkeys(files, "")
     for name, content in contents.items():
         path = folder / name
@@ -43,7 +43,7 @@ def listed(folder: Path, *, gitignore: bool = True, links: bool = True) -> list[
 
 @pytest.fixture(params=["with git", "without git"])
 def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each test that asks for it: once with Git, once on a machine without it."""
+    """Run a test with Git, and on a machine without it."""
     if request.param == "without git":
         without_git(monkeypatch)
     return str(request.param)
@@ -358,7 +358,7 @@ def test_without_git_the_same_files_are_listed(
 
 def test_a_folder_swapped_for_a_link_is_not_listed(project: Path, outside: Path) -> None:
     (project / "a").symlink_to(outside)
-    with pytest.raises(Moved, match="a' changed after it was checked"):
+    with pytest.raises(PathChanged, match="a' changed after it was checked"):
         listed(project / "a")
     assert listed(project / "missing") == []
 
@@ -393,4 +393,4 @@ def test_rules_that_cannot_be_read_are_logged(
     monkeypatch.setattr(os, "open", refusing)
     assert "a.txt" in listed(folder)
     [message] = [each.getMessage() for each in caplog.records]
-    assert ".gitignore cannot be read (Permission denied)" in message
+    assert "could not read .gitignore (Permission denied)" in message

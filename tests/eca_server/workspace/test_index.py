@@ -14,7 +14,7 @@ import trio.testing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eca_server.workspace import FileIndex, Found, list_files
+from eca_server.workspace import FileIndex, FileMatch, list_files
 from eca_server.workspace import index as room
 from eca_server.workspace.index import Catalogue
 from tests.eca_server.workspace.conftest import root_of
@@ -24,7 +24,7 @@ def catalogue(paths: Sequence[str]) -> Catalogue:
     return Catalogue([room._Entry(path, 0, False) for path in paths])
 
 
-def found(paths: Sequence[str], query: str, limit: int = 100) -> list[str]:
+def search(paths: Sequence[str], query: str, limit: int = 100) -> list[str]:
     return [entry.path for entry in catalogue(paths).search(query, limit)]
 
 
@@ -38,7 +38,7 @@ def test_the_better_a_path_fits_the_earlier_it_comes() -> None:
         "src/a/b/c/main",
         "unrelated",
     ]
-    assert found(paths, "main") == [
+    assert search(paths, "main") == [
         "src/a/b/c/main",
         "src/mainly",
         "lib/domain",
@@ -49,40 +49,40 @@ def test_the_better_a_path_fits_the_earlier_it_comes() -> None:
 
 
 def test_among_equals_the_shorter_path_comes_first_then_the_alphabet() -> None:
-    assert found(["b/x", "a/x", "x", "aaa/x"], "x") == ["x", "a/x", "b/x", "aaa/x"]
+    assert search(["b/x", "a/x", "x", "aaa/x"], "x") == ["x", "a/x", "b/x", "aaa/x"]
 
 
 def test_a_query_with_a_slash_is_looked_for_in_paths() -> None:
     paths = ["src/foo/b", "src/foo", "a/src/foo/c", "s/r/c/f/oo", "foo"]
-    assert found(paths, "src/foo") == ["src/foo", "src/foo/b", "a/src/foo/c", "s/r/c/f/oo"]
-    assert found(paths, "src/foo/") == ["src/foo/b", "a/src/foo/c"]
+    assert search(paths, "src/foo") == ["src/foo", "src/foo/b", "a/src/foo/c", "s/r/c/f/oo"]
+    assert search(paths, "src/foo/") == ["src/foo/b", "a/src/foo/c"]
 
 
 def test_case_does_not_matter() -> None:
-    assert found(["README.md", "Straße"], "readme") == ["README.md"]
-    assert found(["README.md", "Straße"], "STRASSE") == ["Straße"]
+    assert search(["README.md", "Straße"], "readme") == ["README.md"]
+    assert search(["README.md", "Straße"], "STRASSE") == ["Straße"]
 
 
 def test_blanks_between_words_are_no_letters() -> None:
-    assert found(["user_model.py", "model_user.py"], " user model ") == ["user_model.py"]
+    assert search(["user_model.py", "model_user.py"], " user model ") == ["user_model.py"]
 
 
 def test_digits_are_letters_like_others() -> None:
-    assert found(["pkg4999", "p/k/g/4/9/9/9", "pkg499"], "pkg4999") == ["pkg4999", "p/k/g/4/9/9/9"]
+    assert search(["pkg4999", "p/k/g/4/9/9/9", "pkg499"], "pkg4999") == ["pkg4999", "p/k/g/4/9/9/9"]
 
 
 def test_no_more_is_found_than_the_limit() -> None:
-    assert found([f"a{n}" for n in range(10)], "a", limit=3) == ["a0", "a1", "a2"]
-    assert found(["a"], "a", limit=0) == []
+    assert search([f"a{n}" for n in range(10)], "a", limit=3) == ["a0", "a1", "a2"]
+    assert search(["a"], "a", limit=0) == []
 
 
 def test_nothing_fits_a_nul() -> None:
-    assert found(["a", "b"], "\0") == []
-    assert found(["a", "b"], "a\0b") == []
+    assert search(["a", "b"], "\0") == []
+    assert search(["a", "b"], "a\0b") == []
 
 
 def rank(path: str, query: str) -> int | None:
-    """The place of a path among all that fit, in the plainest words."""
+    """Return the rank of a path by a simple, slow implementation."""
 
     def has_letters(text: str) -> bool:
         rest = iter(text)
@@ -120,7 +120,7 @@ def test_the_search_is_the_plain_one_only_quicker(
     expected = [path for number, _, path in sorted(each for each in fitting if each[0] is not None)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "_CHUNK", chunk)
-        assert found(paths, query, limit) == expected[:limit]
+        assert search(paths, query, limit) == expected[:limit]
 
 
 @pytest.fixture
@@ -136,15 +136,15 @@ def project(project: Path) -> Path:
 async def index(
     project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> AsyncIterator[FileIndex]:
-    """An index that runs; the clock stands still, so that nothing is ever late."""
+    """Run an index; the clock is stopped, so that no deadline passes."""
     index = FileIndex([root_of(project)])
     nursery.start_soon(index.run)
     yield index
     nursery.cancel_scope.cancel()
 
 
-def names(found: Sequence[Found], folder: Path) -> list[str]:
-    return [each.path.relative_to(folder).as_posix() + "/" * each.is_directory for each in found]
+def names(matches: Sequence[FileMatch], folder: Path) -> list[str]:
+    return [each.path.relative_to(folder).as_posix() + "/" * each.is_directory for each in matches]
 
 
 @pytest.mark.trio
@@ -228,19 +228,19 @@ async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(
 
 
 class Listings:
-    """Counts listings, and holds each before a chosen file until it is let go."""
+    """A counter of listings that pauses each before a chosen file until it is released."""
 
     def __init__(self, hold_before: int = 0) -> None:
         self.begun = 0
-        self.go_on = threading.Event()
-        self.go_on.set()
+        self.resume = threading.Event()
+        self.resume.set()
         self._hold_before = hold_before
 
     def __call__(self, folder: Path, **arguments: Any) -> Iterator[str]:
         self.begun += 1
         for number, path in enumerate(list_files(folder, **arguments)):
             if number == self._hold_before:
-                while not self.go_on.wait(0.01):
+                while not self.resume.wait(0.01):
                     arguments["checkpoint"]()
             yield path
 
@@ -259,11 +259,11 @@ async def test_what_is_known_is_answered_and_renewed_behind_it(
     mock_clock.jump(4.9)
     assert await index.search("new", limit=10) == []
     assert listings.begun == 1
-    listings.go_on.clear()
+    listings.resume.clear()
     mock_clock.jump(0.2)
     assert await index.search("new", limit=10) == []
     assert names(await index.search("main", limit=10), project) == ["src/main.py"]
-    listings.go_on.set()
+    listings.resume.set()
     while not await index.search("new", limit=10):
         await trio.lowlevel.checkpoint()
     assert listings.begun == 2
@@ -277,15 +277,15 @@ async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     listings = Listings(hold_before=2)
-    listings.go_on.clear()
+    listings.resume.clear()
     monkeypatch.setattr(room, "list_files", listings)
     monkeypatch.setattr(room, "_FIRST_PART", 2)
     index = FileIndex([root_of(project)])
     nursery.start_soon(index.run)
-    while not (found := (await index.search("", limit=10))[1:]):
+    while not (matches := (await index.search("", limit=10))[1:]):
         await trio.lowlevel.checkpoint()
-    assert names(found, project) == ["README.md", ".gitignore"]
-    listings.go_on.set()
+    assert names(matches, project) == ["README.md", ".gitignore"]
+    listings.resume.set()
     while not await index.search("main", limit=10):
         await trio.lowlevel.checkpoint()
     assert listings.begun == 1
@@ -296,16 +296,16 @@ async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
 async def test_the_index_ends_though_a_listing_hangs(
     project: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, go_on, left = threading.Event(), threading.Event(), threading.Event()
+    entered, resume, returned = threading.Event(), threading.Event(), threading.Event()
 
     def hanging(folder: Path, **arguments: Any) -> Iterator[str]:
         try:
             entered.set()
-            go_on.wait()
+            resume.wait()
             arguments["checkpoint"]()
             yield "never"
         finally:
-            left.set()
+            returned.set()
 
     monkeypatch.setattr(room, "list_files", hanging)
     index = FileIndex([root_of(project)])
@@ -314,9 +314,9 @@ async def test_the_index_ends_though_a_listing_hangs(
         nursery.start_soon(partial(index.search, "a", limit=1))
         await trio.to_thread.run_sync(entered.wait)
         nursery.cancel_scope.cancel()
-    assert not left.is_set()
-    go_on.set()
-    await trio.to_thread.run_sync(left.wait)
+    assert not returned.is_set()
+    resume.set()
+    await trio.to_thread.run_sync(returned.wait)
 
 
 @pytest.mark.trio
@@ -356,7 +356,7 @@ async def test_a_directory_outside_is_listed(
     index: FileIndex, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(outside))
-    secret = [Found(path=outside / "secret", is_directory=False)]
+    secret = [FileMatch(path=outside / "secret", is_directory=False)]
     for query in ("~", "~/", "~/sec", "../outside/", f"{outside}/", f"{outside}/se"):
         assert await index.search(query, limit=10) == secret
 
@@ -370,7 +370,7 @@ async def test_a_root_swapped_for_a_link_has_no_files(
     project.symlink_to(outside)
     nursery.start_soon(index.run)
     assert await index.search("secret", limit=10) == []
-    assert index._whole.is_set()
+    assert index._is_complete.is_set()
     nursery.cancel_scope.cancel()
 
 

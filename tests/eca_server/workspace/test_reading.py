@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eca_server.workspace import (
     Fingerprint,
-    NotAFile,
+    NotRegularFile,
     NotText,
     TooLarge,
     Workspace,
@@ -77,18 +77,18 @@ def test_reading_ends_at_a_checkpoint_that_raises(workspace: Workspace, project:
 
 
 def test_a_directory_is_no_file(workspace: Workspace) -> None:
-    with pytest.raises(NotAFile, match="got a directory"):
+    with pytest.raises(NotRegularFile, match="got a directory"):
         read_file(workspace.locate("."), limit=5)
 
 
 def test_the_top_of_the_file_system_is_no_file(workspace: Workspace) -> None:
-    with pytest.raises(NotAFile, match="got a directory"):
+    with pytest.raises(NotRegularFile, match="got a directory"):
         read_file(workspace.locate("/"), limit=5)
 
 
 def test_a_named_pipe_is_refused_and_not_waited_for(workspace: Workspace, project: Path) -> None:
     os.mkfifo(project / "pipe")
-    with pytest.raises(NotAFile, match="got a named pipe"):
+    with pytest.raises(NotRegularFile, match="got a named pipe"):
         read_file(workspace.locate("pipe"), limit=5)
 
 
@@ -98,7 +98,7 @@ def test_a_socket_is_refused(
     monkeypatch.chdir(project)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket")
-        with pytest.raises(NotAFile, match="got a socket"):
+        with pytest.raises(NotRegularFile, match="got a socket"):
             read_file(workspace.locate("socket"), limit=5)
 
 
@@ -115,7 +115,7 @@ def test_a_link_to_a_device_is_refused_unopened(
         return real(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", spy)
-    with pytest.raises(NotAFile, match="got a device"):
+    with pytest.raises(NotRegularFile, match="got a device"):
         read_file(place, limit=5)
     assert "zero" not in opened
 
@@ -171,21 +171,21 @@ def test_an_open_file_is_closed_behind_the_block(workspace: Workspace, project: 
 def test_bytes_are_read_as_text(
     data: bytes, text: str, encoding: str, newline: str, final_newline: bool
 ) -> None:
-    found = decode(data)
-    assert (found.text, found.encoding) == (text, encoding)
-    assert (found.newline, found.final_newline) == (newline, final_newline)
-    assert found.encode() == data
+    text_file = decode(data)
+    assert (text_file.text, text_file.encoding) == (text, encoding)
+    assert (text_file.newline, text_file.final_newline) == (newline, final_newline)
+    assert text_file.encode() == data
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
         (b"a\0b", "character 1 is a NUL"),
-        (b"\x89PNG\r\n\x1a\n", "unknown encoding: byte 0"),
-        ("日本語のテキスト".encode("shift-jis"), "unknown encoding"),
-        (b"\xe9\xe8\xea", "unknown encoding"),
-        (codecs.BOM_UTF16_LE + b"a", "begins as utf-16-le and is not, at byte 2"),
-        (codecs.BOM_UTF8 + b"\xff", "begins as utf-8 and is not, at byte 3"),
+        (b"\x89PNG\r\n\x1a\n", r"encoding is unknown \(byte 0\)"),
+        ("日本語のテキスト".encode("shift-jis"), "encoding is unknown"),
+        (b"\xe9\xe8\xea", "encoding is unknown"),
+        (codecs.BOM_UTF16_LE + b"a", "is not valid utf-16-le, at byte 2"),
+        (codecs.BOM_UTF8 + b"\xff", "is not valid utf-8, at byte 3"),
         (codecs.BOM_UTF32_LE + "a".encode("utf-32-le"), "NUL"),
     ],
 )
@@ -195,8 +195,8 @@ def test_what_is_no_text_is_refused(data: bytes, words: str) -> None:
 
 
 def test_another_text_is_written_as_the_first_one_was() -> None:
-    found = decode(codecs.BOM_UTF16_BE + "a\r\n".encode("utf-16-be"))
-    assert found.encode("é") == codecs.BOM_UTF16_BE + "é".encode("utf-16-be")
+    text_file = decode(codecs.BOM_UTF16_BE + "a\r\n".encode("utf-16-be"))
+    assert text_file.encode("é") == codecs.BOM_UTF16_BE + "é".encode("utf-16-be")
 
 
 def test_a_character_the_encoding_lacks_is_named() -> None:
@@ -207,11 +207,11 @@ def test_a_character_the_encoding_lacks_is_named() -> None:
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
 def test_what_is_decoded_is_encoded_back_unchanged(data: bytes) -> None:
     try:
-        found = decode(data)
+        text_file = decode(data)
     except NotText:
         return
-    assert found.encode() == data
-    assert "\0" not in found.text
+    assert text_file.encode() == data
+    assert "\0" not in text_file.text
 
 
 @given(st.text(max_size=30), st.sampled_from(["utf-16-le", "utf-16-be", "utf-8"]))

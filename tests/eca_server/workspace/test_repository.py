@@ -9,7 +9,7 @@ import pytest
 from eca_server.workspace.repository import (
     is_bare_repository,
     makes_bare_repository,
-    program_of_repository,
+    unsafe_git_reason,
 )
 
 HARMLESS = [
@@ -42,7 +42,7 @@ PROGRAMS = [
 
 @pytest.fixture
 def top(tmp_path: Path) -> Path:
-    """A work tree as `git init` makes it."""
+    """Create a work tree as `git init` does."""
     a_repository(tmp_path / "top" / ".git")
     return tmp_path / "top"
 
@@ -58,14 +58,14 @@ def a_repository(directory: Path, config: str = "[core]\nbare = false\n") -> Pat
 @pytest.mark.parametrize("config", HARMLESS)
 def test_an_ordinary_repository_runs_no_program(top: Path, config: str) -> None:
     (top / ".git" / "config").write_text(config)
-    assert program_of_repository(top) is None
+    assert unsafe_git_reason(top) is None
 
 
 @pytest.mark.parametrize("config", PROGRAMS)
 def test_a_configuration_that_names_a_program_is_known(top: Path, config: str) -> None:
     (top / ".git" / "config").write_bytes(config.encode())
     (top / "sub").mkdir()
-    reason = program_of_repository(top / "sub")
+    reason = unsafe_git_reason(top / "sub")
     assert reason is not None
     assert str(top / ".git" / "config") in reason
 
@@ -73,10 +73,10 @@ def test_a_configuration_that_names_a_program_is_known(top: Path, config: str) -
 def test_a_bare_repository_is_never_harmless(top: Path) -> None:
     bare = a_repository(top / "docs" / "store")
     for directory in (bare, bare / "refs", bare / "hooks"):
-        assert "bare" in (program_of_repository(directory) or "")
-    assert program_of_repository(top / "docs") is None
+        assert "bare" in (unsafe_git_reason(directory) or "")
+    assert unsafe_git_reason(top / "docs") is None
     (bare / "HEAD").unlink()
-    assert program_of_repository(bare) is None
+    assert unsafe_git_reason(bare) is None
 
 
 def test_a_change_that_completes_a_bare_repository_is_known(top: Path) -> None:
@@ -108,13 +108,13 @@ def test_a_repository_in_two_halves_is_bare_as_well(top: Path) -> None:
 def test_a_hook_that_reading_commands_run_is_a_program(top: Path) -> None:
     hook = top / ".git" / "hooks" / "post-index-change"
     hook.write_text("#!/bin/sh\n")
-    assert program_of_repository(top) is None
+    assert unsafe_git_reason(top) is None
     hook.chmod(0o755)
-    assert str(hook) in (program_of_repository(top) or "")
+    assert str(hook) in (unsafe_git_reason(top) or "")
     hook.rename(top / "post-index-change")
-    assert program_of_repository(top) is None
+    assert unsafe_git_reason(top) is None
     (top / ".git" / "config").write_text("[core]\nhooksPath = .\n")
-    assert program_of_repository(top)
+    assert unsafe_git_reason(top)
 
 
 def test_what_a_git_file_points_to_counts(top: Path, tmp_path: Path) -> None:
@@ -124,36 +124,36 @@ def test_what_a_git_file_points_to_counts(top: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / ".git").write_text(f"gitdir: {store}\n")
-    assert program_of_repository(work) is None
+    assert unsafe_git_reason(work) is None
     (store / "config.worktree").write_text("[core]\nfsmonitor = x\n")
-    assert program_of_repository(work)
+    assert unsafe_git_reason(work)
     (store / "config.worktree").unlink()
     (top / ".git" / "config").write_text("[core]\nfsmonitor = x\n")
-    assert program_of_repository(work)
+    assert unsafe_git_reason(work)
 
 
 def test_the_repositories_of_submodules_count(top: Path) -> None:
     module = a_repository(top / ".git" / "modules" / "a", "[core]\nworktree = ../../../a\n")
-    assert program_of_repository(top) is None
+    assert unsafe_git_reason(top) is None
     (top / "a").mkdir()
     (top / "a" / ".git").write_text("gitdir: ../.git/modules/a\n")
-    assert program_of_repository(top / "a") is None
+    assert unsafe_git_reason(top / "a") is None
     (module / "config").write_text("[core]\nfsmonitor = x\n")
-    assert program_of_repository(top)
+    assert unsafe_git_reason(top)
     shutil.rmtree(module)
     (top / ".gitmodules").write_text('[submodule "b"]\n\tpath = b\n\turl = x\n')
     a_repository(top / "b" / ".git", "[core]\nfsmonitor = x\n")
-    assert program_of_repository(top)
+    assert unsafe_git_reason(top)
 
 
 def test_what_cannot_be_read_is_not_harmless(top: Path) -> None:
     config = top / ".git" / "config"
     config.write_text(" " * (300 * 1024))
-    assert "cannot be read" in (program_of_repository(top) or "")
+    assert "cannot be read" in (unsafe_git_reason(top) or "")
     config.unlink()
     os.mkfifo(config)
-    assert "cannot be read" in (program_of_repository(top) or "")
+    assert "cannot be read" in (unsafe_git_reason(top) or "")
 
 
 def test_without_a_repository_there_is_nothing_to_run(tmp_path: Path) -> None:
-    assert program_of_repository(tmp_path) is None
+    assert unsafe_git_reason(tmp_path) is None

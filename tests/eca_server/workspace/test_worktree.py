@@ -1,4 +1,4 @@
-"""Worktrees of one repository are told by Git's own files, from both sides."""
+"""Worktrees of one repository are identified by Git's own files, in both directions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def main(tmp_path: Path) -> Path:
-    """The main worktree, with the linked one `linked` beside it; both have the folder `sub`."""
+    """Create a main worktree, and beside it the linked one `linked`, both with `sub`."""
     folder = tmp_path / "main"
     (folder / "sub").mkdir(parents=True)
     (folder / "sub" / "a").write_text("a")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from eca_server.workspace import (
-    AlreadyThere,
-    Changed,
-    FileFault,
+    AlreadyExists,
+    ContentChanged,
+    FileError,
     Fingerprint,
-    LeadsOut,
-    Moved,
-    NotAFile,
+    NotRegularFile,
+    OutsideWorkspace,
+    PathChanged,
     Workspace,
     move_file,
     opening,
@@ -39,7 +39,7 @@ def file(project: Path) -> Path:
 
 @pytest.fixture(params=["walked", "by path"], autouse=True)
 def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each test once as on a platform that cannot open relative to a directory."""
+    """Run each test also as on a platform that cannot open relative to a directory."""
     if request.param == "by path":
         monkeypatch.setattr(opening, "_STEPS", False)
     return str(request.param)
@@ -89,7 +89,7 @@ def test_a_large_content_is_written_in_pieces(workspace: Workspace, file: Path) 
 
 def test_a_file_that_has_changed_is_left_alone(workspace: Workspace, file: Path) -> None:
     file.write_bytes(b"mine")
-    with pytest.raises(Changed, match=r"project/file' has changed since it was read"):
+    with pytest.raises(ContentChanged, match=r"project/file' has changed since it was read"):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
     assert file.read_bytes() == b"mine"
     assert entries(file.parent) == ["file"]
@@ -98,7 +98,7 @@ def test_a_file_that_has_changed_is_left_alone(workspace: Workspace, file: Path)
 def test_a_file_that_has_grown_is_not_read_to_its_end(workspace: Workspace, file: Path) -> None:
     with file.open("ab") as growing:
         growing.truncate(1 << 40)
-    with pytest.raises(Changed):
+    with pytest.raises(ContentChanged):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
 
 
@@ -111,13 +111,13 @@ def test_a_file_touched_and_not_changed_is_written(workspace: Workspace, file: P
 def test_a_file_that_is_gone_does_not_come_back(workspace: Workspace, file: Path) -> None:
     place = workspace.locate("file")
     file.unlink()
-    with pytest.raises(Changed, match="gone"):
+    with pytest.raises(ContentChanged, match="was removed"):
         replace_file(place, b"new", expected=OLD)
     assert not file.exists()
 
 
 def test_a_file_nobody_expected_is_left_alone(workspace: Workspace, file: Path) -> None:
-    with pytest.raises(AlreadyThere, match="already exists"):
+    with pytest.raises(AlreadyExists, match="already exists"):
         replace_file(workspace.locate("file"), b"new", expected=None)
     assert file.read_bytes() == b"old"
 
@@ -126,7 +126,7 @@ def test_a_file_changed_while_its_successor_is_written_is_left_alone(
     workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interfere(monkeypatch, lambda: file.write_bytes(b"mine"))
-    with pytest.raises(Changed):
+    with pytest.raises(ContentChanged):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
     assert file.read_bytes() == b"mine"
     assert entries(file.parent) == ["file"]
@@ -139,7 +139,7 @@ def test_a_file_that_appears_while_a_new_one_is_written_is_left_alone(
     if not hard_links:
         without_hard_links(monkeypatch)
     interfere(monkeypatch, lambda: (project / "new").write_bytes(b"mine"))
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         replace_file(workspace.locate("new"), b"new", expected=None)
     assert (project / "new").read_bytes() == b"mine"
     assert entries(project) == ["new"]
@@ -165,7 +165,7 @@ def test_without_hard_links_a_failure_leaves_no_empty_file(
 
 
 def interfere(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    """Do something just when the temporary file is on the disk."""
+    """Run an action when the temporary file has been synced to the disk."""
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -181,7 +181,7 @@ def without_hard_links(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_another_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All names but that of `file` are on another one."""
+    """Put every name but `file` on another file system."""
     real = os.link
 
     def link(old: str, new: str, **kwargs: int) -> None:
@@ -193,7 +193,7 @@ def on_another_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unlink_fails(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Of `file` alone."""
+    """Make only the removal of `file` fail."""
     real = os.unlink
 
     def unlink(name: str, **kwargs: int) -> None:
@@ -273,9 +273,9 @@ def test_a_link_is_not_written_through_to_the_outside(
     workspace: Workspace, project: Path, outside: Path
 ) -> None:
     (project / "link").symlink_to(outside)
-    with pytest.raises(LeadsOut, match=r"leads out of the workspace .*outside/secret"):
+    with pytest.raises(OutsideWorkspace, match=r"leads out of the workspace .*outside/secret"):
         replace_file(workspace.locate("link/secret"), b"new", expected=Fingerprint.of(b"secret\n"))
-    with pytest.raises(LeadsOut):
+    with pytest.raises(OutsideWorkspace):
         replace_file(workspace.locate("link/new"), b"new", expected=None)
     assert entries(outside) == ["secret"]
 
@@ -294,9 +294,9 @@ def test_a_link_swapped_in_is_not_written_through(
     existing, new = workspace.locate("a/secret"), workspace.locate("a/new")
     shutil.rmtree(project / "a")
     (project / "a").symlink_to(outside)
-    with pytest.raises(Moved):
+    with pytest.raises(PathChanged):
         replace_file(existing, b"new", expected=OLD)
-    with pytest.raises(Moved):
+    with pytest.raises(PathChanged):
         replace_file(new, b"new", expected=None)
     assert entries(outside) == ["secret"]
     assert (outside / "secret").read_bytes() == b"secret\n"
@@ -306,9 +306,9 @@ def test_what_is_no_file_is_not_replaced(workspace: Workspace, project: Path) ->
     os.mkfifo(project / "pipe")
     (project / "folder").mkdir()
     for name in ("pipe", "folder"):
-        with pytest.raises(NotAFile):
+        with pytest.raises(NotRegularFile):
             replace_file(workspace.locate(name), b"new", expected=OLD)
-        with pytest.raises(AlreadyThere):
+        with pytest.raises(AlreadyExists):
             replace_file(workspace.locate(name), b"new", expected=None)
 
 
@@ -316,7 +316,7 @@ def test_a_file_that_may_not_be_written_is_left_alone(
     workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.chmod(0o444)
-    monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)  # as for anybody but root
+    monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)  # as for any user but root
     with pytest.raises(PermissionError, match="project/file"):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
     assert file.read_bytes() == b"old"
@@ -355,7 +355,7 @@ def test_nothing_is_moved_over_what_exists(
     (project / "tree").mkdir()
     before = entries(project)
     for source in ("file", "tree"):
-        with pytest.raises(AlreadyThere):
+        with pytest.raises(AlreadyExists):
             move_file(workspace.locate(source), workspace.locate("taken"))
     assert entries(project) == before
 
@@ -370,7 +370,7 @@ def test_a_file_that_takes_the_name_at_the_last_moment_is_left_alone(
         real(*args, **kwargs)
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         move_file(workspace.locate("file"), workspace.locate("taken"))
     assert (project / "taken").read_bytes() == b"mine"
     assert file.read_bytes() == b"old"
@@ -425,14 +425,14 @@ def test_a_file_whose_old_name_is_gone_meanwhile_is_moved(
 def test_a_directory_does_not_move_into_itself(workspace: Workspace, project: Path) -> None:
     (project / "a").mkdir()
     for destination in ("a", "a/b", "a/b/c"):
-        with pytest.raises(FileFault, match="into itself"):
+        with pytest.raises(FileError, match="into itself"):
             move_file(workspace.locate("a"), workspace.locate(destination))
     assert entries(project) == ["a"]
 
 
 def test_a_link_is_not_moved(workspace: Workspace, file: Path, project: Path) -> None:
     (project / "link").symlink_to("file")
-    with pytest.raises(FileFault, match=r"is a symbolic link to '.*project/file'"):
+    with pytest.raises(FileError, match=r"is a symbolic link to '.*project/file'"):
         move_file(workspace.locate("link"), workspace.locate("moved"))
     assert entries(project) == ["file", "link"]
 
@@ -441,9 +441,9 @@ def test_nothing_moves_through_a_link_to_the_outside(
     workspace: Workspace, file: Path, project: Path, outside: Path
 ) -> None:
     (project / "link").symlink_to(outside)
-    with pytest.raises(LeadsOut):
+    with pytest.raises(OutsideWorkspace):
         move_file(workspace.locate("file"), workspace.locate("link/moved"))
-    with pytest.raises(LeadsOut):
+    with pytest.raises(OutsideWorkspace):
         move_file(workspace.locate("link/secret"), workspace.locate("taken"))
     assert entries(outside) == ["secret"]
 
@@ -456,19 +456,19 @@ def test_a_missing_file_does_not_move(workspace: Workspace, project: Path) -> No
 
 def test_a_pipe_is_not_moved(workspace: Workspace, project: Path) -> None:
     os.mkfifo(project / "pipe")
-    with pytest.raises(NotAFile):
+    with pytest.raises(NotRegularFile):
         move_file(workspace.locate("pipe"), workspace.locate("b"))
 
 
 def test_readers_see_the_old_content_or_the_new_one(workspace: Workspace, file: Path) -> None:
     contents = [bytes([65 + n]) * (1 << 16) for n in range(8)]
     file.write_bytes(contents[0])
-    seen: set[bytes] = set()
+    contents_read: set[bytes] = set()
     done = threading.Event()
 
     def read() -> None:
         while not done.is_set():
-            seen.add(file.read_bytes())
+            contents_read.add(file.read_bytes())
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -480,7 +480,7 @@ def test_readers_see_the_old_content_or_the_new_one(workspace: Workspace, file: 
     finally:
         done.set()
         reader.join()
-    assert seen <= set(contents)
+    assert contents_read <= set(contents)
 
 
 def test_while_somebody_swaps_a_folder_for_a_link_nothing_outside_is_written(
@@ -498,7 +498,7 @@ def test_while_somebody_swaps_a_folder_for_a_link_nothing_outside_is_written(
             tried += 1
             try:
                 replace_file(workspace.locate("a/secret"), b"old", expected=OLD)
-            except (Moved, LeadsOut, FileNotFoundError, Changed):
+            except (PathChanged, OutsideWorkspace, FileNotFoundError, ContentChanged):
                 continue
             written += 1
     assert written

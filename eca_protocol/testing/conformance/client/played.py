@@ -20,7 +20,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.verdicts import Exchanged
 from eca_protocol.testing.conformance.wire import MOST_SAID
 from eca_protocol.transcript import Side
-from eca_protocol.transcript.cutter import Cutter, message_in
+from eca_protocol.transcript.splitter import Splitter, message_in
 
 __all__ = ["DECISIONS", "MODEL", "Connection", "PlayedServer", "Said"]
 
@@ -112,7 +112,7 @@ class PlayedServer:
         self.tasks: anyio.abc.TaskGroup
         self._writing = anyio.Lock()
         self.connection = connection
-        self._cut: dict[Side, Cutter] = {"client": Cutter(), "server": Cutter()}
+        self._cut: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
         self._began = anyio.current_time()
         self._turns: dict[str, anyio.CancelScope] = {}
         self._busy: dict[str, anyio.Lock] = {}

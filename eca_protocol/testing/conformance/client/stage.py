@@ -16,7 +16,7 @@ import anyio.abc
 import attrs
 
 from eca_protocol.errors import ConnectionClosed, StartFailed
-from eca_protocol.process import Child, Ladder, spawn, watch_descriptor
+from eca_protocol.process import Child, GracePeriods, spawn, watch_descriptor
 from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.testing.conformance.client.played import Connection, PlayedServer
 from eca_protocol.testing.conformance.target import Folders, Target
@@ -32,7 +32,7 @@ Without it the client is taken to speak over its own stdin and stdout.
 Make: TypeAlias = Callable[[Connection], PlayedServer]
 """Makes the server that is played, from the connection to the client."""
 
-_LADDER: Final = Ladder(after_stdin=0.5, after_term=1.0, after_kill=2.0)
+_LADDER: Final = GracePeriods(after_stdin=0.5, after_term=1.0, after_kill=2.0)
 _LAST_LINES: Final = 16_384
 _CALLS_WITHIN: Final = 5.0
 _LAST_WORDS: Final = 1.0

@@ -11,7 +11,7 @@ from eca_protocol.testing.conformance.seen import Seen
 from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.conformance.wire import id_key
 from eca_protocol.testing.watching import Observation, Watcher
-from eca_protocol.transcript.cutter import header_of
+from eca_protocol.transcript.splitter import header_of
 
 __all__ = ["watched"]
 

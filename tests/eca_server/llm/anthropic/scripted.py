@@ -1,6 +1,6 @@
-"""Answers over the Messages API, event by event as the API writes them.
+"""Scripted answers over the Messages API, as its events.
 
-A block is a function from its index to its events; `answer` puts blocks together.
+A block is a function from its index to its events; `answer` joins blocks.
 """
 
 import json
@@ -22,7 +22,7 @@ USAGE = {
 
 
 def block(start: dict, *deltas: dict) -> Item:
-    """Any block, from its start and its deltas."""
+    """Return a block with this start and these deltas."""
 
     def at(index: int) -> list[dict]:
         return [
@@ -35,7 +35,7 @@ def block(start: dict, *deltas: dict) -> Item:
 
 
 def text(*pieces: str, cites: Sequence[dict] = ()) -> Item:
-    """Visible text in pieces, with what it quotes."""
+    """Return visible text in pieces, with citations."""
     return block(
         {"type": "text", "text": "", "citations": [] if cites else None},
         *({"type": "citations_delta", "citation": cite} for cite in cites),
@@ -44,7 +44,7 @@ def text(*pieces: str, cites: Sequence[dict] = ()) -> Item:
 
 
 def citation(url: str, title: str) -> dict:
-    """A place on a page that a search found."""
+    """Return a citation of a search result."""
     return {
         "type": "web_search_result_location",
         "url": url,
@@ -55,7 +55,7 @@ def citation(url: str, title: str) -> dict:
 
 
 def thinking(*pieces: str, signature: str = "c2ln") -> Item:
-    """Thinking in pieces; none at all is what `display: omitted` looks like."""
+    """Return thinking in pieces; without pieces it is that of `display: omitted`."""
     return block(
         {"type": "thinking", "thinking": "", "signature": ""},
         *({"type": "thinking_delta", "thinking": piece} for piece in pieces),
@@ -64,20 +64,22 @@ def thinking(*pieces: str, signature: str = "c2ln") -> Item:
 
 
 def redacted(data: str = "c2VjcmV0") -> Item:
-    """Thinking that is not shown."""
+    """Return redacted thinking."""
     return block({"type": "redacted_thinking", "data": data})
 
 
-def tool_use(name: str, *pieces: str, call_id: str = "toolu_1", given: dict | None = None) -> Item:
-    """A call; `pieces` of its input's JSON."""
+def tool_use(
+    name: str, *pieces: str, call_id: str = "toolu_1", arguments: dict | None = None
+) -> Item:
+    """Return a call with `pieces` of its input's JSON."""
     return block(
-        {"type": "tool_use", "id": call_id, "name": name, "input": given or {}},
+        {"type": "tool_use", "id": call_id, "name": name, "input": arguments or {}},
         *({"type": "input_json_delta", "partial_json": piece} for piece in pieces),
     )
 
 
 def search(query: str, call_id: str = "srvtoolu_1") -> Item:
-    """The provider's own search begins."""
+    """Return a call of the provider's own search."""
     return block(
         {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {}},
         {"type": "input_json_delta", "partial_json": ""},
@@ -85,8 +87,8 @@ def search(query: str, call_id: str = "srvtoolu_1") -> Item:
     )
 
 
-def found(*urls: str, call_id: str = "srvtoolu_1") -> Item:
-    """What it found."""
+def search_result(*urls: str, call_id: str = "srvtoolu_1") -> Item:
+    """Return the result of that search."""
     results = [
         {
             "type": "web_search_result",
@@ -101,7 +103,7 @@ def found(*urls: str, call_id: str = "srvtoolu_1") -> Item:
 
 
 def started(usage: dict | None = USAGE) -> dict:
-    """The beginning of a message."""
+    """Return the first event of a message."""
     message = {
         "id": "msg_1",
         "type": "message",
@@ -117,33 +119,33 @@ def started(usage: dict | None = USAGE) -> dict:
 
 
 def stopped(reason: str | None, output: int = 5, **delta: object) -> list[dict]:
-    """The end of a message."""
-    told = {"stop_reason": reason, "stop_sequence": None, **delta}
+    """Return the last events of a message."""
+    result = {"stop_reason": reason, "stop_sequence": None, **delta}
     usage = {"output_tokens": output}
-    return [{"type": "message_delta", "delta": told, "usage": usage}, {"type": "message_stop"}]
+    return [{"type": "message_delta", "delta": result, "usage": usage}, {"type": "message_stop"}]
 
 
 def answer(*items: Item, stop: str = "end_turn", **delta: object) -> list[dict]:
-    """A whole answer."""
+    """Return all events of an answer."""
     blocks = [event for index, item in enumerate(items) for event in item(index)]
     return [started(), {"type": "ping"}, *blocks, *stopped(stop, **delta)]
 
 
 def written(event: dict) -> bytes:
-    """An event as bytes."""
+    """Return an event as bytes."""
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
 def wire(events: Sequence[dict]) -> bytes:
-    """A stream as bytes."""
+    """Return a stream as bytes."""
     return b"".join(map(written, events))
 
 
 def steps(events: Sequence[dict]) -> list[Step]:
-    """A stream as the steps of a reply."""
+    """Return a stream as the steps of a reply."""
     return [raw(written(event)) for event in events]
 
 
 def reply(*items: Item, stop: str = "end_turn", **delta: object) -> Reply:
-    """What the scripted provider answers."""
+    """Return a reply of the scripted provider."""
     return Reply(headers={"request-id": "req_1"}, steps=steps(answer(*items, stop=stop, **delta)))

@@ -1,6 +1,6 @@
 """The Messages API over real HTTP on loopback, against the scripted provider.
 
-What all backends do alike (timers, drains, proxies, fields dropped once) is shown with Chat
+The common part of all backends (timers, drains, proxies, dropped fields) is tested with Chat
 Completions.
 """
 
@@ -17,7 +17,7 @@ from eca_protocol.testing.provider import Provider, Reply, close, raw
 from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.anthropic import Anthropic
-from eca_server.llm.anthropic.backend import MOST_PAUSES
+from eca_server.llm.anthropic.backend import MAX_PAUSES
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
 from eca_server.llm.events import Citation, Note, Started, Usage
 from eca_server.llm.history import (
@@ -33,10 +33,10 @@ from eca_server.secret import Secret
 from tests.eca_server.llm.anthropic.scripted import (
     answer,
     citation,
-    found,
     redacted,
     reply,
     search,
+    search_result,
     started,
     steps,
     text,
@@ -65,12 +65,12 @@ async def talking(*script, **options) -> AsyncIterator[tuple[Provider, Anthropic
 
 
 async def ask(backend: Anthropic, request: Request = HELLO) -> tuple[Answer, list]:
-    kept, seen = Answer(), []
+    result, received = Answer(), []
     async with backend.stream(request) as events:
         async for event in events:
-            kept.feed(event)
-            seen.append(event)
-    return kept, seen
+            result.feed(event)
+            received.append(event)
+    return result, received
 
 
 async def failure(backend: Anthropic, request: Request = HELLO) -> BackendError:
@@ -86,7 +86,7 @@ def refusal(message: str, *, status: int = 400, kind: str = INVALID) -> Reply:
 
 
 def after(request: Request, kept: Answer) -> Request:
-    """The next request: the answer, the results of its calls or another prompt."""
+    """Return the next request: the answer, then the results of its calls or a new prompt."""
     results = tuple(
         ToolResultPart(call_id=call.key, parts=(TextPart("done"),)) for call in kept.calls
     )
@@ -101,10 +101,10 @@ def after(request: Request, kept: Answer) -> Request:
 
 async def test_a_request_has_its_key_its_version_and_its_path():
     async with talking(reply(text("Hi"))) as (provider, backend):
-        kept, _ = await ask(backend)
+        result, _ = await ask(backend)
         [request] = provider.requests
-    assert (kept.text, kept.finished.reason) == ("Hi", "stop")
-    assert kept.usage == Usage(input=10, cache_read=30, cache_write=20, output=5)
+    assert (result.text, result.finished.reason) == ("Hi", "stop")
+    assert result.usage == Usage(input=10, cache_read=30, cache_write=20, output=5)
     assert request.target == "/v1/messages"
     assert request.headers["x-api-key"] == "sk-ant-planted"
     assert "authorization" not in request.headers
@@ -135,9 +135,9 @@ async def test_a_token_may_stand_where_others_expect_it():
 
 async def test_a_model_that_needs_a_beta_for_its_thinking_names_it():
     origin = Origin(api="anthropic", provider="test", model="claude-sonnet-4-20250514")
-    asked = Request(messages=HELLO.messages, reasoning_effort="low")
+    request = Request(messages=HELLO.messages, reasoning_effort="low")
     async with talking(reply(text("a")), reply(text("b")), origin=origin) as (provider, backend):
-        await ask(backend, asked)
+        await ask(backend, request)
         await ask(backend)
         with_thinking, without = provider.requests
     assert with_thinking.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
@@ -157,8 +157,8 @@ async def test_what_the_model_thought_goes_back_byte_for_byte():
     request = Request(system="s", messages=HELLO.messages, tools=[TOOL])
     script = reply(*blocks, stop="tool_use"), reply(text("Done"))
     async with talking(*script) as (provider, backend):
-        kept, _ = await ask(backend, request)
-        await ask(backend, after(request, kept))
+        result, _ = await ask(backend, request)
+        await ask(backend, after(request, result))
         first, second = provider.requests
     assert second.body["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "Hm m", "signature": "sig1"},
@@ -177,18 +177,18 @@ async def test_what_the_model_thought_goes_back_byte_for_byte():
 async def test_an_answer_that_pauses_goes_on_as_if_it_had_not():
     cited = citation("https://a.example", "A")
     paused = reply(thinking("hm"), text("I search."), search("q"), stop="pause_turn")
-    rest = reply(found("https://a.example"), text("As A says.", cites=[cited]))
+    rest = reply(search_result("https://a.example"), text("As A says.", cites=[cited]))
     async with talking(paused, rest, reply(text("Yes"))) as (provider, backend):
-        kept, events = await ask(backend)
-        await ask(backend, after(HELLO, kept))
+        result, events = await ask(backend)
+        await ask(backend, after(HELLO, result))
         _, second, third = provider.requests
-    assert kept.text == "I search.As A says."
+    assert result.text == "I search.As A says."
     assert sum(isinstance(event, Started) for event in events) == 1
-    assert kept.finished.reason == "stop"
+    assert result.finished.reason == "stop"
     assert [event.url for event in events if isinstance(event, Citation)] == ["https://a.example"]
-    assert kept.usage == Usage(input=20, cache_read=60, cache_write=40, output=10)
-    asked, sent_back = second.body["messages"]
-    assert [asked["role"], sent_back["role"]] == ["user", "assistant"]
+    assert result.usage == Usage(input=20, cache_read=60, cache_write=40, output=10)
+    request, sent_back = second.body["messages"]
+    assert [request["role"], sent_back["role"]] == ["user", "assistant"]
     kinds = [block["type"] for block in sent_back["content"]]
     assert kinds == ["thinking", "text", "server_tool_use"]
     whole = third.body["messages"][1]["content"]
@@ -200,16 +200,16 @@ async def test_an_answer_that_pauses_goes_on_as_if_it_had_not():
 async def test_an_answer_may_end_where_it_paused():
     paused = reply(text("I search."), search("q"), stop="pause_turn")
     async with talking(paused, reply()) as (_, backend):
-        kept, _ = await ask(backend)
-    assert (kept.text, kept.finished.reason) == ("I search.", "stop")
+        result, _ = await ask(backend)
+    assert (result.text, result.finished.reason) == ("I search.", "stop")
 
 
 async def test_an_answer_that_only_pauses_has_an_end():
-    paused = [reply(search("q"), found("u"), stop="pause_turn")] * (MOST_PAUSES + 1)
+    paused = [reply(search("q"), search_result("u"), stop="pause_turn")] * (MAX_PAUSES + 1)
     async with talking(*paused) as (provider, backend):
-        kept, _ = await ask(backend)
-        assert len(provider.requests) == MOST_PAUSES + 1
-    assert kept.finished.reason == "pause"
+        result, _ = await ask(backend)
+        assert len(provider.requests) == MAX_PAUSES + 1
+    assert result.finished.reason == "pause"
 
 
 def thoughtful(*, signature="old") -> Request:
@@ -235,11 +235,11 @@ def thoughtful(*, signature="old") -> Request:
 async def test_thinking_that_is_not_taken_back_is_left_out_of_one_more_try(words):
     script = [refusal(words), reply(text("a")), refusal(words), reply(text("b")), refusal(words)]
     async with talking(*script, refusal(words)) as (provider, backend):
-        kept, events = await ask(backend, thoughtful())
+        result, events = await ask(backend, thoughtful())
         _, again = await ask(backend, thoughtful())
         assert (await failure(backend, thoughtful())).kind == "invalid_request"
         first, second, *_ = provider.requests
-    assert kept.text == "a"
+    assert result.text == "a"
     assert [type(event) for event in (events[0], again[0])].count(Note) == 1, "told once a chat"
     assert "thinking" in str(first.body["messages"])
     assert "thinking" not in str(second.body["messages"])
@@ -255,9 +255,9 @@ async def test_a_refusal_about_thinking_without_any_in_the_history_is_an_error()
 async def test_an_answer_that_would_not_fit_the_window_is_made_shorter_once():
     words = "input length and `max_tokens` exceed context limit: 180000 + 32000 > 200000"
     async with talking(refusal(words), reply(text("Hi")), refusal(words)) as (provider, backend):
-        kept, _ = await ask(backend)
+        result, _ = await ask(backend)
         first, second = provider.requests
-    assert kept.text == "Hi"
+    assert result.text == "Hi"
     assert first.body["max_tokens"] == 32_000
     assert second.body["max_tokens"] == 200_000 - 180_000 - 256
 
@@ -318,23 +318,23 @@ async def test_an_error_is_of_its_class(status, kind, words, expected, retryable
 async def test_overloaded_before_the_first_word_is_tried_again_and_after_it_not():
     overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     unseen = Reply(steps=steps([started(), overloaded]))
-    seen = Reply(steps=steps([*answer(text("Hel"))[:-2], overloaded]))
+    partial_reply = Reply(steps=steps([*answer(text("Hel"))[:-2], overloaded]))
     policy = RetryPolicy(base=0)
-    kept = Answer()
+    result = Answer()
 
     async def ask_again_and_again(backend: Anthropic) -> None:
         async with stream_with_retries(backend, HELLO, policy=policy) as events:
             async for event in events:
-                kept.feed(event)
+                result.feed(event)
 
-    async with talking(unseen, reply(text("Hi")), seen) as (provider, backend):
+    async with talking(unseen, reply(text("Hi")), partial_reply) as (provider, backend):
         await ask_again_and_again(backend)
-        assert kept.text == "Hi"
+        assert result.text == "Hi"
         with pytest.raises(BackendError) as caught:
             await ask_again_and_again(backend)
         assert len(provider.requests) == 3
     assert caught.value.kind == "overloaded"
-    assert kept.text == "HiHel"
+    assert result.text == "HiHel"
 
 
 async def test_a_stream_that_is_cut_is_a_premature_stop():
@@ -347,8 +347,8 @@ async def test_a_stream_that_is_cut_is_a_premature_stop():
 async def test_an_empty_answer_behind_results_is_fine_and_behind_a_prompt_not():
     async with talking(reply(), reply()) as (_, backend):
         assert (await failure(backend)).kind == "empty_response"
-        kept, _ = await ask(backend, thoughtful())
-    assert (kept.text, kept.finished.reason) == ("", "stop")
+        result, _ = await ask(backend, thoughtful())
+    assert (result.text, result.finished.reason) == ("", "stop")
 
 
 async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
@@ -356,10 +356,10 @@ async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
         text("Well"), stop="refusal", stop_details={"type": "refusal", "explanation": "No."}
     )
     async with talking(refused, reply(text("Hi"))) as (provider, backend):
-        kept, _ = await ask(backend)
-        await ask(backend, after(HELLO, kept))
+        result, _ = await ask(backend)
+        await ask(backend, after(HELLO, result))
         second = provider.requests[1]
-    assert kept.finished.reason == "refusal"
+    assert result.finished.reason == "refusal"
     [message] = second.body["messages"]
     assert [block["text"] for block in message["content"]] == ["Hello", "And?"]
 
@@ -384,14 +384,14 @@ async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
 
 
 class Answering(httpx.AsyncBaseTransport):
-    """Answers of one path after the other, and what was asked."""
+    """A transport with one answer after the other, which records the requests."""
 
     def __init__(self, *answers) -> None:
         self.answers = list(answers)
-        self.asked: list[httpx.Request] = []
+        self.requests: list[httpx.Request] = []
 
     async def handle_async_request(self, request):
-        self.asked.append(request)
+        self.requests.append(request)
         status, body = self.answers.pop(0)
         return httpx.Response(status, json=body)
 
@@ -403,7 +403,7 @@ def supported(*names: str, of: tuple[str, ...]) -> dict:
 async def test_models_are_listed_page_by_page_with_what_they_can_do():
     kinds = ("adaptive", "enabled", "disabled", "between_tools")
     efforts = ("low", "medium", "high", "max", "xhigh")
-    told = {
+    result = {
         "id": "claude-a",
         "type": "model",
         "display_name": "A",
@@ -417,12 +417,12 @@ async def test_models_are_listed_page_by_page_with_what_they_can_do():
         },
     }
     pages = Answering(
-        (200, {"data": [told], "has_more": True, "last_id": "claude a"}),
+        (200, {"data": [result], "has_more": True, "last_id": "claude a"}),
         (200, {"data": [{"id": "b"}, {"id": "c", "lifecycle": "retired"}], "has_more": False}),
     )
     async with HTTPClient(transport=pages) as http:
         models = await backend_at("http://h/v1", http).models()
-    urls = [str(request.url) for request in pages.asked]
+    urls = [str(request.url) for request in pages.requests]
     assert urls == [
         "http://h/v1/models?limit=1000",
         "http://h/v1/models?limit=1000&after_id=claude%20a",
@@ -447,15 +447,15 @@ async def test_a_listing_of_another_shape_cannot_be_read(listed):
 
 
 async def test_tokens_are_counted_of_the_same_request_without_its_limit():
-    asked = Request(system="s", messages=HELLO.messages, tools=[TOOL])
+    sent_request = Request(system="s", messages=HELLO.messages, tools=[TOOL])
     counting = Answering((200, {"input_tokens": 17}), (404, {}), (200, {}), (529, {}))
     async with HTTPClient(transport=counting) as http:
         backend = backend_at("http://h", http, path="/x/messages?beta=true")
-        assert await backend.count_tokens(asked) == 17
-        assert await backend.count_tokens(asked) is None
-        assert await backend.count_tokens(asked) is None
+        assert await backend.count_tokens(sent_request) == 17
+        assert await backend.count_tokens(sent_request) is None
+        assert await backend.count_tokens(sent_request) is None
         with pytest.raises(BackendError):
-            await backend.count_tokens(asked)
-    request = counting.asked[0]
+            await backend.count_tokens(sent_request)
+    request = counting.requests[0]
     assert str(request.url) == "http://h/x/messages/count_tokens?beta=true"
     assert json.loads(request.content).keys() == {"model", "messages", "system", "tools"}

@@ -1,4 +1,4 @@
-"""The stream of the Messages API, block by block, and the rules that hold for every answer."""
+"""The stream of the Messages API: its blocks, and the rules for every answer."""
 
 import itertools
 import json
@@ -36,9 +36,9 @@ from tests.eca_server.llm.anthropic.scripted import (
     answer,
     block,
     citation,
-    found,
     redacted,
     search,
+    search_result,
     started,
     text,
     thinking,
@@ -56,7 +56,7 @@ def decoder(**options) -> MessagesDecoder:
 
 
 def play(events, **options) -> list:
-    """What a stream of these events is to us, without the counts."""
+    """Return our events for a stream of these events, without the counts."""
     decoding = decoder(**options)
     given_ = [decoding.feed(SSEvent(event=e["type"], data=json.dumps(e))) for e in events]
     every = [*itertools.chain(*given_), *decoding.close()]
@@ -150,8 +150,8 @@ class TestCalls:
             (tool_use("f", "", '{"n"', ": 1}"), {"n": 1}, '{"n": 1}'),
             (tool_use("f"), {}, ""),
             (tool_use("f", ""), {}, ""),
-            (tool_use("f", given={"n": 1}), {"n": 1}, '{"n":1}'),
-            (tool_use("f", '{"n": 2}', given={"n": 1}), {"n": 2}, '{"n": 2}'),
+            (tool_use("f", arguments={"n": 1}), {"n": 1}, '{"n":1}'),
+            (tool_use("f", '{"n": 2}', arguments={"n": 1}), {"n": 2}, '{"n": 2}'),
             (tool_use("f", '{"n": ' + "1" * 40 + "}"), {"n": int("1" * 40)}, None),
         ],
     )
@@ -217,10 +217,14 @@ class TestSearch:
     CITED = citation("https://a.example", "A")
 
     def test_it_is_told_and_kept_as_it_came(self):
-        items = [search("q"), found("https://a.example"), text("Says A.", cites=[self.CITED])]
+        items = [
+            search("q"),
+            search_result("https://a.example"),
+            text("Says A.", cites=[self.CITED]),
+        ]
         events = play(answer(*items))
         called = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}
-        result = found("https://a.example")(0)[0]["content_block"]
+        result = search_result("https://a.example")(0)[0]["content_block"]
         assert events[1:-1] == [
             ServerTool(key="srvtoolu_1", kind="web_search", phase="started", query="q"),
             Block(raw={**called, "input": {"query": "q"}}, position=0),
@@ -351,22 +355,26 @@ class TestEnds:
         assert kinds[-1] is Finished
 
 
-def told(kind: str, message: str = "?") -> dict:
+def error_event(kind: str, message: str = "?") -> dict:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "retryable"),
     [
-        (told("overloaded_error", "Overloaded"), "overloaded", True),
-        (told("rate_limit_error"), "rate_limit", True),
-        (told("api_error"), "overloaded", True),
-        (told("timeout_error"), "timeout", True),
-        (told("authentication_error"), "auth", False),
-        (told("permission_error"), "permission", False),
-        (told("billing_error"), "quota", False),
-        (told("request_too_large"), "request_too_large", False),
-        (told("invalid_request_error", "prompt is too long: 5 > 4"), "context_overflow", False),
+        (error_event("overloaded_error", "Overloaded"), "overloaded", True),
+        (error_event("rate_limit_error"), "rate_limit", True),
+        (error_event("api_error"), "overloaded", True),
+        (error_event("timeout_error"), "timeout", True),
+        (error_event("authentication_error"), "auth", False),
+        (error_event("permission_error"), "permission", False),
+        (error_event("billing_error"), "quota", False),
+        (error_event("request_too_large"), "request_too_large", False),
+        (
+            error_event("invalid_request_error", "prompt is too long: 5 > 4"),
+            "context_overflow",
+            False,
+        ),
         ({"error": {"message": "input is too long"}}, "context_overflow", False),
         ({"type": "error"}, "unknown", False),
         ([1], "protocol", False),
@@ -435,7 +443,7 @@ ITEMS = [
     thinking(),
     text("a\u0085", "b\u2028c\u000b"),
     search("q"),
-    found("https://a.example"),
+    search_result("https://a.example"),
     text("cited", cites=[citation("https://a.example", "A")]),
     tool_use("f", "", '{"n"', ":1}", call_id="1"),
     tool_use("g", call_id="2"),
@@ -444,7 +452,7 @@ STREAM = answer(*ITEMS, stop="tool_use")
 
 
 def decode(pieces, content_type="") -> tuple[list, str | None]:
-    """The events of these bytes, and the kind of the error that ended them."""
+    """Return the events of these bytes, and the kind of the error at their end."""
     body = AnswerBody(content_type=content_type, decoder=decoder())
     events: list = []
     try:
@@ -523,7 +531,9 @@ items = st.lists(
     st.builds(lambda p: text(*p), pieces)
     | st.builds(lambda p, s: thinking(*p, signature=s), pieces, st.sampled_from(["", "s"]))
     | st.builds(lambda p: tool_use("f", *p), pieces)
-    | st.sampled_from([redacted(), search("q"), found("u"), text("c", cites=[citation("u", "t")])]),
+    | st.sampled_from(
+        [redacted(), search("q"), search_result("u"), text("c", cites=[citation("u", "t")])]
+    ),
     max_size=6,
 )
 
@@ -558,19 +568,19 @@ def test_the_rules_of_events_hold_for_every_answer(blocks, stop):
 
 @given(items)
 def test_what_is_kept_of_an_answer_is_what_came(blocks):
-    kept = Answer()
+    result = Answer()
     for event in play(answer(*blocks), may_be_empty=True):
-        kept.feed(event)
-    parts = kept.message(US).parts
-    said = [
+        result.feed(event)
+    parts = result.message(US).parts
+    content = [
         delta
         for number, item in enumerate(blocks)
         for event in item(number)
         if (delta := event.get("delta"))
     ]
     assert "".join(part.text for part in parts if isinstance(part, TextPart)) == "".join(
-        delta["text"] for delta in said if delta["type"] == "text_delta"
+        delta["text"] for delta in content if delta["type"] == "text_delta"
     )
     assert "".join(part.text for part in parts if isinstance(part, ReasoningPart)) == "".join(
-        delta["thinking"] for delta in said if delta["type"] == "thinking_delta"
+        delta["thinking"] for delta in content if delta["type"] == "thinking_delta"
     )

@@ -1,4 +1,4 @@
-"""Requests of the Messages API: what it takes by its own rules, written down once more."""
+"""Requests of the Messages API, checked by an independent copy of its rules."""
 
 import json
 import re
@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from eca_server.llm.anthropic.messages import MessagesWriter
 from eca_server.llm.anthropic.request import mark_messages, write_request
-from eca_server.llm.anthropic.thinking import Thinking, thinking_of
+from eca_server.llm.anthropic.thinking import ThinkingSupport, thinking_support
 from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -23,12 +24,11 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.llm.written import Histories, encoded
-from tests.eca_server.llm.anthropic.scripted import citation, found
+from tests.eca_server.llm.anthropic.scripted import citation, search_result
 from tests.eca_server.llm.histories import OURS, THEIRS, histories_with
 
 SEARCHED = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
-FOUND = found("https://a.example", call_id="srv_1")(0)[0]["content_block"]
+SEARCH_RESULT = search_result("https://a.example", call_id="srv_1")(0)[0]["content_block"]
 CITED = {"type": "text", "text": "a", "citations": [citation("https://a.example", "A")]}
 
 own = st.sampled_from(
@@ -38,7 +38,7 @@ own = st.sampled_from(
         ReasoningPart(opaque={"data": "secret"}, redacted=True),
         ReasoningPart(text="hm"),
         BlockPart(raw=SEARCHED),
-        ServerToolPart(kind="web_search", raw=FOUND),
+        ServerToolPart(kind="web_search", raw=SEARCH_RESULT),
         BlockPart(raw=CITED),
         RefusalPart("no"),
         FilePart(name="f", media_type="text/plain", data=b"f"),
@@ -51,19 +51,19 @@ histories = histories_with(own)
 TOOL = Tool(name="f", description="d", parameters={"type": "object", "properties": {}})
 
 
-def histories_of(*, images: bool = True, cached: bool = True) -> Histories:
+def histories_of(*, images: bool = True, cached: bool = True) -> HistoryEncoder:
     mark = mark_messages if cached else None
-    return Histories(MessagesWriter(OURS, images=images), mark=mark)
+    return HistoryEncoder(MessagesWriter(OURS, images=images), mark=mark)
 
 
-def write(request: Request, *, known: Thinking | None = None, **options) -> dict:
+def write(request: Request, *, known: ThinkingSupport | None = None, **options) -> dict:
     images, cached = options.pop("images", True), options.pop("cached", True)
     payload = write_request(
         request,
         messages=histories_of(images=images, cached=cached).written(request.messages),
         origin=OURS,
         wire_model="m",
-        known=known or Thinking(),
+        support=known or ThinkingSupport(),
         capabilities=Capabilities(images=images, **options),
         cached=cached,
     )
@@ -71,13 +71,13 @@ def write(request: Request, *, known: Thinking | None = None, **options) -> dict
 
 
 def user(*parts) -> Message:
-    said = [TextPart(part) if isinstance(part, str) else part for part in parts]
-    return Message(role="user", parts=tuple(said))
+    content = [TextPart(part) if isinstance(part, str) else part for part in parts]
+    return Message(role="user", parts=tuple(content))
 
 
 def answer(*parts, origin=OURS, **fields) -> Message:
-    said = [TextPart(part) if isinstance(part, str) else part for part in parts]
-    return Message(role="assistant", parts=tuple(said), origin=origin, **fields)
+    content = [TextPart(part) if isinstance(part, str) else part for part in parts]
+    return Message(role="assistant", parts=tuple(content), origin=origin, **fields)
 
 
 def call(call_id="c1", provider_id="toolu_1", **fields) -> ToolCallPart:
@@ -108,22 +108,22 @@ def test_every_history_is_written_as_the_api_wants_it(history, images, tools, se
 
 @given(histories, st.lists(histories, min_size=1, max_size=2))
 def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    kept = histories_of()
+    encoder = histories_of()
     for rest in (*rests, rests[0]):
         history = start + rest
         for length in range(len(history) + 1):
-            again = kept.written(history[:length])
+            again = encoder.written(history[:length])
             new = histories_of().written(history[:length])
             assert b"".join(again.pieces) == b"".join(new.pieces)
 
 
 def check(payload: dict) -> None:
-    """The API's rules, written down apart from the writer."""
+    """Check a request by the API's rules, independently of the writer."""
     assert payload["max_tokens"] > 0
     messages = payload["messages"]
     assert messages[0]["role"] == messages[-1]["role"] == "user"
     due: list[str] = []
-    seen: set[str] = set()
+    ids: set[str] = set()
     for before, message in zip((None, *messages), messages, strict=False):
         role, blocks = message["role"], message["content"]
         assert before is None or before["role"] != role
@@ -136,8 +136,8 @@ def check(payload: dict) -> None:
         else:
             due = [block["id"] for block in blocks if block["type"] == "tool_use"]
             assert len(set(due)) == len(due)
-            assert not seen & set(due)
-            seen |= set(due)
+            assert not ids & set(due)
+            ids |= set(due)
             assert blocks[-1]["type"] not in ("thinking", "redacted_thinking")
         for block in blocks:
             check_block(block, role)
@@ -200,7 +200,7 @@ class TestWhatGoesBack:
 
     def test_of_a_foreign_one_only_what_everybody_knows(self):
         thought = ReasoningPart(text="hm", opaque={"signature": "s"})
-        searched = ServerToolPart(kind="web_search", raw=FOUND)
+        searched = ServerToolPart(kind="web_search", raw=SEARCH_RESULT)
         parts = (thought, "Said \n", searched, call(opaque={"caller": {}}))
         [_, written, given_] = write(
             Request(messages=[user("x"), answer(*parts, origin=THEIRS), tool(result())])
@@ -216,7 +216,7 @@ class TestWhatGoesBack:
         parts = (
             TextPart("I look. "),
             BlockPart(raw=SEARCHED),
-            ServerToolPart(kind="web_search", raw=FOUND),
+            ServerToolPart(kind="web_search", raw=SEARCH_RESULT),
             TextPart("As a"),
             BlockPart(raw=CITED),
             TextPart(" says."),
@@ -225,7 +225,7 @@ class TestWhatGoesBack:
         assert written["content"] == [
             {"type": "text", "text": "I look. "},
             SEARCHED,
-            FOUND,
+            SEARCH_RESULT,
             {"type": "text", "text": "As "},
             CITED,
             {"type": "text", "text": " says."},
@@ -245,7 +245,7 @@ class TestWhatGoesBack:
     def test_half_a_search_does_not_go_back(self):
         halves = [
             answer("a", BlockPart(raw=SEARCHED)),
-            answer("a", ServerToolPart(kind="web_search", raw=FOUND), interrupted=True),
+            answer("a", ServerToolPart(kind="web_search", raw=SEARCH_RESULT), interrupted=True),
         ]
         for half in halves:
             written = write(Request(messages=[user("x"), half, user("y")]))["messages"][1]
@@ -255,11 +255,11 @@ class TestWhatGoesBack:
         calls = [call("c1", "t1"), call("c2", "t2")]
         picture = ImagePart(media_type="image/png", data=b"i")
         results = tool(result("c1", picture), result("c2", is_error=True))
-        [_, _, said] = write(
+        [_, _, content] = write(
             Request(messages=[user("x"), answer(*calls), results, user("and?")]), cached=False
         )["messages"]
         source = {"type": "base64", "media_type": "image/png", "data": "aQ=="}
-        assert said["content"] == [
+        assert content["content"] == [
             {
                 "type": "tool_result",
                 "tool_use_id": "t1",
@@ -280,16 +280,16 @@ class TestWhatGoesBack:
         results = tool(
             result("c1", TextPart("boom"), picture, is_error=True), result("c2", picture)
         )
-        [_, _, said] = write(
+        [_, _, content] = write(
             Request(messages=[user("x"), answer(*calls), results, user("and?")]), cached=False
         )["messages"]
-        failed, shown, behind, asked = said["content"]
+        failed, shown, behind, request = content["content"]
         assert failed["content"] == [
             {"type": "text", "text": "boom"},
-            {"type": "text", "text": "[shown behind the results]"},
+            {"type": "text", "text": "[shown after the results]"},
         ]
         assert shown["content"] == [behind]
-        assert (behind["type"], asked["text"]) == ("image", "and?")
+        assert (behind["type"], request["text"]) == ("image", "and?")
 
     def test_ids_that_a_server_gives_twice_are_told_apart(self):
         history = [user("x")]
@@ -337,10 +337,10 @@ class TestCache:
 
     def test_the_last_mark_of_a_request_is_in_the_next_one_too(self):
         history: list[Message] = [user("a")]
-        kept = histories_of()
+        encoder = histories_of()
         last = None
         for number in range(6):
-            written = json.loads(b"".join(kept.written(history).pieces))
+            written = json.loads(b"".join(encoder.written(history).pieces))
             marked = [
                 [{k: v for k, v in block.items() if k != "cache_control"} for block in m["content"]]
                 for m in written
@@ -359,10 +359,10 @@ class TestCache:
 
 class TestFields:
     def test_an_answer_has_a_limit_even_if_nobody_knows_one(self):
-        asked = Request(messages=[user("x")])
-        assert write(asked)["max_tokens"] == 32_000
-        assert write(asked, output=8_192)["max_tokens"] == 8_192
-        assert write(asked, output=128_000)["max_tokens"] == 64_000
+        request = Request(messages=[user("x")])
+        assert write(request)["max_tokens"] == 32_000
+        assert write(request, output=8_192)["max_tokens"] == 8_192
+        assert write(request, output=128_000)["max_tokens"] == 64_000
         assert write(Request(messages=[], max_output_tokens=9))["max_tokens"] == 9
 
     def test_without_tools_or_instructions_there_are_no_such_fields(self):
@@ -411,7 +411,7 @@ class TestFields:
         request = Request(
             messages=[user("x")], tools=[TOOL], tool_choice=choice, reasoning_effort=effort
         )
-        known = thinking_of("claude-opus-4-7", Capabilities())
+        known = thinking_support("claude-opus-4-7", Capabilities())
         assert write(request, known=known).get("tool_choice") == expected
 
 
@@ -424,12 +424,12 @@ def budget(tokens: int) -> dict:
 
 class TestThinking:
     def fields(self, model: str, effort: str | None, *history: Message, **options) -> dict:
-        asked = Request(
+        request = Request(
             messages=list(history) or [user("x")],
             reasoning_effort=effort,
             max_output_tokens=options.pop("max_tokens", None),
         )
-        payload = write(asked, known=thinking_of(model, Capabilities(**options)))
+        payload = write(request, known=thinking_support(model, Capabilities(**options)))
         return {k: payload[k] for k in ("thinking", "output_config") if k in payload}
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Anthropic's own types as oracles: what our tests send is theirs, and so is what we send."""
+"""Anthropic's own types as oracles, for the events of our tests and for our requests."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from eca_server.llm.anthropic.models import read_model
-from eca_server.llm.anthropic.thinking import thinking_of
+from eca_server.llm.anthropic.thinking import thinking_support
 from eca_server.llm.backend import Capabilities, Request, Tool
 from eca_server.llm.events import (
     Finished,
@@ -26,9 +26,9 @@ from eca_server.llm.events import (
 from tests.eca_server.llm.anthropic.scripted import (
     answer,
     citation,
-    found,
     redacted,
     search,
+    search_result,
     text,
     thinking,
     tool_use,
@@ -41,9 +41,9 @@ REQUEST = TypeAdapter(MessageCreateParamsStreaming)
 
 
 def walked(value: Any) -> Any:
-    """All of a value: members of an `Iterable` are checked only when they are looked at.
+    """Return all of a value: members of an `Iterable` are checked only when they are read.
 
-    Blocks of an answer, which a request may hold, too, are read as objects.
+    Blocks of an answer, which a request may contain, too, are read as objects.
     """
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=True)
@@ -100,7 +100,7 @@ def test_a_scripted_answer_is_what_the_sdk_reads_and_read_as_it_reads_it():
         thinking(),
         text("I ", "look."),
         search("q"),
-        found("https://a.example"),
+        search_result("https://a.example"),
         cited,
         tool_use("f", "", '{"n"', ": 1}", call_id="toolu_1"),
         tool_use("g", call_id="toolu_2"),
@@ -127,7 +127,7 @@ def test_the_sdk_takes_every_request_that_we_write(history, search_too, model, e
         tool_choice=choice,
         reasoning_effort=effort,
     )
-    known = thinking_of(model, Capabilities())
+    known = thinking_support(model, Capabilities())
     payload = write(request, known=known, web_search=search_too)
     assert walked(REQUEST.validate_python(payload)) == payload
 
@@ -192,7 +192,7 @@ def test_both_read_the_same_in_every_answer_that_is_well_formed(blocks):
 
 
 def is_readable(stream: list[dict], index: int) -> bool:
-    """Whether the input of a call at `index` is nothing or an object; the SDK raises for others."""
+    """Return whether a call's input is empty or an object; the SDK raises for others."""
     own = [event for event in stream if event.get("index") == index]
     if own[0]["content_block"]["type"] != "tool_use":
         return True

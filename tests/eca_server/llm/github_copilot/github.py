@@ -1,4 +1,4 @@
-"""A GitHub of the tests' own: it sells short tokens of Copilot to whoever is logged in."""
+"""A fake GitHub, which issues short tokens of Copilot for a login."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ LOGIN = "ghu_planted-login-0123456789"
 
 @attrs.define
 class GitHub:
-    """What it was asked, and what it sells.
+    """The server: its requests, and its tokens.
 
     Attributes:
-        api: where its tokens lead to.
-        url: where it listens.
-        asked: the headers of each request for a token.
-        refuses: a status and a body in place of a token.
-        lives: seconds after which a token is to be renewed.
+        api: the base URL of its tokens.
+        url: its own address.
+        asked: the headers of each token request.
+        refuses: the status and the body of a refusal.
+        lives: the lifetime of a token, in seconds.
     """
 
     api: str
     url: str = ""
-    asked: list[Any] = attrs.field(factory=list)
+    requests: list[Any] = attrs.field(factory=list)
     refuses: tuple[int, Any] | None = None
     lives: float = 1500
 
     async def handle(self, request: HTTPRequest, responder: Responder) -> None:
         assert (request.method, request.path) == ("GET", "/api/v3/copilot_internal/v2/token")
-        self.asked.append(request.headers)
+        self.requests.append(request.headers)
         sold = {
-            "token": f"tid=planted{len(self.asked)};exp=1",
-            "expires_at": 1,  # by the user's clock: long ago
+            "token": f"tid=planted{len(self.requests)};exp=1",
+            "expires_at": 1,  # long past, by the system's clock
             "refresh_in": self.lives,
             "endpoints": {"api": self.api},
         }

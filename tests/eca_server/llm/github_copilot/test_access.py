@@ -1,4 +1,4 @@
-"""The way to Copilot: tokens bought, renewed and refused; what requests tell of themselves."""
+"""Access to Copilot: tokens issued, renewed and refused; the headers of requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, finish, reply
-from eca_server.llm.access import Way
+from eca_server.llm.access import LoginAccessConfig
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.github_copilot import CopilotAccess, GitHubCopilot
@@ -36,7 +36,7 @@ CALL = ToolCallPart(id="c", name="t", raw="{}", arguments={})
 
 @attrs.frozen
 class Copilot:
-    """The service, the GitHub in front of it, a model of it, the secrets that were told."""
+    """The service, its GitHub, a model, and the hidden secrets."""
 
     provider: Provider
     github: GitHub
@@ -46,8 +46,8 @@ class Copilot:
 
     async def ask(self, *messages: Message, **request: Any) -> Answer:
         answer = Answer()
-        asked = Request(messages=messages or (HELLO,), **request)
-        async with self.backend.stream(asked) as events:
+        sent_request = Request(messages=messages or (HELLO,), **request)
+        async with self.backend.stream(sent_request) as events:
             async for event in events:
                 answer.feed(event)
         return answer
@@ -64,8 +64,10 @@ async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIte
         HTTPClient() as http,
     ):
         hidden: set[Secret] = set()
-        way = Way(http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update)
-        access = CopilotAccess(way)
+        config = LoginAccessConfig(
+            http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
+        )
+        access = CopilotAccess(config)
         origin = Origin(api="github-copilot", provider="github-copilot", model="m")
         backend = GitHubCopilot(
             http=http, origin=origin, server="github-copilot", access=access, **options
@@ -77,7 +79,7 @@ async def test_a_login_buys_a_token_that_says_where_requests_go() -> None:
     async with copilot([reply("Hi"), reply("again")]) as ours:
         assert (await ours.ask()).text == "Hi"
         assert (await ours.ask()).text == "again"
-        assert [head["authorization"] for head in ours.github.asked] == [f"token {LOGIN}"]
+        assert [head["authorization"] for head in ours.github.requests] == [f"token {LOGIN}"]
         assert ours.sent("authorization") == ["Bearer tid=planted1;exp=1"] * 2
         assert ours.hidden == {Secret("tid=planted1;exp=1")}
         ids = ours.sent("x-request-id")
@@ -89,7 +91,7 @@ async def test_we_say_who_we_are_and_a_user_may_say_something_else() -> None:
         await ours.ask()
         assert ours.sent("editor-version") == ["eca-python/0.1"]
         assert ours.sent("copilot-integration-id") == [None]
-        assert ours.github.asked[0]["editor-version"] == "eca-python/0.1"
+        assert ours.github.requests[0]["editor-version"] == "eca-python/0.1"
     own = {"Editor-Version": "mine/1", "Copilot-Integration-Id": "given-to-me"}
     async with copilot([reply("Hi")], extra_headers=own) as ours:
         await ours.ask()
@@ -146,7 +148,7 @@ async def test_many_tasks_buy_one_token() -> None:
             for _ in range(10):
                 nursery.start_soon(look)
         assert {target.url for target in targets} == {"https://own.example/x"}
-        assert len(ours.github.asked) == 1
+        assert len(ours.github.requests) == 1
 
 
 async def test_a_token_is_renewed_after_its_time_on_our_own_clock() -> None:
@@ -168,14 +170,14 @@ async def test_a_refused_token_is_renewed_once(status) -> None:
         assert ours.sent("x-initiator") == ["user", "user"]
         with pytest.raises(BackendError) as caught:
             await ours.ask()
-        assert len(ours.github.asked) == 3
+        assert len(ours.github.requests) == 3
         assert caught.value.kind in ("auth", "permission")
 
 
 @pytest.mark.parametrize(
     ("refuses", "kind", "words"),
     [
-        ((401, {"message": f"Bad credentials {LOGIN}"}), "auth", "does not accept the login"),
+        ((401, {"message": f"Bad credentials {LOGIN}"}), "auth", "refused the login"),
         (
             (403, {"error_details": {"message": "No access", "url": "https://gh.example/x"}}),
             "permission",
@@ -183,9 +185,9 @@ async def test_a_refused_token_is_renewed_once(status) -> None:
         ),
         ((404, {"message": "Not Found"}), "permission", "no Copilot: Not Found"),
         ((500, {"message": "no tokens today"}), "overloaded", "no tokens today"),
-        ((200, {}), "protocol", "expected a token"),
-        ((200, {"token": 7}), "protocol", "expected a token"),
-        ((200, ["tid=1"]), "protocol", "expected a token"),
+        ((200, {}), "protocol", "expected a Copilot token"),
+        ((200, {"token": 7}), "protocol", "expected a Copilot token"),
+        ((200, ["tid=1"]), "protocol", "expected a Copilot token"),
     ],
 )
 async def test_what_github_refuses_is_told_without_the_login(refuses, kind, words) -> None:

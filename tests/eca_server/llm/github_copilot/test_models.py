@@ -1,4 +1,4 @@
-"""What Copilot lists, as we offer it."""
+"""Copilot's list of models, as we offer it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def model(**fields: Any) -> dict[str, Any]:
 
 
 def test_limits_and_abilities_are_read() -> None:
-    [found] = read_models({"data": [model()]})
-    told = found.capabilities
-    assert (found.name, found.api) == ("m", None)
-    assert (told.context, told.output) == (106_000, 16_000)
-    assert (told.tools, told.images, told.reasoning) == (True, False, True)
-    assert told.efforts == ("low", "high")
+    [result] = read_models({"data": [model()]})
+    capabilities = result.capabilities
+    assert (result.name, result.api) == ("m", None)
+    assert (capabilities.context, capabilities.output) == (106_000, 16_000)
+    assert (capabilities.tools, capabilities.images, capabilities.reasoning) == (True, False, True)
+    assert capabilities.efforts == ("low", "high")
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_limits_and_abilities_are_read() -> None:
     ],
 )
 def test_a_model_is_asked_by_an_api_that_it_has(endpoints, api) -> None:
-    [found] = read_models({"data": [model(supported_endpoints=endpoints)]})
-    assert found.api == api
+    [result] = read_models({"data": [model(supported_endpoints=endpoints)]})
+    assert result.api == api
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_what_the_user_cannot_chat_with_is_not_offered(fields) -> None:
 
 
 def test_a_model_of_which_nothing_is_told_is_offered() -> None:
-    [found] = read_models({"data": [{"id": "m", "policy": {"state": "enabled"}}]})
-    assert (found.capabilities.context, found.capabilities.tools) == (None, True)
+    [result] = read_models({"data": [{"id": "m", "policy": {"state": "enabled"}}]})
+    assert (result.capabilities.context, result.capabilities.tools) == (None, True)

@@ -1,4 +1,4 @@
-"""Answers of Gemini, response by response as the API streams them."""
+"""Scripted answers of Gemini, as the responses of a stream."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ COUNTS = {
 }
 
 
-def said(text: str, **part) -> dict:
+def text_part(text: str, **part) -> dict:
     return {"text": text, **part}
 
 
@@ -38,7 +38,7 @@ def picture(data: bytes, **part) -> dict:
 
 
 def grounding(*urls: str, query: str = "weather", text: str | None = None) -> dict:
-    """What a search found; `text` is what the first page stands for."""
+    """Return the result of a search; `text` is the text that the first page supports."""
     supports = [{"segment": {"text": text, "endIndex": 1}, "groundingChunkIndices": [0]}]
     return {
         "webSearchQueries": [query],
@@ -49,7 +49,7 @@ def grounding(*urls: str, query: str = "weather", text: str | None = None) -> di
 
 
 def response(*parts: dict, counts: dict | None = None, **candidate) -> dict:
-    """One event: a whole response with some more parts."""
+    """Return one event: a response with these parts."""
     content = {"content": {"role": "model", "parts": list(parts)}} if parts else {}
     return {
         "candidates": [{**content, "index": 0, **candidate}],
@@ -60,7 +60,7 @@ def response(*parts: dict, counts: dict | None = None, **candidate) -> dict:
 
 
 def answer(*parts: dict, finish: str = "STOP", counts: dict | None = None, **last) -> list[dict]:
-    """All events of an answer, one for each part; `last` stands in the last candidate."""
+    """Return all events of an answer, one for each part; `last` goes into the last candidate."""
     *before, end = parts or (None,)
     ending = response(*([end] if end else []), counts=counts or COUNTS, finishReason=finish, **last)
     return [*(response(part) for part in before), ending]
@@ -73,12 +73,12 @@ def as_bytes(events: Sequence[dict]) -> bytes:
 
 
 def reply(*parts: dict, finish: str = "STOP", **reply_fields) -> Reply:
-    """A whole answer as the scripted provider's reply."""
+    """Return a whole answer as the scripted provider's reply."""
     return Reply(steps=[raw(as_bytes(answer(*parts, finish=finish)))], **reply_fields)
 
 
 def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
-    """Events and steps in turn; nothing is added."""
+    """Return a reply of exactly these events and steps."""
     return Reply(
         steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
         **reply_fields,
@@ -86,7 +86,7 @@ def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
 
 
 def refused(code: int, status: str, message: str, *details: dict, listed: bool = False) -> Reply:
-    """An error as Google tells it, in an array where it was a stream that was asked for."""
+    """Return an error in Google's form, in an array for a request of a stream."""
     error = {"error": {"code": code, "message": message, "status": status}}
     if details:
         error["error"]["details"] = list(details)

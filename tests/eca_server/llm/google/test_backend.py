@@ -24,8 +24,8 @@ from tests.eca_server.llm.google.scripted import (
     answer,
     call,
     refused,
-    said,
     steps,
+    text_part,
     thought,
 )
 from tests.eca_server.llm.google.scripted import reply as gemini
@@ -47,12 +47,12 @@ async def talking(script, **options) -> AsyncIterator[tuple[Provider, Google]]:
 
 
 async def ask(backend: Google, request: Request = HELLO) -> tuple[Answer, list]:
-    read, told = Answer(), []
+    read, emitted = Answer(), []
     async with backend.stream(request) as events:
         async for event in events:
             read.feed(event)
-            told.append(event)
-    return read, told
+            emitted.append(event)
+    return read, emitted
 
 
 async def failure(backend: Google, request: Request = HELLO) -> BackendError:
@@ -62,7 +62,7 @@ async def failure(backend: Google, request: Request = HELLO) -> BackendError:
 
 
 async def test_the_key_stands_in_its_header_and_the_stream_is_asked_for():
-    async with talking([gemini(said("Hel"), said("lo"))]) as (provider, backend):
+    async with talking([gemini(text_part("Hel"), text_part("lo"))]) as (provider, backend):
         read, _ = await ask(backend)
         [request] = provider.requests
     assert (read.text, read.usage.output) == ("Hello", 25)
@@ -75,7 +75,7 @@ async def test_the_key_stands_in_its_header_and_the_stream_is_asked_for():
 
 async def test_a_base_of_vertex_is_a_url_and_a_header():
     path = "/projects/p/locations/l/publishers/google"
-    async with Provider([gemini(said("x"))]) as server, HTTPClient() as http:
+    async with Provider([gemini(text_part("x"))]) as server, HTTPClient() as http:
         settings = ProviderSettings(
             api="google", url=server.url + path, extra_headers={"Authorization": "Bearer token"}
         )
@@ -97,7 +97,7 @@ async def test_a_configured_path_and_payload_are_used():
         "extra_payload": extra,
         "wire_model": "models/wire",
     }
-    async with talking([gemini(said("x"))], **options) as (provider, backend):
+    async with talking([gemini(text_part("x"))], **options) as (provider, backend):
         await ask(backend, Request(messages=[USER], tools=[TOOL], max_output_tokens=5))
         [request] = provider.requests
     assert request.target == "/v1/x/wire:streamGenerateContent?a=b"
@@ -110,7 +110,7 @@ async def test_a_configured_path_and_payload_are_used():
 
 async def test_a_call_goes_back_signed_with_its_result_and_the_chat_goes_on():
     first = gemini(thought("hm"), call("f", {"n": 2**70}, signed=True, id="theirs"), call("f", {}))
-    async with talking([first, gemini(said("done"))]) as (provider, backend):
+    async with talking([first, gemini(text_part("done"))]) as (provider, backend):
         read, _ = await ask(backend, Request(messages=[USER], tools=[TOOL]))
         results = tuple(
             ToolResultPart(call_id=each.key, parts=(TextPart("out"),)) for each in read.calls
@@ -137,22 +137,22 @@ MISTAKE = steps(answer(thought("hm"), finish="MALFORMED_FUNCTION_CALL", finishMe
 
 
 async def test_a_call_that_cannot_be_read_is_asked_for_once_more_with_a_word_on_it():
-    async with talking([MISTAKE, gemini(thought("so"), said("ok"))]) as (provider, backend):
-        read, told = await ask(backend)
+    async with talking([MISTAKE, gemini(thought("so"), text_part("ok"))]) as (provider, backend):
+        read, events = await ask(backend)
         first, second = provider.requests
     assert read.text == "ok"
-    assert [type(each) for each in told].count(Started) == 1
-    assert [type(each) for each in told].count(Note) == 1
-    begun = [each.key for each in told if isinstance(each, ReasoningStarted)]
-    assert begun == [each.key for each in told if isinstance(each, ReasoningFinished)]
+    assert [type(each) for each in events].count(Started) == 1
+    assert [type(each) for each in events].count(Note) == 1
+    begun = [each.key for each in events if isinstance(each, ReasoningStarted)]
+    assert begun == [each.key for each in events if isinstance(each, ReasoningFinished)]
     assert len(set(begun)) == 2
-    [asked] = second.body["contents"]
-    assert asked["parts"][0] == first.body["contents"][0]["parts"][0]
-    assert "malformed function call" in asked["parts"][1]["text"]
+    [request] = second.body["contents"]
+    assert request["parts"][0] == first.body["contents"][0]["parts"][0]
+    assert "malformed function call" in request["parts"][1]["text"]
 
 
 async def test_a_call_that_cannot_be_read_twice_is_a_readable_error():
-    async with talking([MISTAKE, MISTAKE, gemini(said("never"))]) as (provider, backend):
+    async with talking([MISTAKE, MISTAKE, gemini(text_part("never"))]) as (provider, backend):
         error = await failure(backend)
         assert len(provider.requests) == 2
     assert (error.kind, error.retryable) == ("protocol", False)
@@ -160,8 +160,8 @@ async def test_a_call_that_cannot_be_read_twice_is_a_readable_error():
 
 
 async def test_what_was_shown_before_a_call_that_cannot_be_read_is_not_repeated():
-    ended = answer(said("I call"), said("f(n="), finish="MALFORMED_FUNCTION_CALL")
-    async with talking([steps(ended), gemini(said("never"))]) as (provider, backend):
+    ended = answer(text_part("I call"), text_part("f(n="), finish="MALFORMED_FUNCTION_CALL")
+    async with talking([steps(ended), gemini(text_part("never"))]) as (provider, backend):
         assert (await failure(backend)).kind == "protocol"
         assert len(provider.requests) == 1
 
@@ -194,11 +194,11 @@ SIGNED_HISTORY = [
     ids=["refused", "in the stream"],
 )
 async def test_signatures_that_are_not_taken_back_are_left_out_once(refusal):
-    async with talking([refusal, gemini(said("ok"))]) as (provider, backend):
-        read, told = await ask(backend, Request(messages=SIGNED_HISTORY, cache_key="c"))
+    async with talking([refusal, gemini(text_part("ok"))]) as (provider, backend):
+        read, events = await ask(backend, Request(messages=SIGNED_HISTORY, cache_key="c"))
         first, second = provider.requests
     assert read.text == "ok"
-    assert len([each for each in told if isinstance(each, Note)]) == 1
+    assert len([each for each in events if isinstance(each, Note)]) == 1
     assert SIGNATURE in json.dumps(first.body)
     assert SIGNATURE not in json.dumps(second.body)
     assert second.body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
@@ -206,12 +206,12 @@ async def test_signatures_that_are_not_taken_back_are_left_out_once(refusal):
 
 async def test_a_chat_is_told_once_that_its_signatures_are_left_out():
     refusal = refused(400, "INVALID_ARGUMENT", "Corrupted thought signature.")
-    script = [refusal, gemini(said("a"))] * 3
+    script = [refusal, gemini(text_part("a"))] * 3
     async with talking(script) as (_, backend):
         notes = []
         for chat in ("one", "one", "another"):
-            _, told = await ask(backend, Request(messages=SIGNED_HISTORY, cache_key=chat))
-            notes.append(len([each for each in told if isinstance(each, Note)]))
+            _, events = await ask(backend, Request(messages=SIGNED_HISTORY, cache_key=chat))
+            notes.append(len([each for each in events if isinstance(each, Note)]))
     assert notes == [1, 0, 1]
 
 
@@ -226,13 +226,13 @@ async def test_what_a_model_refuses_is_left_out_and_remembered():
     script = [
         refused(400, "INVALID_ARGUMENT", "Thinking level LOW is not supported for this model."),
         refused(400, "INVALID_ARGUMENT", "Thinking is not enabled for this model."),
-        gemini(said("a")),
-        gemini(said("b")),
+        gemini(text_part("a")),
+        gemini(text_part("b")),
     ]
-    asked = Request(messages=[USER], reasoning_effort="low")
+    sent_request = Request(messages=[USER], reasoning_effort="low")
     async with talking(script) as (provider, backend):
-        await ask(backend, asked)
-        await ask(backend, asked)
+        await ask(backend, sent_request)
+        await ask(backend, sent_request)
         bodies = [request.body for request in provider.requests]
     thinking = [body.get("generationConfig", {}).get("thinkingConfig") for body in bodies]
     full, shown = {"includeThoughts": True, "thinkingLevel": "LOW"}, {"includeThoughts": True}
@@ -242,14 +242,14 @@ async def test_what_a_model_refuses_is_left_out_and_remembered():
 async def test_what_one_model_refuses_another_of_its_provider_may_take():
     refusal = refused(400, "INVALID_ARGUMENT", "Thinking is not enabled for this model.")
     shared: set[str] = set()
-    async with talking([refusal, gemini(said("a"))], refused=shared) as (_, backend):
+    async with talking([refusal, gemini(text_part("a"))], refused=shared) as (_, backend):
         await ask(backend)
     assert shared == set()
 
 
 async def test_a_failure_of_the_server_leaves_nothing_out():
     failing = refused(500, "INTERNAL", "thinking failed")
-    async with talking([failing, gemini(said("never"))]) as (provider, backend):
+    async with talking([failing, gemini(text_part("never"))]) as (provider, backend):
         assert (await failure(backend)).kind == "overloaded"
         assert len(provider.requests) == 1
 
@@ -271,7 +271,7 @@ async def test_an_empty_answer_behind_results_is_an_end():
 
 async def test_tools_are_declared_in_openapi_where_json_schema_is_not_known():
     unknown = 'Invalid JSON payload received. Unknown name "parametersJsonSchema"'
-    script = [refused(400, "INVALID_ARGUMENT", unknown), gemini(said("a"))]
+    script = [refused(400, "INVALID_ARGUMENT", unknown), gemini(text_part("a"))]
     async with talking(script) as (provider, backend):
         await ask(backend, Request(messages=[USER], tools=[TOOL]))
         _, second = provider.requests
@@ -358,18 +358,18 @@ async def test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not():
 
 @pytest.mark.parametrize("ending", [close(), reset()], ids=["close", "reset"])
 async def test_a_stream_that_breaks_off_is_a_premature_stop(ending):
-    script = [steps(answer(said("a"), said("b"))[:1], wait("go"), ending)]
+    script = [steps(answer(text_part("a"), text_part("b"))[:1], wait("go"), ending)]
     async with talking(script) as (provider, backend), backend.stream(HELLO) as events:
-        told = [await anext(events), await anext(events)]
+        result = [await anext(events), await anext(events)]
         provider.open("go")
         with pytest.raises(BackendError) as caught:
             await anext(events)
-    assert told[1] == TextDelta("a")
+    assert result[1] == TextDelta("a")
     assert (caught.value.kind, caught.value.retryable) == ("premature_stop", True)
 
 
 async def test_a_body_that_ends_with_its_connection_ends_well_only_behind_a_finish_reason():
-    whole = answer(said("a"), said("b"))
+    whole = answer(text_part("a"), text_part("b"))
     script = [steps(whole, close_delimited=True), steps(whole[:1], close_delimited=True)]
     async with talking(script) as (_, backend):
         assert (await ask(backend))[0].text == "ab"
@@ -378,13 +378,13 @@ async def test_a_body_that_ends_with_its_connection_ends_well_only_behind_a_fini
 
 async def test_an_answer_ends_though_the_connection_stays_open_behind_it(monkeypatch):
     monkeypatch.setattr("eca_server.llm.http_backend.TAIL", 0.05)
-    async with talking([steps(answer(said("ab")), hang())]) as (_, backend):
+    async with talking([steps(answer(text_part("ab")), hang())]) as (_, backend):
         with trio.fail_after(4):
             assert (await ask(backend))[0].text == "ab"
 
 
 async def test_stop_ends_the_request():
-    script = [steps(answer(said("a"), said("b"))[:1], wait("never"))]
+    script = [steps(answer(text_part("a"), text_part("b"))[:1], wait("never"))]
     async with talking(script) as (provider, backend):
         with trio.CancelScope() as scope:
             async with backend.stream(HELLO) as events:
@@ -419,8 +419,12 @@ async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monke
         monkeypatch.setattr(backend, "get", get)
         first, second = await backend.models()
         assert (first.name, second.name) == ("gemini-x", "gemini-y")
-        told = first.capabilities
-        assert (told.context, told.output, told.reasoning) == (1000, 100, True)
+        capabilities = first.capabilities
+        assert (capabilities.context, capabilities.output, capabilities.reasoning) == (
+            1000,
+            100,
+            True,
+        )
         pages["/models?pageSize=1000"] = {"publisherModels": [{"name": "publishers/g/models/z"}]}
         assert [each.name for each in await backend.models()] == ["z"]
         pages["/models?pageSize=1000"] = {"error": "odd"}

@@ -1,4 +1,4 @@
-"""What each part of Gemini's answers becomes."""
+"""The parts of Gemini's answers, decoded."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ from eca_server.llm.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.llm.google.decoder import MISTAKES, GeminiDecoder, read_usage
+from eca_server.llm.google.decoder import MODEL_ERRORS, GeminiDecoder, read_usage
 from tests.eca_server.llm.google.scripted import (
     COUNTS,
     SIGNATURE,
@@ -33,7 +33,7 @@ from tests.eca_server.llm.google.scripted import (
     grounding,
     picture,
     response,
-    said,
+    text_part,
     thought,
 )
 
@@ -66,8 +66,8 @@ def test_a_whole_answer_in_the_order_of_its_parts():
         answer(
             thought("Thi"),
             thought("nk"),
-            said("Hel"),
-            said("lo"),
+            text_part("Hel"),
+            text_part("lo"),
             call("read", {"path": "a"}, signed=True, id="theirs"),
             call("list"),
         )
@@ -93,13 +93,15 @@ def test_a_whole_answer_in_the_order_of_its_parts():
 
 
 def test_parts_of_one_response_and_of_many_are_the_same_answer():
-    parts = [thought("why"), said("a"), call("f", {}), said("b")]
+    parts = [thought("why"), text_part("a"), call("f", {}), text_part("b")]
     together = [response(*parts, finishReason="STOP", counts=COUNTS)]
     assert play(together) == play(answer(*parts))
 
 
 def test_a_signed_text_ends_where_its_part_ends_and_goes_back_whole():
-    events = play(answer(said("ab"), said("cd", **SIGNED), said("ef"), said("", **SIGNED)))
+    events = play(
+        answer(text_part("ab"), text_part("cd", **SIGNED), text_part("ef"), text_part("", **SIGNED))
+    )
     assert only(Block, events) == [
         Block(raw={"part": {"text": "cd", **SIGNED}}, position=0),
         Block(raw={"part": {"text": "", **SIGNED}}, position=1),
@@ -108,12 +110,12 @@ def test_a_signed_text_ends_where_its_part_ends_and_goes_back_whole():
 
 
 def test_a_signature_alone_becomes_a_part_that_can_go_back():
-    [block] = only(Block, play(answer(said("a"), dict(SIGNED))))
+    [block] = only(Block, play(answer(text_part("a"), dict(SIGNED))))
     assert block.raw == {"part": {"text": "", **SIGNED}}
 
 
 def test_a_signed_thought_is_a_block_of_its_own():
-    events = play(answer(thought("a"), thought("b", **SIGNED), thought("c"), said("x")))
+    events = play(answer(thought("a"), thought("b", **SIGNED), thought("c"), text_part("x")))
     assert [event.opaque for event in only(ReasoningFinished, events)] == [
         None,
         {"part": SIGNED},
@@ -123,13 +125,15 @@ def test_a_signed_thought_is_a_block_of_its_own():
 
 
 def test_a_thought_that_is_only_signed_is_begun_and_ended():
-    events = play(answer(thought("", **SIGNED), said("x")))
+    events = play(answer(thought("", **SIGNED), text_part("x")))
     assert only(ReasoningDelta, events) == []
     assert len(only(ReasoningStarted, events)) == len(only(ReasoningFinished, events)) == 1
 
 
 def test_empty_parts_are_nothing():
-    events = play(answer(said(""), thought(""), {}, said("x"), {"content": None}, finish="STOP"))
+    events = play(
+        answer(text_part(""), thought(""), {}, text_part("x"), {"content": None}, finish="STOP")
+    )
     assert only(TextDelta, events) == [TextDelta("x")]
     assert only(ReasoningStarted, events) == []
 
@@ -144,10 +148,10 @@ def test_arguments_that_are_no_object_are_told_to_the_model(args, words):
 
 
 def test_arguments_are_kept_exactly():
-    given = {"n": 2**70, "é": [None, 1.5], "snake_case": {"": ""}}
-    [finished] = only(ToolCallFinished, play(answer(call("f", given))))
-    assert finished.arguments == given
-    assert json.loads(finished.raw) == given
+    value = {"n": 2**70, "é": [None, 1.5], "snake_case": {"": ""}}
+    [finished] = only(ToolCallFinished, play(answer(call("f", value))))
+    assert finished.arguments == value
+    assert json.loads(finished.raw) == value
 
 
 def test_a_tool_is_called_by_its_own_name_whatever_it_is_called_on_the_wire():
@@ -177,7 +181,7 @@ def test_a_call_without_a_name_is_no_call():
     ],
 )
 def test_an_answer_ends_with_its_reason(raw, ours):
-    assert play(answer(said("x"), finish=raw))[-1] == Finished(reason=ours, raw_reason=raw)
+    assert play(answer(text_part("x"), finish=raw))[-1] == Finished(reason=ours, raw_reason=raw)
 
 
 @pytest.mark.parametrize("raw", ["STOP", "OTHER", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL"])
@@ -196,8 +200,8 @@ def test_a_cut_answer_may_be_empty():
     assert play(answer(thought("long"), finish="MAX_TOKENS"))[-1].reason == "length"
 
 
-@pytest.mark.parametrize("raw", sorted(MISTAKES))
-@pytest.mark.parametrize("leaked", [(), (said("_file(path='a')"),), (thought("I call it"),)])
+@pytest.mark.parametrize("raw", sorted(MODEL_ERRORS))
+@pytest.mark.parametrize("leaked", [(), (text_part("_file(path='a')"),), (thought("I call it"),)])
 def test_a_mistake_of_the_model_is_an_error_and_no_end(raw, leaked):
     ended = answer(*leaked, finish=raw, finishMessage="Malformed function call: print(")
     error = failure(ended)
@@ -212,7 +216,9 @@ def test_thoughts_before_a_mistake_are_closed():
     assert len(only(ReasoningFinished, decoder.feed_object(event))) == 1
 
 
-@pytest.mark.parametrize("parts", [(), (thought("hm"),), (said(""),), (said("", **SIGNED),)])
+@pytest.mark.parametrize(
+    "parts", [(), (thought("hm"),), (text_part(""),), (text_part("", **SIGNED),)]
+)
 def test_an_answer_of_nothing_is_an_error_but_behind_results(parts):
     error = failure(answer(*parts))
     assert (error.kind, error.retryable) == ("empty_response", True)
@@ -241,13 +247,13 @@ def test_a_blocked_prompt_is_told_with_its_reason(reason):
 
 def test_ratings_of_a_prompt_block_nothing():
     rated = {"promptFeedback": {"safetyRatings": [{"category": "X", "probability": "LOW"}]}}
-    assert text_of(play([rated, *answer(said("x"))])) == "x"
+    assert text_of(play([rated, *answer(text_part("x"))])) == "x"
 
 
 def test_token_counts_are_disjoint_and_the_last_ones_count():
-    assert only(Usage, play([response(said("a"), counts={**COUNTS}), *answer(said("b"))])) == [
-        Usage(input=40, cache_read=60, output=25, reasoning=5)
-    ]
+    assert only(
+        Usage, play([response(text_part("a"), counts={**COUNTS}), *answer(text_part("b"))])
+    ) == [Usage(input=40, cache_read=60, output=25, reasoning=5)]
     assert read_usage({}) == Usage()
     assert read_usage({"promptTokenCount": 5, "candidatesTokenCount": 2}) == Usage(
         input=5, output=2
@@ -259,16 +265,18 @@ def test_token_counts_are_disjoint_and_the_last_ones_count():
 
 
 def test_counts_may_come_behind_the_end_and_with_text_alone():
-    [ended] = answer(said("a"))
+    [ended] = answer(text_part("a"))
     del ended["usageMetadata"]
     assert only(Usage, play([ended])) == []
     assert only(Usage, play([ended, {"usageMetadata": COUNTS}]))[0].output == 25
-    assert only(Usage, play([response(said("x")), response(said("a"), counts=COUNTS), ended]))
+    assert only(
+        Usage, play([response(text_part("x")), response(text_part("a"), counts=COUNTS), ended])
+    )
 
 
 def test_a_search_is_told_and_its_pages_are_cited_once_where_they_belong():
-    found = grounding("http://a", "http://b", text="sunny")
-    events = play([*answer(said("It is "), said("sunny."), groundingMetadata=found)])
+    sources = grounding("http://a", "http://b", text="sunny")
+    events = play([*answer(text_part("It is "), text_part("sunny."), groundingMetadata=sources)])
     started, finished = only(ServerTool, events)
     assert (started.phase, started.kind, started.query) == ("started", "web_search", "weather")
     assert (finished.phase, finished.urls) == ("finished", ("http://a", "http://b"))
@@ -279,11 +287,11 @@ def test_a_search_is_told_and_its_pages_are_cited_once_where_they_belong():
 
 
 def test_sources_that_come_again_are_not_cited_again():
-    found = grounding("http://a")
+    sources = grounding("http://a")
     events = play(
         [
-            response(said("x"), groundingMetadata=found),
-            *answer(said("y"), groundingMetadata={**found, "webSearchQueries": []}),
+            response(text_part("x"), groundingMetadata=sources),
+            *answer(text_part("y"), groundingMetadata={**sources, "webSearchQueries": []}),
         ]
     )
     assert len(only(Citation, events)) == 1
@@ -292,7 +300,7 @@ def test_sources_that_come_again_are_not_cited_again():
 
 def test_recited_sources_are_cited():
     cited = {"citations": [{"startIndex": 0, "uri": "http://c", "license": "mit"}, {"uri": ""}]}
-    assert only(Citation, play(answer(said("x"), citationMetadata=cited))) == [
+    assert only(Citation, play(answer(text_part("x"), citationMetadata=cited))) == [
         Citation(url="http://c")
     ]
 
@@ -303,11 +311,11 @@ def test_the_providers_own_tools_are_told_and_kept_as_they_came():
         {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "id": "1", "response": {}}},
         {"executableCode": {"language": "PYTHON", "code": "1"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
-        said("x"),
+        text_part("x"),
     ]
     events = play(answer(*parts, groundingMetadata=grounding("http://a")))
-    told = [(each.key, each.kind, each.phase) for each in only(ServerTool, events)]
-    assert told == [
+    result = [(each.key, each.kind, each.phase) for each in only(ServerTool, events)]
+    assert result == [
         ("tool_1", "google_search_web", "started"),
         ("tool_1", "google_search_web", "finished"),
         ("tool_2", "code_execution", "started"),
@@ -317,12 +325,12 @@ def test_the_providers_own_tools_are_told_and_kept_as_they_came():
 
 
 def test_a_tool_of_the_provider_that_never_answered_is_ended():
-    events = play(answer({"executableCode": {"code": "1"}}, said("x")))
+    events = play(answer({"executableCode": {"code": "1"}}, text_part("x")))
     assert [each.phase for each in only(ServerTool, events)] == ["started", "finished"]
 
 
 def test_a_picture_of_the_model_is_shown_and_its_signature_kept():
-    events = play(answer(said("Here:"), picture(b"png", **SIGNED)))
+    events = play(answer(text_part("Here:"), picture(b"png", **SIGNED)))
     assert only(Image, events) == [Image(media_type="image/png", data=b"png")]
     assert only(Block, events) == [Block(raw={"picture": SIGNED}, position=0)]
 
@@ -342,17 +350,17 @@ def test_a_picture_that_is_no_base64_is_a_fault():
     ],
 )
 def test_parts_that_are_not_shown_are_kept_as_they_came(part):
-    events = play(answer(part, said("x")))
+    events = play(answer(part, text_part("x")))
     assert [block.raw for block in only(Block, events)] == [{"part": part}]
     assert only(Image, events) == []
 
 
 def test_of_several_candidates_the_first_is_taken():
-    event = answer(said("first"))[0]
-    event["candidates"].append({"index": 1, "content": {"parts": [said("second")]}})
+    event = answer(text_part("first"))[0]
+    event["candidates"].append({"index": 1, "content": {"parts": [text_part("second")]}})
     assert text_of(play([event])) == "first"
-    alone = {"candidates": [{"index": 1, "content": {"parts": [said("second")]}}]}
-    assert text_of(play([response(said("a")), alone, *answer(said("b"))])) == "ab"
+    alone = {"candidates": [{"index": 1, "content": {"parts": [text_part("second")]}}]}
+    assert text_of(play([response(text_part("a")), alone, *answer(text_part("b"))])) == "ab"
 
 
 @pytest.mark.parametrize(
@@ -368,13 +376,13 @@ def test_of_several_candidates_the_first_is_taken():
     ],
 )
 def test_an_error_may_stand_anywhere_in_the_stream(event, kind):
-    assert failure([response(said("a")), event]).kind == kind
+    assert failure([response(text_part("a")), event]).kind == kind
     assert failure([event]).kind == kind
 
 
 def test_a_stream_without_a_finish_reason_was_cut():
     for last in ({}, {"finishReason": None}, {"finishReason": "FINISH_REASON_UNSPECIFIED"}):
-        error = failure([response(said("a")), response(said("b"), **last)])
+        error = failure([response(text_part("a")), response(text_part("b"), **last)])
         assert (error.kind, error.retryable) == ("premature_stop", True)
 
 
@@ -393,21 +401,21 @@ def test_a_done_mark_of_somebody_in_between_is_no_end():
 
 
 def test_all_responses_as_one_array_are_the_same_answer():
-    events = answer(thought("hm"), said("a"), call("f", {}))
+    events = answer(thought("hm"), text_part("a"), call("f", {}))
     keys = itertools.count(1)
     decoder = GeminiDecoder(new_key=lambda: f"k{next(keys)}")
     assert [*decoder.feed_object(events), *decoder.close()] == play(events)
 
 
 def test_text_is_read_alike_the_short_way_and_the_long():
-    parts = [said(piece) for piece in "abc"]
+    parts = [text_part(piece) for piece in "abc"]
     long = answer(*parts)
     for event in long:
         event["candidates"][0]["tokenCount"] = 1
-    short, told = Answer(), Answer()
+    short, result = Answer(), Answer()
     for event in play(answer(*parts)):
         short.feed(event)
     for event in play(long):
-        told.feed(event)
-    assert short.text == told.text == "abc"
-    assert short.usage == told.usage
+        result.feed(event)
+    assert short.text == result.text == "abc"
+    assert short.usage == result.usage

@@ -1,4 +1,4 @@
-"""Requests to Gemini: what a strict server takes, written once, and as the model made it."""
+"""Requests to Gemini: accepted by a strict server, encoded once, signed parts unchanged."""
 
 import base64
 import json
@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.google.decoder import GeminiDecoder
 from eca_server.llm.google.generations import generation_of, thinking_config
 from eca_server.llm.google.messages import UNSIGNED, ContentWriter
-from eca_server.llm.google.request import refused_thing, write_request
+from eca_server.llm.google.request import refused_option, write_request
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -26,8 +27,14 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.llm.written import Histories, encoded
-from tests.eca_server.llm.google.scripted import SIGNATURE, answer, call, picture, said, thought
+from tests.eca_server.llm.google.scripted import (
+    SIGNATURE,
+    answer,
+    call,
+    picture,
+    text_part,
+    thought,
+)
 from tests.eca_server.llm.histories import OURS, THEIRS, histories_with
 
 SIGNED = {"thoughtSignature": SIGNATURE}
@@ -55,7 +62,7 @@ histories = histories_with(own)
 
 
 def written(history, known=NEW, **options) -> list[dict]:
-    pieces = Histories(ContentWriter(OURS, known, **options)).written(history).pieces
+    pieces = HistoryEncoder(ContentWriter(OURS, known, **options)).written(history).pieces
     return json.loads(b"".join(pieces))
 
 
@@ -71,7 +78,7 @@ def test_every_history_is_written_as_a_strict_server_wants_it(history, known, im
 
 
 def check_contents(contents: list[dict], *, signs: bool) -> None:
-    """The rules of the API, written down apart from the writer."""
+    """Check contents by the API's rules, independently of the writer."""
     assert contents[0]["role"] == contents[-1]["role"] == "user"
     due: list[dict] = []
     for number, content in enumerate(contents):
@@ -107,28 +114,28 @@ def check_contents(contents: list[dict], *, signs: bool) -> None:
 
 @given(histories, st.lists(histories, min_size=1, max_size=2))
 def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    kept = Histories(ContentWriter(OURS, NEW))
+    encoder = HistoryEncoder(ContentWriter(OURS, NEW))
     for rest in (*rests, rests[0]):
         history = start + rest
         for length in range(len(history) + 1):
-            again = kept.written(history[:length])
-            new = Histories(ContentWriter(OURS, NEW)).written(history[:length])
+            again = encoder.written(history[:length])
+            new = HistoryEncoder(ContentWriter(OURS, NEW)).written(history[:length])
             assert b"".join(again.pieces) == b"".join(new.pieces)
 
 
 PARTS = [
     thought("why"),
     thought("so", **SIGNED),
-    said("Hel", **SIGNED),
-    said("lo"),
+    text_part("Hel", **SIGNED),
+    text_part("lo"),
     {"executableCode": {"language": "PYTHON", "code": "1"}, **SIGNED},
     {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
     picture(b"png", **SIGNED),
     {"fileData": {"fileUri": "gs://x", "mimeType": "video/mp4"}},
     call("f", {"n": 1, "m": {"k": [1.5, None]}}, signed=True, id="theirs"),
     call("g", {}),
-    said(" "),
-    said("", **SIGNED),
+    text_part(" "),
+    text_part("", **SIGNED),
 ]
 
 
@@ -145,7 +152,7 @@ def answered(parts, **options) -> Message:
 
 def test_what_the_model_made_goes_back_exactly_as_it_came():
     _, model, results = written([USER, answered(PARTS), USER])
-    assert model == {"role": "model", "parts": [part for part in PARTS if part != said(" ")]}
+    assert model == {"role": "model", "parts": [part for part in PARTS if part != text_part(" ")]}
     first, second, _ = results["parts"]
     assert (first["functionResponse"]["id"], first["functionResponse"]["name"]) == ("theirs", "f")
     assert "id" not in second["functionResponse"]
@@ -157,26 +164,26 @@ texts = st.sampled_from(["a", "b", "ab", "", " "])
 
 @given(
     st.lists(
-        st.builds(lambda text, signed: said(text, **signed), texts, signed_or_not)
+        st.builds(lambda text, signed: text_part(text, **signed), texts, signed_or_not)
         | st.builds(lambda text, signed: thought(text, **signed), texts, signed_or_not)
         | st.builds(lambda signed: picture(b"p", **signed), signed_or_not),
         max_size=6,
     )
 )
 def test_signed_parts_keep_their_bounds_and_their_order(parts):
-    message = answered([said("begin", **SIGNED), *parts, call("end", {})])
+    message = answered([text_part("begin", **SIGNED), *parts, call("end", {})])
     back = written([USER, message, USER], OLD)[1]["parts"]
     signed = [part for part in parts if "thoughtSignature" in part]
     assert [part for part in back if "thoughtSignature" in part] == [
-        said("begin", **SIGNED),
+        text_part("begin", **SIGNED),
         *signed,
     ]
-    assert words_of(back) == words_of([said("begin"), *parts])
+    assert words_of(back) == words_of([text_part("begin"), *parts])
     assert [part for part in back if not part.keys() - {"text"} and not part["text"]] == []
 
 
 def words_of(parts) -> str:
-    """All text, without blanks, of which an unsigned part may lose its own."""
+    """Return all text without blanks, which an unsigned part may lose."""
     return "".join("".join(part.get("text", "") for part in parts).split())
 
 
@@ -184,8 +191,8 @@ def test_an_id_that_two_calls_have_is_given_back_once():
     message = answered([call("f", {}, id="same"), call("g", {}, id="same")])
     _, model, results = written([USER, message, USER])
     assert [part["functionCall"].get("id") for part in model["parts"]] == ["same", None]
-    told = [part["functionResponse"].get("id") for part in results["parts"][:2]]
-    assert told == ["same", None]
+    result = [part["functionResponse"].get("id") for part in results["parts"][:2]]
+    assert result == ["same", None]
 
 
 def test_reasoning_of_nothing_is_no_part():
@@ -233,8 +240,8 @@ def test_results_are_objects_that_tell_errors_apart():
     ("known", "images", "inside", "behind", "word"),
     [
         (NEW, True, 1, 0, None),
-        (OLD, True, 0, 1, "shown behind"),
-        (NEW, False, 0, 0, "left out"),
+        (OLD, True, 0, 1, "shown after"),
+        (NEW, False, 0, 0, "omitted"),
     ],
 )
 def test_a_picture_from_a_tool_stands_where_the_model_takes_it(known, images, inside, behind, word):
@@ -247,8 +254,8 @@ def test_a_picture_from_a_tool_stands_where_the_model_takes_it(known, images, in
         ),
         Message(role="tool", parts=(ToolResultPart(call_id="a", parts=(PICTURE,)),)),
     ]
-    [told, *others] = written(history, known, images=images)[-1]["parts"]
-    result = told["functionResponse"]
+    [results, *others] = written(history, known, images=images)[-1]["parts"]
+    result = results["functionResponse"]
     encoded_picture = {
         "inlineData": {"mimeType": "image/png", "data": base64.b64encode(b"i").decode()}
     }
@@ -263,19 +270,19 @@ def test_files_are_given_as_the_api_takes_them():
         FilePart(name="b.pdf", media_type="application/pdf", data=b"%PDF"),
         FilePart(name="c.bin", media_type="application/octet-stream", data=b"\0"),
     ]
-    told = written([Message(role="user", parts=tuple(files))])[0]["parts"]
-    assert told[0] == {"text": "The file a.txt:\n\ntext"}
-    assert told[2]["inlineData"]["mimeType"] == "application/pdf"
-    assert "left out" in told[3]["text"]
+    result = written([Message(role="user", parts=tuple(files))])[0]["parts"]
+    assert result[0] == {"text": "The file a.txt:\n\ntext"}
+    assert result[2]["inlineData"]["mimeType"] == "application/pdf"
+    assert "omitted" in result[3]["text"]
 
 
 def request_fields(model="gemini-3.1-pro", *, search=False, without=(), **fields) -> dict:
     known = generation_of(model, Capabilities())
     payload = write_request(
         Request(messages=[USER], **fields),
-        known=known,
+        generation=known,
         capabilities=Capabilities(web_search=search),
-        histories=Histories(ContentWriter(OURS, known)),
+        histories=HistoryEncoder(ContentWriter(OURS, known)),
         without=without,
     )
     return json.loads(encoded(payload))
@@ -331,14 +338,17 @@ def test_a_tool_without_parameters_and_one_with_an_odd_name():
     ],
 )
 def test_thinking_is_asked_for_in_the_words_of_the_model(model, effort, config):
-    asked = request_fields(model, reasoning_effort=effort).get("generationConfig", {})
+    request = request_fields(model, reasoning_effort=effort).get("generationConfig", {})
     expected = None if config is None else {"includeThoughts": True, **config}
-    assert asked.get("thinkingConfig") == expected
+    assert request.get("thinkingConfig") == expected
 
 
 def test_what_the_endpoint_says_of_a_model_counts_more_than_its_name():
-    told = Capabilities(efforts=("low", "HIGH", "ultra"))
-    assert thinking_config("max", generation_of("gemini-4-pro", told))["thinkingLevel"] == "HIGH"
+    capabilities = Capabilities(efforts=("low", "HIGH", "ultra"))
+    assert (
+        thinking_config("max", generation_of("gemini-4-pro", capabilities))["thinkingLevel"]
+        == "HIGH"
+    )
     assert generation_of("custom", Capabilities(reasoning=True)).thinks
 
 
@@ -369,17 +379,17 @@ def test_a_refusal_names_what_to_leave_out(words, thing, gone):
     fields = {"system": "Be.", "tools": [TOOL], "search": True, "reasoning_effort": "low"}
     payload = request_fields(**fields)
     assert gone in json.dumps(payload)
-    assert refused_thing(words, payload) == thing
-    left = request_fields(**fields, without={thing})
-    assert gone not in json.dumps(left)
-    assert refused_thing(words, left) != thing
-    assert "Be." in json.dumps(left)
+    assert refused_option(words, payload) == thing
+    remaining = request_fields(**fields, without={thing})
+    assert gone not in json.dumps(remaining)
+    assert refused_option(words, remaining) != thing
+    assert "Be." in json.dumps(remaining)
 
 
 def test_a_refusal_of_what_is_not_there_names_nothing():
     payload = request_fields("gemini-2.0-flash")
-    assert refused_thing("Thinking is not enabled; google_search", payload) is None
-    assert refused_thing("contents is required", request_fields(system="x")) is None
+    assert refused_option("Thinking is not enabled; google_search", payload) is None
+    assert refused_option("contents is required", request_fields(system="x")) is None
 
 
 def test_what_belongs_to_another_model_of_the_provider_stays_out():

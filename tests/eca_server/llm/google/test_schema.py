@@ -1,4 +1,4 @@
-"""Tools' schemas in the words of OpenAPI, for endpoints that take no other."""
+"""Tools' schemas in OpenAPI's subset, for endpoints that accept nothing else."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Google's own types as oracles: what our tests send is theirs, and so is what we send."""
+"""Google's own types as oracles, for the events of our tests and for our requests."""
 
 import json
 
@@ -8,6 +8,7 @@ from hypothesis import given
 
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.events import Finished
 from eca_server.llm.google.decoder import GeminiDecoder
 from eca_server.llm.google.generations import generation_of
@@ -15,8 +16,7 @@ from eca_server.llm.google.messages import ContentWriter
 from eca_server.llm.google.request import write_request
 from eca_server.llm.google.schema import openapi_schema
 from eca_server.llm.history import Message, TextPart
-from eca_server.llm.written import Histories, encoded
-from tests.eca_server.llm.google.scripted import COUNTS, answer, call, grounding, said, thought
+from tests.eca_server.llm.google.scripted import COUNTS, answer, call, grounding, text_part, thought
 from tests.eca_server.llm.google.test_request import PARTS, TOOL, histories
 from tests.eca_server.llm.google.test_schema import schemas
 from tests.eca_server.llm.histories import OURS
@@ -25,16 +25,18 @@ NEW = generation_of("gemini-3.1-pro", Capabilities())
 
 
 def read(events) -> types.GenerateContentResponse:
-    """All of them as the official types have them, which know no other fields."""
-    told = [types.GenerateContentResponse.model_validate_json(json.dumps(each)) for each in events]
-    parts = [part for each in told for part in each.candidates[0].content.parts]
-    told[-1].candidates[0].content.parts = parts
-    return told[-1]
+    """Return the events as one response of the official types, which allow no other fields."""
+    result = [
+        types.GenerateContentResponse.model_validate_json(json.dumps(each)) for each in events
+    ]
+    parts = [part for each in result for part in each.candidates[0].content.parts]
+    result[-1].candidates[0].content.parts = parts
+    return result[-1]
 
 
 def test_what_our_scripts_send_is_what_the_official_client_reads():
-    found = grounding("http://a", text="x")
-    events = answer(*PARTS, groundingMetadata=found)
+    sources = grounding("http://a", text="x")
+    events = answer(*PARTS, groundingMetadata=sources)
     theirs, ours = read(events), Answer()
     decoder = GeminiDecoder()
     for event in [*(each for one in events for each in decoder.feed_object(one)), *decoder.close()]:
@@ -52,17 +54,17 @@ def test_what_our_scripts_send_is_what_the_official_client_reads():
 @pytest.mark.parametrize("reason", [each.value for each in types.FinishReason][1:])
 def test_every_reason_the_official_client_knows_ends_an_answer(reason):
     decoder = GeminiDecoder()
-    told = [
+    result = [
         each
         for event in answer(call("f", {}), finish=reason)
         for each in decoder.feed_object(event)
     ]
-    assert isinstance([*told, *decoder.close()][-1], Finished)
+    assert isinstance([*result, *decoder.close()][-1], Finished)
 
 
 @given(histories)
 def test_every_history_is_content_of_the_official_types(history):
-    pieces = Histories(ContentWriter(OURS, NEW)).written(history).pieces
+    pieces = HistoryEncoder(ContentWriter(OURS, NEW)).written(history).pieces
     for content in json.loads(b"".join(pieces)):
         types.Content.model_validate_json(json.dumps(content))
 
@@ -83,9 +85,9 @@ def test_a_request_is_made_of_the_official_types(model, without):
         encoded(
             write_request(
                 request,
-                known=known,
+                generation=known,
                 capabilities=Capabilities(web_search=True),
-                histories=Histories(ContentWriter(OURS, known)),
+                histories=HistoryEncoder(ContentWriter(OURS, known)),
                 without=without,
             )
         )
@@ -109,4 +111,4 @@ def test_every_converted_schema_is_one_of_the_official_types(schema):
 
 
 def test_thoughts_are_no_text_to_the_official_client_either():
-    assert read(answer(thought("hm"), said("x"))).text == "x"
+    assert read(answer(thought("hm"), text_part("x"))).text == "x"

@@ -1,6 +1,6 @@
-"""Gemini's streams as bytes: cut anywhere, in any line ends, truncated, or no stream at all.
+"""Gemini's streams as bytes: any chunks, any line ends, truncated, or no stream at all.
 
-And the grammar of events, which holds for every answer whatever it is made of.
+The grammar of events is checked for any answer.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from eca_server.llm.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from eca_server.llm.google.decoder import MISTAKES, GeminiDecoder
+from eca_server.llm.google.decoder import MODEL_ERRORS, GeminiDecoder
 from eca_server.llm.history import Origin
 from tests.eca_server.llm.google.scripted import (
     SIGNATURE,
@@ -34,7 +34,7 @@ from tests.eca_server.llm.google.scripted import (
     call,
     grounding,
     picture,
-    said,
+    text_part,
     thought,
 )
 
@@ -42,11 +42,11 @@ SIGNED = {"thoughtSignature": SIGNATURE}
 EVENTS = answer(
     thought("Hm\u2028m"),
     thought("so", **SIGNED),
-    said("a\u0085b\u2028c"),
-    said("\u000bd"),
+    text_part("a\u0085b\u2028c"),
+    text_part("\u000bd"),
     picture(b"png"),
     call("f", {"n": 1}, signed=True),
-    said("", **SIGNED),
+    text_part("", **SIGNED),
     groundingMetadata=grounding("http://u", text="b"),
 )
 TEXT = "a\u0085b\u2028c\u000bd"
@@ -61,7 +61,7 @@ def wire(newline="\n") -> bytes:
 
 
 def decode(pieces, content_type="") -> tuple[list, str | None]:
-    """The events of these bytes, and the kind of the error that ended them."""
+    """Return the events of these bytes, and the kind of the error at their end."""
     keys = itertools.count(1)
     decoder = GeminiDecoder(new_key=lambda: f"k{next(keys)}")
     body = AnswerBody(content_type=content_type, decoder=decoder)
@@ -192,7 +192,7 @@ def test_no_json_whatever_makes_the_decoder_raise_anything_but_a_backend_error(v
 texts = st.text(max_size=3)
 signatures = st.sampled_from([{}, {}, SIGNED])
 parts = st.one_of(
-    st.builds(lambda text, signed: said(text, **signed), texts, signatures),
+    st.builds(lambda text, signed: text_part(text, **signed), texts, signatures),
     st.builds(lambda text, signed: thought(text, **signed), texts, signatures),
     st.builds(lambda signed: picture(b"p", **signed), signatures),
     st.sampled_from(
@@ -205,7 +205,7 @@ parts = st.one_of(
         ]
     ),
 )
-endings = st.sampled_from(["STOP", "MAX_TOKENS", "SAFETY", "OTHER", *sorted(MISTAKES)])
+endings = st.sampled_from(["STOP", "MAX_TOKENS", "SAFETY", "OTHER", *sorted(MODEL_ERRORS)])
 
 
 @given(st.lists(parts, max_size=6), endings)
@@ -215,7 +215,7 @@ def test_every_answer_keeps_the_grammar_however_its_parts_are_sent(made, ending)
     try:
         events += decoder.close()
     except BackendError:
-        assert ending in {"SAFETY", *MISTAKES}
+        assert ending in {"SAFETY", *MODEL_ERRORS}
         return
     check_grammar(events)
     shown = [part["text"] for part in made if "text" in part and "thought" not in part]

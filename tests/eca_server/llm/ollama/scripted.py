@@ -1,4 +1,4 @@
-"""Answers over Ollama's own API, object by object as the server writes them."""
+"""Scripted answers over Ollama's own API, as the objects of a stream."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ NANOSECONDS = {
 
 
 def message(**fields: object) -> dict:
-    """An object with a piece of the message."""
+    """Return an object with a piece of the message."""
     return {**HEAD, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
@@ -29,7 +29,7 @@ def thinking(piece: str) -> dict:
 
 
 def call(name: str, arguments: object = None, **fields: object) -> dict:
-    """One call, as it stands in an object of its own or beside others."""
+    """Return one call, for an object with one or more calls."""
     function = {"index": 0, "name": name, "arguments": arguments if arguments is not None else {}}
     return {"function": function, **fields}
 
@@ -39,7 +39,7 @@ def calls(*each: dict) -> dict:
 
 
 def done(reason: str | None = "stop", *, counts: dict | None = COUNTS) -> dict:
-    """The last object."""
+    """Return the last object."""
     end = {**HEAD, "message": {"role": "assistant", "content": ""}, "done": True}
     if reason is not None:
         end["done_reason"] = reason
@@ -47,22 +47,22 @@ def done(reason: str | None = "stop", *, counts: dict | None = COUNTS) -> dict:
 
 
 def answer(*objects: dict, reason: str | None = "stop", counts: dict | None = COUNTS) -> list[dict]:
-    """A whole answer."""
+    """Return all objects of an answer."""
     return [*objects, done(reason, counts=counts)]
 
 
 def wire(objects: Sequence[dict], newline: str = "\n") -> bytes:
-    """A stream as bytes."""
+    """Return a stream as bytes."""
     return b"".join(f"{json.dumps(each, ensure_ascii=False)}{newline}".encode() for each in objects)
 
 
 def steps(objects: Sequence[dict]) -> list[Step]:
-    """A stream as the steps of a reply."""
+    """Return a stream as the steps of a reply."""
     return [raw(wire([each])) for each in objects]
 
 
 def reply(*objects: dict, reason: str | None = "stop", counts: dict | None = COUNTS) -> Reply:
-    """What the scripted provider answers."""
+    """Return a reply of the scripted provider."""
     return Reply(
         headers={"content-type": "application/x-ndjson"},
         steps=steps(answer(*objects, reason=reason, counts=counts)),
@@ -76,7 +76,7 @@ def shown(
     parameters: str = "",
     **fields: object,
 ) -> dict:
-    """What `/api/show` says of a model."""
+    """Return the answer of `/api/show` for a model."""
     return {
         "license": "a long text",
         "modelfile": "FROM x",
@@ -94,7 +94,7 @@ def shown(
 
 
 def installed(name: str, *capabilities: str, family: str = "qwen3") -> dict:
-    """One model in what `/api/tags` lists."""
+    """Return one model of the list from `/api/tags`."""
     listed = {
         "name": name,
         "model": name,
@@ -107,6 +107,6 @@ def installed(name: str, *capabilities: str, family: str = "qwen3") -> dict:
 
 
 def running(name: str, context: int) -> dict:
-    """What `/api/ps` says when one model is in memory."""
+    """Return the answer of `/api/ps` with one loaded model."""
     there = {"name": name, "model": name, "size": 1, "context_length": context}
     return {"models": [there]}

@@ -1,6 +1,6 @@
 """Ollama's own API over real HTTP on loopback, against the scripted provider.
 
-What all backends do alike (timers, drains, proxies, fields dropped once) is shown with Chat
+The common part of all backends (timers, drains, proxies, dropped fields) is tested with Chat
 Completions.
 """
 
@@ -19,7 +19,7 @@ from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Reques
 from eca_server.llm.events import Note, Progress, Usage
 from eca_server.llm.history import ImagePart, Message, Origin, TextPart, ToolResultPart
 from eca_server.llm.ollama import Ollama
-from eca_server.llm.ollama.backend import AWAKE, PATIENCE
+from eca_server.llm.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
 from eca_server.llm.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 from tests.eca_server.llm.ollama.scripted import (
@@ -57,12 +57,12 @@ async def talking(*script, show=ABLE, ps=AWAKE_NOW, **options) -> AsyncIterator:
 
 
 async def ask(backend: Ollama, request: Request = HELLO) -> tuple[Answer, list]:
-    kept, seen = Answer(), []
+    answer, received = Answer(), []
     async with backend.stream(request) as events:
         async for event in events:
-            kept.feed(event)
-            seen.append(event)
-    return kept, seen
+            answer.feed(event)
+            received.append(event)
+    return answer, received
 
 
 async def failure(backend: Ollama, request: Request = HELLO) -> BackendError:
@@ -80,16 +80,16 @@ def paths(provider: Provider) -> list[str]:
 
 
 def long(tokens: int, **fields) -> Request:
-    said = Message(role="user", parts=(TextPart("word" * tokens),))
-    return Request(messages=[said], **fields)
+    message = Message(role="user", parts=(TextPart("word" * tokens),))
+    return Request(messages=[message], **fields)
 
 
 async def test_a_request_has_its_path_its_window_and_no_key():
     async with talking(reply(text("Hi"))) as (provider, backend):
-        kept, events = await ask(backend, Request(system="Be brief.", messages=HELLO.messages))
+        answer, events = await ask(backend, Request(system="Be brief.", messages=HELLO.messages))
         [request] = provider.requests
-    assert (kept.text, kept.finished.reason) == ("Hi", "stop")
-    assert kept.usage == Usage(input=26, output=7)
+    assert (answer.text, answer.finished.reason) == ("Hi", "stop")
+    assert answer.usage == Usage(input=26, output=7)
     assert not any(isinstance(event, Note | Progress) for event in events)
     assert request.target == "/api/chat"
     assert "authorization" not in request.headers
@@ -118,22 +118,24 @@ async def test_a_loop_of_calls_goes_back_as_it_came():
     second = calls(call("f", {"n": 2}))
     script = reply(thinking("Hm"), text("I look."), first, second), reply(text("Done"))
     async with talking(*script) as (provider, backend):
-        kept, _ = await ask(backend, Request(messages=HELLO.messages, tools=[TOOL]))
-        assert [each.arguments for each in kept.calls] == [{"n": 1}, {"n": 2}]
+        result, _ = await ask(backend, Request(messages=HELLO.messages, tools=[TOOL]))
+        assert [each.arguments for each in result.calls] == [{"n": 1}, {"n": 2}]
         results = tuple(
             ToolResultPart(call_id=each.key, parts=(TextPart(f"r{n}"),))
-            for n, each in enumerate(kept.calls)
+            for n, each in enumerate(result.calls)
         )
         last = Message(role="tool", parts=results)
-        history = [*HELLO.messages, kept.message(US), last]
+        history = [*HELLO.messages, result.message(US), last]
         await ask(backend, Request(messages=history, tools=[TOOL]))
         _, again = provider.requests
-    _, answer, *told = again.body["messages"]
+    _, answer, *result_ = again.body["messages"]
     assert (answer["content"], answer["thinking"]) == ("I look.", "Hm")
     made = [each["function"] for each in answer["tool_calls"]]
     assert [each["arguments"] for each in made] == [{"n": 1}, {"n": 2}]
-    assert [(each["tool_name"], each["content"]) for each in told] == [("f", "r0"), ("f", "r1")]
-    assert [each["tool_call_id"] for each in told] == [each["id"] for each in answer["tool_calls"]]
+    assert [(each["tool_name"], each["content"]) for each in result_] == [("f", "r0"), ("f", "r1")]
+    assert [each["tool_call_id"] for each in result_] == [
+        each["id"] for each in answer["tool_calls"]
+    ]
 
 
 class TestAbilities:
@@ -152,9 +154,9 @@ class TestAbilities:
     async def test_a_server_that_does_not_know_them_is_asked_all_the_same(self):
         missing = Reply(status=404, body="404 page not found")
         async with talking(reply(text("a")), show=missing, ps=missing) as (provider, backend):
-            kept, events = await ask(backend, Request(messages=HELLO.messages, tools=[TOOL]))
+            answer, events = await ask(backend, Request(messages=HELLO.messages, tools=[TOOL]))
             assert "tools" in provider.requests[0].body
-        assert kept.text == "a"
+        assert answer.text == "a"
         assert not any(isinstance(event, Progress) for event in events)
         assert backend.capabilities.context == 65_536
 
@@ -165,7 +167,7 @@ class TestAbilities:
                 nursery.start_soon(ask, backend)
                 await provider.until(lambda: "show" in provider.reached)
                 assert not provider.requests
-                mock_clock.jump(PATIENCE)
+                mock_clock.jump(METADATA_SECONDS)
             assert provider.requests[0].answered
             assert backend.capabilities.context == 65_536
 
@@ -187,7 +189,7 @@ class TestAbilities:
             assert not any("tools" in each.body for each in provider.requests)
         notes = [[e for e in events if isinstance(e, Note)] for events in (first, second, title)]
         assert [len(each) for each in notes] == [1, 0, 0]
-        assert "no tools" in notes[0][0].text
+        assert "not support tools" in notes[0][0].text
         assert any(isinstance(event, Note) for event in third)
 
     async def test_pictures_are_for_those_that_see(self):
@@ -198,7 +200,7 @@ class TestAbilities:
         blind = Reply(body=shown("completion", "tools"))
         async with talking(reply(text("a")), show=blind) as (provider, backend):
             await ask(backend, Request(messages=[picture]))
-            assert "left out" in provider.requests[0].body["messages"][0]["content"]
+            assert "omitted" in provider.requests[0].body["messages"][0]["content"]
 
 
 class TestRefusals:
@@ -207,10 +209,10 @@ class TestRefusals:
         script = refusal(words), reply(text("a")), reply(text("b"))
         async with talking(*script, show=Reply(status=404)) as (provider, backend):
             request = Request(messages=HELLO.messages, tools=[TOOL], cache_key="chat")
-            kept, first = await ask(backend, request)
+            answer, first = await ask(backend, request)
             _, second = await ask(backend, request)
             offered = ["tools" in each.body for each in provider.requests]
-        assert kept.text == "a"
+        assert answer.text == "a"
         assert offered == [True, False, False]
         assert [sum(isinstance(e, Note) for e in events) for events in (first, second)] == [1, 0]
 
@@ -220,10 +222,10 @@ class TestRefusals:
             request = Request(messages=HELLO.messages, reasoning_effort="low")
             _, events = await ask(backend, request)
             await ask(backend, request)
-            asked = [each.body.get("think") for each in provider.requests]
-        assert asked == [True, None, None]
+            values = [each.body.get("think") for each in provider.requests]
+        assert values == [True, None, None]
         [note] = [event for event in events if isinstance(event, Note)]
-        assert "does not think" in note.text
+        assert "does not reason" in note.text
 
     async def test_both_at_once(self):
         words = "gemma:2b does not support tools\nthinking"
@@ -239,8 +241,8 @@ class TestRefusals:
         words = "json: cannot unmarshal string into Go struct field ChatRequest.think of type bool"
         async with talking(refusal(words), reply(text("a")), show=show) as (provider, backend):
             await ask(backend, Request(messages=HELLO.messages, reasoning_effort="low"))
-            asked = [each.body["think"] for each in provider.requests]
-        assert asked == ["low", True]
+            values = [each.body["think"] for each in provider.requests]
+        assert values == ["low", True]
 
     async def test_pictures_that_are_refused_become_a_note(self):
         picture = Message(role="user", parts=(ImagePart(media_type="image/png", data=b"i"),))
@@ -248,7 +250,7 @@ class TestRefusals:
         script = refusal(words, 500), reply(text("a"))
         async with talking(*script, show=Reply(status=404)) as (provider, backend):
             await ask(backend, Request(messages=[picture]))
-            assert "left out" in provider.requests[1].body["messages"][0]["content"]
+            assert "omitted" in provider.requests[1].body["messages"][0]["content"]
 
     async def test_what_is_about_something_else_is_an_error(self):
         async with talking(refusal('"x" does not support chat')) as (provider, backend):
@@ -272,10 +274,10 @@ class TestContext:
         words = "the request exceeds the available context size, try increasing it"
         script = [refusal(words), refusal(words), reply(text("a")), refusal(words)]
         async with talking(*script) as (provider, backend):
-            kept, _ = await ask(backend)
+            answer, _ = await ask(backend)
             assert (await failure(backend)).kind == "context_overflow"
             sizes = [each.body["options"]["num_ctx"] for each in provider.requests]
-        assert kept.text == "a"
+        assert answer.text == "a"
         assert sizes == [16_384, 32_768, 65_536, 65_536]
 
     async def test_the_limit_is_the_users(self):
@@ -330,7 +332,7 @@ async def test_a_model_may_have_left_memory_after_a_while(mock_clock):
         await ask(backend)
         ps["/api/ps"] = ASLEEP
         _, soon = await ask(backend)
-        mock_clock.jump(AWAKE)
+        mock_clock.jump(IN_MEMORY_SECONDS)
         _, later = await ask(backend)
     assert Progress("loading") not in soon
     assert later[0] == Progress("loading")
@@ -385,12 +387,12 @@ async def test_a_stream_that_is_cut_is_a_premature_stop():
 
 async def test_an_error_before_the_first_word_is_tried_again_where_that_may_help():
     async def ask_again_and_again(backend: Ollama) -> Answer:
-        kept = Answer()
+        answer = Answer()
         policy = RetryPolicy(base=0)
         async with stream_with_retries(backend, HELLO, policy=policy) as events:
             async for event in events:
-                kept.feed(event)
-        return kept
+                answer.feed(event)
+        return answer
 
     async with talking(refusal("server busy", 503), reply(text("Hi"))) as (provider, backend):
         assert (await ask_again_and_again(backend)).text == "Hi"
@@ -401,8 +403,8 @@ async def test_an_empty_answer_behind_results_is_fine_and_behind_a_prompt_not():
     results = Message(role="tool", parts=(ToolResultPart(call_id="c", parts=(TextPart("r"),)),))
     async with talking(reply(), reply()) as (_, backend):
         assert (await failure(backend)).kind == "empty_response"
-        kept, _ = await ask(backend, Request(messages=[*HELLO.messages, results]))
-    assert (kept.text, kept.finished.reason) == ("", "stop")
+        answer, _ = await ask(backend, Request(messages=[*HELLO.messages, results]))
+    assert (answer.text, answer.finished.reason) == ("", "stop")
 
 
 async def test_installed_models_are_listed():

@@ -1,4 +1,4 @@
-"""The stream of Ollama's own API, object by object and byte by byte."""
+"""The stream of Ollama's own API, as objects and as bytes."""
 
 import itertools
 import json
@@ -132,8 +132,8 @@ def test_thinking_ends_where_a_call_begins():
     [("stop", "stop"), (None, "stop"), ("length", "length"), ("load", "other"), (5, "stop")],
 )
 def test_a_done_reason_has_its_meaning(raw, reason):
-    told = raw if isinstance(raw, str) else None
-    assert play(answer(text("x"), reason=raw))[-1] == Finished(reason=reason, raw_reason=told)
+    result = raw if isinstance(raw, str) else None
+    assert play(answer(text("x"), reason=raw))[-1] == Finished(reason=reason, raw_reason=result)
 
 
 def test_an_answer_that_fills_the_context_says_so():
@@ -282,7 +282,7 @@ STREAM = answer(
 
 
 def decode(pieces) -> tuple[list, str | None]:
-    """The events of these bytes, and the kind of the error that ended them."""
+    """Return the events of these bytes, and the kind of the error at their end."""
     body = AnswerBody(content_type="application/x-ndjson", decoder=decoder(), framing="lines")
     events: list = []
     try:
@@ -365,16 +365,16 @@ def test_the_events_of_every_answer_keep_their_order(made, reason):
                 assert not open_reasonings
     assert not open_reasonings
     assert not open_calls
-    kept = Answer()
+    result = Answer()
     for event in events:
-        kept.feed(event)
-    parts = kept.message(US).parts
-    said = "".join(p.text for p in parts if isinstance(p, TextPart | ReasoningPart))
+        result.feed(event)
+    parts = result.message(US).parts
+    content = "".join(p.text for p in parts if isinstance(p, TextPart | ReasoningPart))
     wrote = "".join(
         each["message"].get("thinking", "") + each["message"]["content"] for each in made
     )
     tags = ("<think>", "</think>")
-    assert said == wrote or any(tag in wrote for tag in tags)
+    assert content == wrote or any(tag in wrote for tag in tags)
     assert sum(isinstance(p, ToolCallPart) for p in parts) == sum(
         len(each["message"].get("tool_calls", ())) for each in made
     )

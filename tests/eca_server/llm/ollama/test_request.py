@@ -1,4 +1,4 @@
-"""Histories and requests in the words of Ollama's own API, and the size of its context."""
+"""Histories and requests in the format of Ollama's own API, and the size of its context."""
 
 import base64
 import json
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.llm.backend import Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.history import (
     FilePart,
     ImagePart,
@@ -22,9 +23,8 @@ from eca_server.llm.history import (
 from eca_server.llm.ollama.address import address_of
 from eca_server.llm.ollama.context import FIRST, MOST, ContextSize
 from eca_server.llm.ollama.messages import OllamaWriter
-from eca_server.llm.ollama.models import Shown, loaded_context, read_installed, read_shown
+from eca_server.llm.ollama.models import ModelDetails, loaded_context, read_details, read_installed
 from eca_server.llm.ollama.request import think_value, write_request
-from eca_server.llm.written import Histories, encoded
 from tests.eca_server.llm.histories import OURS as US
 from tests.eca_server.llm.histories import histories
 from tests.eca_server.llm.ollama.scripted import installed, running, shown
@@ -60,10 +60,10 @@ def written(messages, **abilities) -> list[dict]:
 
 
 def payload(request: Request, **fields) -> dict:
-    """The request as JSON that was read again."""
+    """Return the request as parsed JSON."""
     made = write_request(
         request,
-        messages=Histories(OllamaWriter(US)).written(request.messages),
+        messages=HistoryEncoder(OllamaWriter(US)).written(request.messages),
         wire_model="m",
         **{"think": None, "context": 16_384, "options": {}, **fields},
     )
@@ -106,18 +106,18 @@ def test_thoughts_go_back_to_the_very_model_that_had_them():
 def test_pictures_stand_beside_the_text_of_whoever_shows_them():
     history = [user(TextPart("Look"), PNG), called("a"), results("a", parts=(PNG, PNG))]
     data = base64.b64encode(PNG.data).decode()
-    said, _, result = written(history)
-    assert said == {"role": "user", "content": "Look", "images": [data]}
+    content, _, result = written(history)
+    assert content == {"role": "user", "content": "Look", "images": [data]}
     assert (result["content"], result["images"]) == ("", [data, data])
 
 
 def test_a_model_that_reads_no_pictures_gets_a_note():
     history = [user(TextPart("Look"), PNG), called("a"), results("a", parts=(PNG,))]
-    said, _, result = written(history, images=False)
-    assert "images" not in said
+    content, _, result = written(history, images=False)
+    assert "images" not in content
     assert "images" not in result
-    note = "[an image was left out: this model reads none]"
-    assert said["content"] == f"Look\n\n{note}"
+    note = "[image omitted: this model does not accept images]"
+    assert content["content"] == f"Look\n\n{note}"
     assert result["content"] == note
 
 
@@ -126,7 +126,7 @@ def test_a_model_that_calls_no_tools_reads_of_calls_as_text():
     assert written(history, tools=False) == [
         {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": '[called tool_a with {"n":1}]'},
-        {"role": "user", "content": "[what tool_a gave]\n\nError:\n\ndone"},
+        {"role": "user", "content": "[result of tool_a]\n\nError:\n\ndone"},
         {"role": "user", "content": "And?"},
     ]
 
@@ -136,13 +136,13 @@ def test_files_are_text_or_a_note():
         FilePart(name="a.md", media_type="text/markdown", data=b"# A"),
         FilePart(name="b.pdf", media_type="application/pdf", data=b"%PDF"),
     )
-    [said] = written([user(*files)])
-    assert "a.md:\n\n# A" in said["content"]
-    assert "b.pdf was left out" in said["content"]
+    [content] = written([user(*files)])
+    assert "a.md:\n\n# A" in content["content"]
+    assert "b.pdf omitted" in content["content"]
 
 
 def check_messages(messages: list[dict], *, tools: bool, images: bool) -> None:
-    """The rules of the API and of its templates, written down apart from the writer."""
+    """Check messages by the rules of API and templates, independently of the writer."""
     due: list[tuple[str, str]] = []
     for message in messages:
         allowed = {"role", "content", "images", "thinking", "tool_calls", "tool_name"}
@@ -177,9 +177,9 @@ def test_any_history_becomes_messages_that_the_api_takes(history, tools, images)
 
 @given(histories, st.integers(0, 8))
 def test_a_history_that_grows_is_written_as_if_it_were_new(history, length):
-    growing = Histories(OllamaWriter(US))
+    growing = HistoryEncoder(OllamaWriter(US))
     b"".join(growing.written(history[:length]).pieces)
-    at_once = b"".join(Histories(OllamaWriter(US)).written(history).pieces)
+    at_once = b"".join(HistoryEncoder(OllamaWriter(US)).written(history).pieces)
     assert b"".join(growing.written(history).pieces) == at_once
 
 
@@ -240,22 +240,24 @@ def test_an_effort_is_asked_for_as_the_model_takes_it(effort, thinks, efforts, v
 
 class TestShown:
     def test_abilities_and_sizes_are_read(self):
-        told = shown("completion", "tools", "thinking", context=40_960)
-        assert read_shown(told) == Shown(tools=True, images=False, thinking=True, most=40_960)
+        details = shown("completion", "tools", "thinking", context=40_960)
+        assert read_details(details) == ModelDetails(
+            tools=True, images=False, thinking=True, most=40_960
+        )
 
     def test_the_size_its_maker_chose_is_read(self):
-        told = shown("completion", parameters='stop    "<|im_end|>"\nnum_ctx      8192\n')
-        assert read_shown(told).chosen == 8_192
+        details = shown("completion", parameters='stop    "<|im_end|>"\nnum_ctx      8192\n')
+        assert read_details(details).chosen == 8_192
 
     def test_levels_are_those_it_names_else_those_of_its_architecture(self):
         named = {"values": ["max", "low", "off", True], "default": "low"}
-        assert read_shown(shown("thinking", thinking=named)).efforts == ("low", "max")
-        assert read_shown(shown("thinking", architecture="gptoss")).efforts == (
+        assert read_details(shown("thinking", thinking=named)).efforts == ("low", "max")
+        assert read_details(shown("thinking", architecture="gptoss")).efforts == (
             "low",
             "medium",
             "high",
         )
-        assert read_shown(shown("thinking")).efforts == ()
+        assert read_details(shown("thinking")).efforts == ()
 
     @pytest.mark.parametrize(
         "odd",
@@ -269,10 +271,10 @@ class TestShown:
         ],
     )
     def test_what_is_odd_is_unknown(self, odd):
-        assert read_shown(odd) == Shown()
+        assert read_details(odd) == ModelDetails()
 
     def test_a_model_that_runs_elsewhere_is_known_by_its_host(self):
-        assert read_shown(shown("tools", remote_host="https://ollama.com:443")).hosted
+        assert read_details(shown("tools", remote_host="https://ollama.com:443")).hosted
 
 
 def test_installed_models_are_listed_with_what_they_can_do():
@@ -305,7 +307,7 @@ def test_the_size_in_memory_is_found_by_the_full_name():
 
 class TestContextSize:
     def test_it_begins_small_and_doubles_to_its_limit(self):
-        context = ContextSize(Shown(most=100_000), limit=None, loaded=None)
+        context = ContextSize(ModelDetails(most=100_000), limit=None, loaded=None)
         assert (context.size, context.limit) == (FIRST, MOST)
         sizes = []
         while context.grow():
@@ -313,7 +315,7 @@ class TestContextSize:
         assert sizes == [32_768, 65_536]
 
     def test_it_grows_until_the_request_fits_and_never_shrinks(self):
-        context = ContextSize(Shown(most=200_000), limit=200_000, loaded=None)
+        context = ContextSize(ModelDetails(most=200_000), limit=200_000, loaded=None)
         context.fit(1_000, None)
         assert context.size == FIRST
         context.fit(30_000, None)
@@ -324,38 +326,38 @@ class TestContextSize:
         assert context.size == 200_000
 
     def test_room_for_the_answer_counts(self):
-        context = ContextSize(Shown(), limit=None, loaded=None)
+        context = ContextSize(ModelDetails(), limit=None, loaded=None)
         context.fit(10_000, 10_000)
         assert context.size == 32_768
 
     def test_what_is_in_memory_is_kept(self):
-        context = ContextSize(Shown(most=262_144), limit=None, loaded=131_072)
+        context = ContextSize(ModelDetails(most=262_144), limit=None, loaded=131_072)
         assert (context.size, context.limit) == (131_072, 131_072)
 
     def test_a_small_model_has_no_more_than_it_can(self):
-        context = ContextSize(Shown(most=8_192), limit=None, loaded=None)
+        context = ContextSize(ModelDetails(most=8_192), limit=None, loaded=None)
         assert (context.size, context.limit) == (8_192, 8_192)
 
     def test_the_user_says_how_much_it_may_be(self):
-        assert ContextSize(Shown(), limit=200_000, loaded=None).limit == 200_000
-        assert ContextSize(Shown(), limit=4_096, loaded=None).size == 4_096
+        assert ContextSize(ModelDetails(), limit=200_000, loaded=None).limit == 200_000
+        assert ContextSize(ModelDetails(), limit=4_096, loaded=None).size == 4_096
 
     def test_what_its_maker_chose_stays(self):
-        context = ContextSize(Shown(most=131_072, chosen=24_000), limit=None, loaded=None)
+        context = ContextSize(ModelDetails(most=131_072, chosen=24_000), limit=None, loaded=None)
         context.fit(10**6, None)
         assert (context.size, context.limit) == (24_000, 24_000)
 
     def test_of_a_model_elsewhere_it_is_not_ours_to_say(self):
-        context = ContextSize(Shown(most=262_144, hosted=True), limit=None, loaded=None)
+        context = ContextSize(ModelDetails(most=262_144, hosted=True), limit=None, loaded=None)
         context.fit(10**6, None)
         assert (context.size, context.limit) == (None, 262_144)
 
     def test_an_estimate_that_was_too_low_is_corrected(self):
-        context = ContextSize(Shown(), limit=None, loaded=None)
-        context.told(10, 1_000)
+        context = ContextSize(ModelDetails(), limit=None, loaded=None)
+        context.record(10, 1_000)
         context.fit(8_000, None)
         assert context.size == FIRST, "of a few words nothing is learned"
-        context.told(2_000, 4_000)
+        context.record(2_000, 4_000)
         context.fit(8_000, None)
         assert context.size == 32_768
 

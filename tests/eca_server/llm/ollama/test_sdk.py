@@ -1,4 +1,4 @@
-"""Ollama's own types as oracles: what our tests send is theirs, and so is what we send."""
+"""Ollama's own types as oracles, for the objects of our tests and for our requests."""
 
 import json
 
@@ -9,11 +9,11 @@ from ollama._types import ChatRequest, ChatResponse, ListResponse, Message, Show
 from pydantic import ValidationError
 
 from eca_server.llm.backend import Request, Tool
+from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.events import Finished, ReasoningDelta, TextDelta, ToolCallFinished, Usage
 from eca_server.llm.ollama.messages import OllamaWriter
-from eca_server.llm.ollama.models import read_installed, read_shown
+from eca_server.llm.ollama.models import read_details, read_installed
 from eca_server.llm.ollama.request import write_request
-from eca_server.llm.written import Histories, encoded
 from tests.eca_server.llm.histories import OURS as US
 from tests.eca_server.llm.histories import histories
 from tests.eca_server.llm.ollama.scripted import (
@@ -39,7 +39,7 @@ TOOL = Tool(
 
 
 def read_back(message: dict) -> dict:
-    """A message with its pictures as the SDK has them before it writes them."""
+    """Return a message with its images in the SDK's form before encoding."""
     pictures = message.get("images")
     return {**message, "images": [{"value": each} for each in pictures]} if pictures else message
 
@@ -48,7 +48,7 @@ def read_back(message: dict) -> dict:
 def test_the_sdk_takes_every_request_that_we_write(history, think, tools):
     made = write_request(
         Request(messages=history, tools=[TOOL] if tools else []),
-        messages=Histories(OllamaWriter(US)).written(history),
+        messages=HistoryEncoder(OllamaWriter(US)).written(history),
         wire_model="m",
         think=think,
         context=16_384,
@@ -76,9 +76,9 @@ def test_arguments_as_text_are_refused_so_that_the_oracle_is_one():
 def check_that_both_read_the_same(stream: list[dict]) -> None:
     theirs = [ChatResponse.model_validate(each) for each in stream]
     ours = play(stream, may_be_empty=True)
-    said = "".join(each.message.content or "" for each in theirs)
+    content = "".join(each.message.content or "" for each in theirs)
     thought = "".join(each.message.thinking or "" for each in theirs)
-    assert "".join(e.text for e in ours if isinstance(e, TextDelta)) == said
+    assert "".join(e.text for e in ours if isinstance(e, TextDelta)) == content
     assert "".join(e.text for e in ours if isinstance(e, ReasoningDelta)) == thought
     assert [e.arguments for e in ours if isinstance(e, ToolCallFinished)] == [
         each.function.arguments for part in theirs for each in part.message.tool_calls or ()
@@ -109,9 +109,9 @@ def test_a_listed_model_is_read_as_the_sdk_reads_it():
 
 
 def test_a_shown_model_is_read_as_the_sdk_reads_it():
-    told = shown("completion", "tools", context=40_960)
-    theirs = ShowResponse.model_validate(told)
-    ours = read_shown(told)
+    details = shown("completion", "tools", context=40_960)
+    theirs = ShowResponse.model_validate(details)
+    ours = read_details(details)
     assert ours.tools == ("tools" in theirs.capabilities)
     assert ours.images == ("vision" in theirs.capabilities)
     assert ours.most == theirs.modelinfo["qwen3.context_length"]

@@ -1,8 +1,8 @@
 """Chat Completions over real HTTP on loopback, against the scripted provider; timers in memory.
 
-Shown elsewhere: proxies, compression, stale connections and starved tasks in the SDK's tests of
-HTTP; dialects, tags, odd line ends and truncation in those of the decoder; waits in those of the
-retries; ids, pairs and foreign opaque data in those of the history.
+Tested elsewhere: proxies, compression, stale connections and starved tasks with the SDK's HTTP
+client; dialects, tags, line ends and truncation with the decoder; waits with the retries; ids,
+pairs and foreign opaque data with the history.
 """
 
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ from eca_protocol.testing.provider import (
     wait,
 )
 from eca_server.llm import http_backend
-from eca_server.llm.access import KeyAccess, endpoint
+from eca_server.llm.access import KeyAccess, join_url
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Backend, BackendError, Request
 from eca_server.llm.events import (
@@ -96,7 +96,7 @@ async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
     ],
 )
 async def test_the_path_is_added_to_the_base_and_queries_are_kept(base, path, url):
-    assert endpoint(base, path) == url
+    assert join_url(base, path) == url
 
 
 async def test_a_request_carries_the_key_the_model_and_the_history():
@@ -267,7 +267,7 @@ async def test_an_empty_answer_behind_tool_results_is_a_quiet_end():
 
 
 async def test_what_the_model_thought_goes_back_where_it_must():
-    """The loop that DeepSeek refuses without its reasoning, Gemini without its signature."""
+    """Check a loop that DeepSeek refuses without its reasoning, Gemini without its signature."""
     extra = {"google": {"thought_signature": "c2ln"}}
     function = {"name": "f", "arguments": "{}"}
     call = {"index": 0, "id": "a", "function": function, "extra_content": extra}
@@ -316,8 +316,8 @@ async def test_a_call_that_the_provider_cannot_read_is_asked_for_once_more(faile
         events = []
         async with backend.stream(HELLO) as stream:
             events.extend([event async for event in stream])
-        [asked] = provider.requests[1].body["messages"]
-    assert "<function=f{n:1}>" in asked["content"]
+        [request] = provider.requests[1].body["messages"]
+    assert "<function=f{n:1}>" in request["content"]
     assert [type(event) for event in events].count(Started) == 1
     assert [type(event) for event in events].count(Note) == 1
     begun = [event.key for event in events if isinstance(event, ReasoningStarted)]
@@ -392,7 +392,7 @@ async def test_leaving_an_answer_halfway_leaves_nothing_behind():
 
 
 class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
-    """An answer in memory: bytes, and numbers that are seconds of silence."""
+    """A transport in memory: bytes, and seconds of silence as numbers."""
 
     def __init__(self, before: float, steps) -> None:
         self.before = before
@@ -500,8 +500,8 @@ async def test_what_cannot_be_sent_is_a_fault_of_the_configuration():
 @pytest.mark.parametrize(
     ("content_type", "body", "quoted"),
     [
-        ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "got image/png, which is no text"),
-        ("", b"\0\x1b[31m", "got binary data, which is no text"),
+        ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "got image/png, not text"),
+        ("", b"\0\x1b[31m", "got binary data, not text"),
         ("text/html", b"<title>Log in</title>", "got text/html: Log in"),
         (
             "application/json",

@@ -1,8 +1,8 @@
-"""The dialects of Chat Completions, chunk by chunk, and the rules that hold for all of them.
+"""The dialects of Chat Completions, and their common rules.
 
-Gotchas of the field, by what the test shows: bytes cut anywhere, odd line ends, U+2028 inside a
-text, comments, a missing last blank line; usage anywhere; tool calls however labelled; reasoning in
-any field or in tags; errors inside a stream; nulls everywhere; strict argument JSON.
+Known problems with tests here: bytes in any chunks, unusual line ends, U+2028 inside a text,
+comments, a missing last blank line; usage in any place; tool calls with any labels; reasoning in
+any field or in tags; errors inside a stream; nulls in any field; strict JSON of arguments.
 """
 
 import itertools
@@ -41,7 +41,7 @@ def delta(finish=None, /, **fields) -> dict:
 
 
 def play(*chunks, done=True, **options) -> list:
-    """The events of a stream of these chunks, which ends as it should."""
+    """Return the events of a complete stream of these chunks."""
     decoding = decoder(**options)
     events = []
     for chunk in chunks:

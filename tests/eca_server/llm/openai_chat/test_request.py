@@ -1,4 +1,4 @@
-"""Requests of Chat Completions: what a strict server takes, written once."""
+"""Requests of Chat Completions: accepted by a strict server, encoded once."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.llm.backend import Request, Tool
+from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.history import (
     ImagePart,
     Message,
@@ -19,7 +20,6 @@ from eca_server.llm.http_backend import refused_parameter
 from eca_server.llm.openai_chat.messages import ChatWriter
 from eca_server.llm.openai_chat.profiles import PROFILES, Profile
 from eca_server.llm.openai_chat.request import DROPPABLE, write_request
-from eca_server.llm.written import Histories, encoded
 from tests.eca_server.llm.histories import OURS, histories
 
 
@@ -29,7 +29,7 @@ from tests.eca_server.llm.histories import OURS, histories
     st.booleans(),
 )
 def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, images_read):
-    histories = Histories(ChatWriter(OURS, profile, images=images_read))
+    histories = HistoryEncoder(ChatWriter(OURS, profile, images=images_read))
     request = Request(system="s", messages=history)
     written = encoded(
         write_request(request, wire_model="m", profile=profile, histories=histories)
@@ -44,12 +44,12 @@ def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, 
 
 @given(histories, st.lists(histories, min_size=1, max_size=2))
 def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    kept = Histories(ChatWriter(OURS, Profile()))
+    encoder = HistoryEncoder(ChatWriter(OURS, Profile()))
     for rest in (*rests, rests[0]):
         history = start + rest
         for length in range(len(history) + 1):
-            again = kept.written(history[:length])
-            new = Histories(ChatWriter(OURS, Profile())).written(history[:length])
+            again = encoder.written(history[:length])
+            new = HistoryEncoder(ChatWriter(OURS, Profile())).written(history[:length])
             assert b"".join(again.pieces) == b"".join(new.pieces)
 
 
@@ -61,17 +61,17 @@ def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):
         return parts
 
     monkeypatch.setattr("eca_server.llm.history._full", note)
-    kept = Histories(ChatWriter(OURS, Profile()))
+    encoder = HistoryEncoder(ChatWriter(OURS, Profile()))
     history: list[Message] = []
     for number in range(20):
         history.append(Message(role="user", parts=(TextPart(f"question {number}"),)))
-        kept.written(history)
+        encoder.written(history)
         history.append(Message(role="assistant", parts=(TextPart(f"answer {number}"),)))
     assert max(map(looked_at.count, looked_at)) <= 4
 
 
 def check_messages(written: list[dict], *, short_ids: bool) -> None:
-    """The rules of the field's strictest servers, written down apart from the writer."""
+    """Check messages by the rules of the strictest servers, independently of the writer."""
     assert written[0]["role"] in ("system", "developer")
     assert written[1]["role"] == "user"
     assert written[-1]["role"] in ("user", "tool")
@@ -102,7 +102,7 @@ def check_messages(written: list[dict], *, short_ids: bool) -> None:
 def written_fields(profile: Profile, **fields) -> dict:
     tool = Tool(name="f", description="d", parameters={"type": "object"})
     request = Request(messages=[], tools=[tool], **fields)
-    histories = Histories(ChatWriter(OURS, profile))
+    histories = HistoryEncoder(ChatWriter(OURS, profile))
     payload = write_request(request, wire_model="m", profile=profile, histories=histories)
     return {k: v for k, v in payload.items() if k not in ("model", "messages", "stream", "tools")}
 
@@ -134,7 +134,7 @@ def test_a_picture_from_a_tool_follows_behind_all_results():
         Message(role="assistant", parts=tuple(calls_made), origin=OURS),
         Message(role="tool", parts=answers),
     ]
-    written = Histories(ChatWriter(OURS, Profile())).written(history)
+    written = HistoryEncoder(ChatWriter(OURS, Profile())).written(history)
     _, _, first, second, shown = json.loads(b"".join(written.pieces))
     assert first["content"] == "one\n[shown in the next message]"
     assert second["content"] == "Error: two"
@@ -160,7 +160,7 @@ def test_openrouter_hands_the_effort_of_claude_on_as_verbosity() -> None:
     def fields(model: str, effort: str) -> dict[str, object]:
         profile = PROFILES["openrouter"]
         request = Request(messages=(), reasoning_effort=effort)
-        histories = Histories(ChatWriter(OURS, profile))
+        histories = HistoryEncoder(ChatWriter(OURS, profile))
         body = write_request(request, wire_model=model, profile=profile, histories=histories)
         return {name: body[name] for name in ("reasoning", "verbosity") if name in body}
 

@@ -1,6 +1,6 @@
-"""Chat Completions as bytes: cut anywhere, in any line ends, truncated, or no stream at all.
+"""Chat Completions as bytes: any chunks, any line ends, truncated, or no stream at all.
 
-And the grammar of events, which holds for every answer whatever it is made of.
+The grammar of events is checked for any answer.
 """
 
 import itertools
@@ -73,7 +73,7 @@ def wire(newline="\n", *, last_blank=True) -> bytes:
 
 
 def decode(pieces) -> tuple[list, str | None]:
-    """The events of these bytes, and the kind of the error that ended them."""
+    """Return the events of these bytes, and the kind of the error at their end."""
     keys = itertools.count(1)
     body = AnswerBody(content_type="", decoder=ChatDecoder(new_key=lambda: f"k{next(keys)}"))
     events: list = []
@@ -161,11 +161,11 @@ def test_a_page_in_place_of_an_answer_is_told_by_its_type_and_its_first_words(bo
     page = AnswerBody(content_type="text/html; charset=utf-8", decoder=ChatDecoder())
     with pytest.raises(BackendError) as caught:
         list(itertools.chain(page.feed(body), page.close()))
-    told = caught.value.message
-    assert told.startswith("expected an answer in JSON, got text/html; charset=utf-8: ")
-    assert words in told
-    assert "hidden" not in told
-    assert len(told) < 300
+    result = caught.value.message
+    assert result.startswith("expected an answer in JSON, got text/html; charset=utf-8: ")
+    assert words in result
+    assert "hidden" not in result
+    assert len(result) < 300
 
 
 def test_one_json_object_in_place_of_a_stream_is_the_same_answer():

@@ -1,4 +1,4 @@
-"""Tool calls in every labelling that servers use, and what their arguments may be."""
+"""Tool calls with all labels that servers use, and their arguments."""
 
 import itertools
 import json

@@ -1,17 +1,17 @@
-"""The rules for input items, written down apart from the writer."""
+"""The rules for input items, independent of the writer."""
 
 
 def check_input(items: list[dict]) -> None:
-    """What strict servers refuse.
+    """Check input items by the rules of strict servers.
 
-    Every call has its output behind it, before anything else but other calls and outputs is said
-    by a user; ids are unique and short; no reasoning without the item that it led to; no message
-    and no text is empty; no id of an item that is not stored, but for reasoning.
+    Every call has its output after it, before the next message of a user; ids are unique and
+    short; reasoning is followed by the item that it led to; no message and no text is empty; only
+    reasoning items have ids, since nothing is stored.
     """
     assert items[0].get("role") == "user"
     assert items[-1].get("role") == "user" or items[-1]["type"] == "function_call_output"
     due: set[str] = set()
-    seen: set[str] = set()
+    ids: set[str] = set()
     after_reasoning = False
     for item in items:
         kind = item.get("type", "message")
@@ -26,10 +26,10 @@ def check_input(items: list[dict]) -> None:
         elif kind == "function_call":
             assert item.keys() == {"type", "call_id", "name", "arguments"}
             assert 0 < len(item["call_id"]) <= 64
-            assert item["call_id"] not in seen
+            assert item["call_id"] not in ids
             assert isinstance(item["arguments"], str)
             assert item["arguments"]
-            seen.add(item["call_id"])
+            ids.add(item["call_id"])
             due.add(item["call_id"])
         elif kind == "function_call_output":
             due.remove(item["call_id"])

@@ -1,6 +1,6 @@
-"""Answers over Responses, event by event as the API writes them.
+"""Scripted answers over Responses, as its events.
 
-An output item is a function from its place to its events; `answer` puts items together.
+An output item is a function from its position to its events; `answer` joins items.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from eca_protocol.testing.script import Reply, Step, raw
 
 Item = Callable[[int], list[dict]]
-"""The events of an item at a place; the last one holds the item as it is when it is done."""
+"""The events of an item at a position; the last one contains the completed item."""
 
 
 def item_events(place: int, begun: dict, done: dict, *between: dict) -> list[dict]:
@@ -21,7 +21,7 @@ def item_events(place: int, begun: dict, done: dict, *between: dict) -> list[dic
 
 
 def message(*pieces: str, phase: str | None = None, cites: Sequence[dict] = ()) -> Item:
-    """A message whose text comes in pieces, then its citations."""
+    """Return a message with its text in pieces, then its citations."""
 
     def at(place: int) -> list[dict]:
         head = {"type": "message", "id": f"msg_{place}", "role": "assistant"}
@@ -87,7 +87,7 @@ def refusal(*pieces: str) -> Item:
 
 
 def reasoning(*parts: str, encrypted: str | None = "gAAA") -> Item:
-    """Reasoning with a summary of several parts; what `added` has of its secret is not all."""
+    """Return reasoning with a summary in parts; its first event has an incomplete secret."""
 
     def at(place: int) -> list[dict]:
         head = {"type": "reasoning", "id": f"rs_{place}"}
@@ -120,7 +120,7 @@ def reasoning(*parts: str, encrypted: str | None = "gAAA") -> Item:
 
 
 def call(name: str, arguments: str, *, call_id: str = "call_theirs", cut: bool = False) -> Item:
-    """A function call; `cut`: the answer's limit ended it."""
+    """Return a function call; `cut`: it is truncated by the answer's limit."""
 
     def at(place: int) -> list[dict]:
         head = {"type": "function_call", "id": f"fc_{place}", "call_id": call_id, "name": name}
@@ -166,7 +166,7 @@ def search(query: str, *urls: str) -> Item:
 
 
 def other(item: dict) -> Item:
-    """An item of any kind, of which nothing is streamed."""
+    """Return an item of any kind without deltas."""
     return lambda place: item_events(place, item, item)
 
 
@@ -198,7 +198,7 @@ def response(status: str, output: Sequence[dict] = (), **fields) -> dict:
 
 
 def answer(*items: Item, status: str = "completed", **fields) -> list[dict]:
-    """All events of an answer, numbered; `fields` stand in the response of the last one."""
+    """Return all events of an answer, numbered; `fields` go into the last response."""
     events = [
         {"type": "response.created", "response": response("in_progress")},
         {"type": "response.in_progress", "response": response("in_progress")},
@@ -224,12 +224,12 @@ def as_bytes(events: Sequence[dict]) -> bytes:
 
 
 def reply(*items: Item, **reply_fields) -> Reply:
-    """A whole answer as the scripted provider's reply."""
+    """Return a whole answer as the scripted provider's reply."""
     return Reply(steps=[raw(as_bytes(answer(*items)))], **reply_fields)
 
 
 def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
-    """Events and steps in turn; nothing is added."""
+    """Return a reply of exactly these events and steps."""
     return Reply(
         steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
         **reply_fields,

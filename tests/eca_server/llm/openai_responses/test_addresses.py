@@ -1,4 +1,4 @@
-"""Where requests go: bases with and without a path, and the forms that Azure has."""
+"""The addresses of requests: bases with and without a path, and Azure's forms."""
 
 import pytest
 
@@ -16,8 +16,8 @@ HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 DATED = "?api-version=2025-04-01"
 
 
-async def asked(name: str, answer: Reply, **settings) -> tuple[str, dict]:
-    """The target and the headers of a request to this provider; `url` is behind the host's."""
+async def target_and_headers(name: str, answer: Reply, **settings) -> tuple[str, dict]:
+    """Return the target and the headers of a request; `url` is relative to the host."""
     async with Provider([answer]) as server, HTTPClient() as http:
         host = server.url.removesuffix("/v1")
         base = host + settings.pop("url", "")
@@ -43,8 +43,10 @@ async def asked(name: str, answer: Reply, **settings) -> tuple[str, dict]:
 )
 async def test_a_base_without_a_path_is_followed_by_v1(url, path, target):
     answer = reply(message("Hi"))
-    told, headers = await asked("mine", answer, api="openai-responses", url=url, path=path)
-    assert told == target
+    result, headers = await target_and_headers(
+        "mine", answer, api="openai-responses", url=url, path=path
+    )
+    assert result == target
     assert headers["authorization"] == "Bearer key"
 
 
@@ -58,8 +60,8 @@ async def test_a_base_without_a_path_is_followed_by_v1(url, path, target):
     ],
 )
 async def test_azure_has_a_form_without_and_one_with_a_date(url, path, target):
-    told, headers = await asked("azure", reply(message("Hi")), url=url, path=path)
-    assert told == target
+    result, headers = await target_and_headers("azure", reply(message("Hi")), url=url, path=path)
+    assert result == target
     assert headers["api-key"] == "key"
     assert "authorization" not in headers
 
@@ -85,8 +87,10 @@ async def test_azure_speaks_chat_completions_too(url, path, target):
     late = {"choices": [{"index": 0, "finish_reason": None, "content_filter_results": {}}]}
     hi = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     answer = Reply(steps=[chunk(filtered), chunk(late), chunk(hi)])
-    told, headers = await asked("azure", answer, api="openai-chat", url=url, path=path)
-    assert told == target
+    result, headers = await target_and_headers(
+        "azure", answer, api="openai-chat", url=url, path=path
+    )
+    assert result == target
     assert headers["api-key"] == "key"
 
 
@@ -101,5 +105,5 @@ async def test_a_prompt_that_azure_filtered_is_told_as_that():
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}}
     error = {"code": "content_filter", "message": "The response was filtered", "innererror": inner}
     with pytest.raises(BackendError) as caught:
-        await asked("azure", Reply(status=400, body={"error": error}))
+        await target_and_headers("azure", Reply(status=400, body={"error": error}))
     assert caught.value.kind == "content_filter"

@@ -45,12 +45,12 @@ async def talking(
 
 
 async def ask(backend: OpenAIResponses, request: Request = HELLO) -> tuple[Answer, list]:
-    read, told = Answer(), []
+    read, emitted = Answer(), []
     async with backend.stream(request) as events:
         async for event in events:
             read.feed(event)
-            told.append(event)
-    return read, told
+            emitted.append(event)
+    return read, emitted
 
 
 async def failure(backend: OpenAIResponses, request: Request = HELLO) -> BackendError:
@@ -90,8 +90,8 @@ def with_reasoning(backend: OpenAIResponses) -> Request:
     read = Answer()
     decoder = backend.decoder(HELLO, {})
     for event in answer(reasoning("why"), message("a")):
-        for told in decoder.feed_object(event):
-            read.feed(told)
+        for result in decoder.feed_object(event):
+            read.feed(result)
     return Request(messages=[USER, read.message(backend.origin), USER])
 
 
@@ -108,10 +108,10 @@ async def test_reasoning_that_is_not_taken_back_is_left_out_once_and_for_all(sta
     refusal = refused(status, words, code=code)
     async with talking([refusal, reply(message("b")), reply(message("c"))]) as (server, backend):
         request = with_reasoning(backend)
-        read, told = await ask(backend, request)
+        read, events = await ask(backend, request)
         await ask(backend, request)
     assert read.text == "b"
-    assert len([event for event in told if isinstance(event, Note)]) == 1
+    assert len([event for event in events if isinstance(event, Note)]) == 1
     kinds = [[item.get("type") for item in each.body["input"]] for each in server.requests]
     assert kinds == [[None, "reasoning", "message", None], *[[None, "message", None]] * 2]
 
@@ -212,14 +212,14 @@ async def test_a_failure_before_anything_was_seen_is_tried_again_and_later_one_i
     begun = answer(message("Hel", "lo"))[:5]
     async with talking([steps(failed), reply(message("Hi"))]) as (server, backend):
         async with stream_with_retries(backend, HELLO, policy=RetryPolicy()) as events:
-            told = [event async for event in events]
-        assert "".join(each.text for each in told if isinstance(each, TextDelta)) == "Hi"
+            emitted = [event async for event in events]
+        assert "".join(each.text for each in emitted if isinstance(each, TextDelta)) == "Hi"
         assert len(server.requests) == 2
     async with talking([steps(begun, failed)]) as (server, backend):
-        seen = []
+        received = []
         with pytest.raises(BackendError, match="try again"):
             async with stream_with_retries(backend, HELLO, policy=RetryPolicy()) as events:
-                seen += [event async for event in events]
+                received += [event async for event in events]
         assert len(server.requests) == 1
 
 
@@ -281,11 +281,11 @@ async def test_the_models_are_listed():
 async def test_tokens_are_counted_where_the_server_can():
     request = Request(system="s", messages=[USER], cache_key="chat")
     answers = [(200, {"input_tokens": 17}), (404, {}), (200, {}), (401, {})]
-    asked: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
     def answered(incoming: httpx.Request) -> httpx.Response:
-        asked.append(incoming)
-        status, body = answers[len(asked) - 1]
+        requests.append(incoming)
+        status, body = answers[len(requests) - 1]
         return httpx.Response(status, json=body)
 
     async with HTTPClient(transport=httpx.MockTransport(answered)) as http:
@@ -295,5 +295,10 @@ async def test_tokens_are_counted_where_the_server_can():
         assert [await backend.count_tokens(request) for _ in range(3)] == [17, None, None]
         with pytest.raises(BackendError):
             await backend.count_tokens(request)
-    assert str(asked[0].url) == "http://h/v1/responses/input_tokens?a=b"
-    assert json.loads(asked[0].content).keys() == {"model", "input", "instructions", "truncation"}
+    assert str(requests[0].url) == "http://h/v1/responses/input_tokens?a=b"
+    assert json.loads(requests[0].content).keys() == {
+        "model",
+        "input",
+        "instructions",
+        "truncation",
+    }

@@ -1,4 +1,4 @@
-"""What each event of Responses becomes, however the server spells it."""
+"""The events of Responses, decoded, in every spelling of servers."""
 
 import base64
 import itertools
@@ -178,9 +178,9 @@ def test_items_are_told_apart_though_all_have_the_same_place(repeated):
     ]
     if not repeated:
         events[-1]["response"]["output"] = []
-    told = play(events)
-    assert text_of(told) == "a\n\nb"
-    assert len(only(ToolCallFinished, told)) == 1
+    emitted = play(events)
+    assert text_of(emitted) == "a\n\nb"
+    assert len(only(ToolCallFinished, emitted)) == 1
 
 
 def test_items_without_a_place_are_known_by_their_id():
@@ -200,12 +200,12 @@ def test_what_was_never_streamed_is_taken_from_the_whole_items(kept):
     )
     events = answer(*items)
     streamed = [event for event in events if event["type"] == "response.output_item.done"]
-    told = {
+    result = {
         "done": [events[0], *streamed, {**events[-1], "response": response("completed")}],
         "terminal": [events[0], events[-1]],
         "both": [*streamed, events[-1]],
     }[kept]
-    answered = play(told)
+    answered = play(result)
     assert text_of(answered) == "ab"
     assert [event.text for event in only(ReasoningDelta, answered)] == ["why"]
     assert only(Citation, answered) == [Citation(url="http://u", title="U", span=(0, 2))]
@@ -222,10 +222,10 @@ def test_the_end_of_a_text_that_was_not_streamed_is_added():
 
 def test_deltas_of_items_that_were_never_begun():
     events = without(answer(message("a"), refusal("n"), call("f", '{"n":1}')), "output_item.added")
-    told = play(events)
-    assert text_of(told) == "a"
-    assert [event.text for event in only(RefusalDelta, told)] == ["n"]
-    started = [type(e) for e in told if isinstance(e, ToolCallStarted | ToolCallArguments)]
+    emitted = play(events)
+    assert text_of(emitted) == "a"
+    assert [event.text for event in only(RefusalDelta, emitted)] == ["n"]
+    started = [type(e) for e in emitted if isinstance(e, ToolCallStarted | ToolCallArguments)]
     assert started == [ToolCallStarted, ToolCallArguments]
 
 
@@ -325,10 +325,10 @@ def test_unknown_events_are_passed_over_and_unknown_items_kept_as_they_are():
         {"type": "keepalive", "sequence_number": 3},
         {"type": "response.queued", "response": response("queued")},
     ]
-    told = play([*events[:-1], *odd, events[-1]])
-    assert text_of(told) == "a\n\nb"
-    assert item in [block.raw for block in only(Block, told)]
-    assert only(Progress, told) == [Progress("queued")]
+    emitted = play([*events[:-1], *odd, events[-1]])
+    assert text_of(emitted) == "a\n\nb"
+    assert item in [block.raw for block in only(Block, emitted)]
+    assert only(Progress, emitted) == [Progress("queued")]
 
 
 @pytest.mark.parametrize("kind", ["custom_tool_call", "computer_call", "mcp_approval_request"])
@@ -435,11 +435,11 @@ def test_what_is_no_event_is_a_protocol_error(data):
 
 def test_the_name_of_an_event_stands_in_for_its_type():
     decoder = ResponsesDecoder()
-    told = []
+    events = []
     for event in answer(message("a")):
         data = json.dumps({name: value for name, value in event.items() if name != "type"})
-        told += decoder.feed(SSEvent(event=event["type"], data=data))
-    assert text_of(told) == "a"
+        events += decoder.feed(SSEvent(event=event["type"], data=data))
+    assert text_of(events) == "a"
 
 
 def test_done_marks_are_passed_over_behind_the_end_and_no_end_before_it():

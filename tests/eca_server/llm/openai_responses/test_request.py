@@ -1,4 +1,4 @@
-"""Requests of Responses: what the API takes, and what of a history goes back to whom."""
+"""Requests of Responses: the accepted form, and the parts of a history that go back."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -26,7 +27,6 @@ from eca_server.llm.openai_responses.decoder import ResponsesDecoder
 from eca_server.llm.openai_responses.input_items import ResponsesWriter
 from eca_server.llm.openai_responses.profiles import PROFILES, Profile
 from eca_server.llm.openai_responses.request import write_request
-from eca_server.llm.written import Histories, encoded
 from tests.eca_server.llm.histories import OURS, THEIRS, calls, histories_with
 from tests.eca_server.llm.openai_responses.checker import check_input
 from tests.eca_server.llm.openai_responses.scripted import (
@@ -84,14 +84,14 @@ def write(
     capabilities: Capabilities | None = None,
     refused: frozenset[str] = frozenset(),
 ) -> dict:
-    """What is sent, as the server reads it."""
+    """Return the request as the server parses it."""
     known = capabilities or Capabilities()
     writer = ResponsesWriter(origin, profile, images=known.images, refused=refused)
     payload = write_request(
         request,
         wire_model="wire",
         profile=profile,
-        histories=Histories(writer),
+        histories=HistoryEncoder(writer),
         capabilities=known,
     )
     return json.loads(encoded(payload))
@@ -110,28 +110,28 @@ def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, 
         assert "secret" not in written
     if not images_read:
         assert "input_image" not in written
-    if not profile.pictures_in_results:
+    if not profile.images_in_results:
         outputs = [item["output"] for item in items if "output" in item]
         assert all(isinstance(output, str) for output in outputs)
 
 
 @given(histories, st.lists(histories, min_size=1, max_size=2))
 def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    kept = Histories(ResponsesWriter(OURS, OPENAI))
+    encoder = HistoryEncoder(ResponsesWriter(OURS, OPENAI))
     for rest in (*rests, rests[0]):
         history = start + rest
         for length in range(len(history) + 1):
-            again = kept.written(history[:length])
-            new = Histories(ResponsesWriter(OURS, OPENAI)).written(history[:length])
+            again = encoder.written(history[:length])
+            new = HistoryEncoder(ResponsesWriter(OURS, OPENAI)).written(history[:length])
             assert b"".join(again.pieces) == b"".join(new.pieces)
 
 
 def replayed(*items, follow=(), **options) -> list[dict]:
-    """What goes back of an answer made of these items."""
+    """Return the input items for an answer made of these items."""
     decoder, read = ResponsesDecoder(), Answer()
     for event in answer(*items):
-        for told in decoder.feed_object(event):
-            read.feed(told)
+        for result in decoder.feed_object(event):
+            read.feed(result)
     return sent(USER, read.message(OURS), *follow, **options)[1:]
 
 
@@ -144,8 +144,8 @@ def test_items_go_back_in_their_order_with_what_the_model_wants_of_them():
         reasoning(encrypted="gBBB"),
         call("read", '{"path": "a"}', call_id="call_theirs"),
     ):
-        for told in decoder.feed_object(event):
-            read.feed(told)
+        for result in decoder.feed_object(event):
+            read.feed(result)
     items = sent(USER, read.message(OURS), Message(role="tool", parts=(hit,)))
     summary = [{"type": "summary_text", "text": "why"}]
     assert items[1:] == [
@@ -168,8 +168,8 @@ def test_items_go_back_in_their_order_with_what_the_model_wants_of_them():
 
 
 def test_a_phase_goes_back_only_to_who_sent_one():
-    [said, _] = replayed(message("a"))
-    assert said == {"type": "message", "role": "assistant", "content": "a"}
+    [content, _] = replayed(message("a"))
+    assert content == {"type": "message", "role": "assistant", "content": "a"}
 
 
 def test_two_messages_go_back_as_two_and_as_they_were():
@@ -212,8 +212,8 @@ def test_reasoning_never_stands_without_what_it_led_to():
 
 def test_what_was_stopped_between_reasoning_and_call_does_not_go_back():
     thought = ReasoningPart(opaque={"type": "reasoning", "id": "r", "encrypted_content": "s"})
-    asked = ToolCallPart(id="a", name="f", raw="{}", arguments={})
-    stopped = Message(role="assistant", parts=(thought, asked), origin=OURS, interrupted=True)
+    tool_call = ToolCallPart(id="a", name="f", raw="{}", arguments={})
+    stopped = Message(role="assistant", parts=(thought, tool_call), origin=OURS, interrupted=True)
     assert sent(USER, stopped, USER) == [{"role": "user", "content": "Hello\n\nHello"}]
 
 
@@ -261,7 +261,7 @@ def test_calls_have_their_own_ids_if_these_are_short_and_differ(theirs, sent_as)
 
 @pytest.mark.parametrize("in_output", [True, False])
 def test_a_picture_from_a_tool_stands_in_its_output_or_behind_all_of_them(in_output):
-    profile = Profile(pictures_in_results=in_output)
+    profile = Profile(images_in_results=in_output)
     made = [ToolCallPart(id=key, name="f", raw="{}", arguments={}) for key in "ab"]
     given_ = [ToolResultPart(call_id=key, parts=(TextPart(key), PNG)) for key in "ab"]
     history = (
@@ -275,7 +275,7 @@ def test_a_picture_from_a_tool_stands_in_its_output_or_behind_all_of_them(in_out
         assert first["output"] == [{"type": "input_text", "text": "a"}, picture]
         assert rest == []
     else:
-        assert second["output"] == "b\n\n[shown below]"
+        assert second["output"] == "b\n\n[shown after the results]"
         assert rest == [{"role": "user", "content": [picture, picture]}]
 
 
@@ -296,7 +296,7 @@ def test_pictures_and_files_of_the_user():
 def test_a_model_that_reads_no_pictures_is_told_that_there_were_some():
     user = Message(role="user", parts=(TextPart("See"), PNG))
     [item] = sent(user, capabilities=Capabilities(images=False))
-    assert item["content"] == "See\n\n[an image was left out: this model reads none]"
+    assert item["content"] == "See\n\n[image omitted: this model does not accept images]"
 
 
 def test_nothing_is_stored_and_nothing_truncated():
@@ -343,8 +343,8 @@ def test_reasoning_is_asked_for_in_a_form_to_be_sent_back(thinks, effort, reason
         capabilities=Capabilities(reasoning=thinks),
     )
     assert payload.get("reasoning") == reasoning_field
-    asked = payload.get("include") == ["reasoning.encrypted_content"]
-    assert asked == ("summary" in (reasoning_field or {}))
+    is_requested = payload.get("include") == ["reasoning.encrypted_content"]
+    assert is_requested == ("summary" in (reasoning_field or {}))
 
 
 def test_tools_may_be_required_and_searching_is_one_of_them():

@@ -1,4 +1,4 @@
-"""OpenAI's own types as oracles: what our tests send is theirs, and so is what we send."""
+"""OpenAI's own types as oracles, for the events of our tests and for our requests."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,7 +29,7 @@ REQUEST = TypeAdapter(ResponseCreateParamsStreaming)
 
 
 def walked(value: Any) -> Any:
-    """All of a value: members of an `Iterable` are checked only when they are looked at."""
+    """Return all of a value: members of an `Iterable` are checked only when they are read."""
     if isinstance(value, Mapping):
         return {name: walked(member) for name, member in value.items()}
     if isinstance(value, list | tuple | Iterator) or type(value).__name__ == "ValidatorIterator":
@@ -47,9 +47,9 @@ def test_the_scripted_answers_are_what_the_sdk_reads_and_read_as_it_reads_them()
     )
     events = [EVENT.validate_python(event) for event in stream]
     assert all(type(event).__name__ != "dict" for event in events)
-    said = [part.text for item in events[-1].response.output if item.type == "message"
+    content = [part.text for item in events[-1].response.output if item.type == "message"
             for part in item.content]  # fmt: skip
-    assert text_of(play(stream)) == "\n\n".join(said)
+    assert text_of(play(stream)) == "\n\n".join(content)
     for event in (*answer(refusal("no")), *cut(message("a"))):
         EVENT.validate_python(event)
 

@@ -1,6 +1,6 @@
-"""Responses as bytes: cut anywhere, in any line ends, truncated, or no stream at all.
+"""Responses as bytes: any chunks, any line ends, truncated, or no stream at all.
 
-And the grammar of events, which holds for every answer whatever it is made of.
+The grammar of events is checked for any answer.
 """
 
 import itertools
@@ -58,7 +58,7 @@ def wire(newline="\n") -> bytes:
 
 
 def decode(pieces) -> tuple[list, str | None]:
-    """The events of these bytes, and the kind of the error that ended them."""
+    """Return the events of these bytes, and the kind of the error at their end."""
     keys = itertools.count(1)
     decoder = ResponsesDecoder(new_key=lambda: f"k{next(keys)}")
     body = AnswerBody(content_type="", decoder=decoder)
@@ -224,9 +224,9 @@ def test_every_answer_keeps_the_grammar_and_is_whole_whatever_its_stream_leaves_
     stream = ending(*made)
     if not repeated:
         stream[-1]["response"]["output"] = []
-    told = decode_objects([event for event in stream if event["type"] not in left_out])
-    check_grammar(told)
-    answered, expected = read(told), read(decode_objects(stream))
+    events = decode_objects([event for event in stream if event["type"] not in left_out])
+    check_grammar(events)
+    answered, expected = read(events), read(decode_objects(stream))
     assert not answered.open_calls
     assert not answered.open_reasonings
     assert answered.message(ORIGIN) == expected.message(ORIGIN)

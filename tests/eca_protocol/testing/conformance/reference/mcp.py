@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import anyio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON, StartFailed
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.errors import HTTPError, InvalidJSON, StartFailed
+from eca_protocol.process import Child, GracePeriods, spawn
 from tests.eca_protocol.testing.conformance.reference.tools import Tool, ToolFault
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class MCPServer:
         finally:
             for waiting in self._waiting.values():
                 waiting.set()
-            await self._child.end(Ladder(after_stdin=0.1, after_term=0.3, after_kill=0.3))
+            await self._child.end(GracePeriods(after_stdin=0.1, after_term=0.3, after_kill=0.3))
             self._child = None
 
     async def _ask_for_login(self, url: str) -> NoReturn:
@@ -153,7 +153,7 @@ class MCPServer:
         try:
             async with self.owner.http.stream("GET", place) as response:
                 where = json.loads(await response.read())["authorization_endpoint"]
-        except (HTTPFault, InvalidJSON, KeyError, TypeError) as fault:
+        except (HTTPError, InvalidJSON, KeyError, TypeError) as fault:
             raise MCPFault("it cannot be reached") from fault
         raise LoginNeeded(f"log in at {where}?response_type=code&client_id=reference")
 

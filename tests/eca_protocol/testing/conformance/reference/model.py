@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPFault, InvalidJSON
+from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEDecoder
 
@@ -63,7 +63,7 @@ class Model:
                 if pause is None:
                     return
                 await anyio.sleep(pause)
-        except (HTTPFault, InvalidJSON, ValueError) as error:
+        except (HTTPError, InvalidJSON, ValueError) as error:
             raise ModelFault(f"{self.name}: {error}") from error
 
     async def _try(

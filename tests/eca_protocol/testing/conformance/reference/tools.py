@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from eca_protocol.process import Child, Ladder, spawn
+from eca_protocol.process import Child, GracePeriods, spawn
 
 if TYPE_CHECKING:
     from tests.eca_protocol.testing.conformance.reference.server import Server
@@ -188,7 +188,7 @@ class ShellCommand(Tool):
         return text
 
     async def end(self, child: Child) -> None:
-        await child.end(Ladder(after_stdin=0, after_term=0.2, after_kill=0.2))
+        await child.end(GracePeriods(after_stdin=0, after_term=0.2, after_kill=0.2))
 
 
 class EditorDiagnostics(Tool):

@@ -1,0 +1,73 @@
+"""A client's handlers for the server's requests, and their capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from eca_protocol import messages as m
+
+__all__ = [
+    "AskQuestionHandler",
+    "DefinitionHandler",
+    "DiagnosticsHandler",
+    "ReferencesHandler",
+    "RequestHandlers",
+]
+
+_Params = TypeVar("_Params")
+_Result = TypeVar("_Result")
+_Handler: TypeAlias = "Callable[[_Params], _Result | Awaitable[_Result]]"
+
+DiagnosticsHandler: TypeAlias = (
+    "_Handler[m.EditorGetDiagnosticsParams, m.EditorGetDiagnosticsResponse]"
+)
+DefinitionHandler: TypeAlias = (
+    "_Handler[m.EditorGetDefinitionParams, m.EditorGetDefinitionResponse]"
+)
+ReferencesHandler: TypeAlias = (
+    "_Handler[m.EditorGetReferencesParams, m.EditorGetReferencesResponse]"
+)
+AskQuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, m.ChatAskQuestionResponse]"
+
+
+@attrs.frozen(kw_only=True)
+class RequestHandlers:
+    """A client's handlers; a request without one is refused, and its capability not announced."""
+
+    diagnostics: DiagnosticsHandler | None = None
+    definition: DefinitionHandler | None = None
+    references: ReferencesHandler | None = None
+    ask_question: AskQuestionHandler | None = None
+
+    def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
+        """Return the handlers by the method's name."""
+        all_handlers: dict[str, Callable[[Any], Any] | None] = {
+            "editor/getDiagnostics": self.diagnostics,
+            "editor/getDefinition": self.definition,
+            "editor/getReferences": self.references,
+            "chat/askQuestion": self.ask_question,
+        }
+        return {name: handler for name, handler in all_handlers.items() if handler is not None}
+
+    def capabilities(self) -> m.ClientCapabilities:
+        """Return the capabilities for `initialize`; an older server ignores unknown ones."""
+        editor_handlers = {
+            "diagnostics": self.diagnostics,
+            "definition": self.definition,
+            "references": self.references,
+        }
+        editor = m.EditorCapabilities(
+            **{name: True for name, handler in editor_handlers.items() if handler is not None}
+        )
+        chat = m.ChatCapabilities(ask_question=self.ask_question is not None)
+        return m.ClientCapabilities(
+            code_assistant=m.CodeAssistantCapabilities(
+                chat=True,
+                rewrite=True,
+                editor=None if editor == m.EditorCapabilities() else editor,
+                chat_capabilities=chat,
+            )
+        )

@@ -1,0 +1,38 @@
+"""The error of a request to an agent: one exception with a kind."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from eca_protocol.errors import ECAError
+
+__all__ = ["AgentError", "AgentErrorKind"]
+
+AgentErrorKind: TypeAlias = Literal["timeout", "transport_error", "protocol_error", "agent_error"]
+"""The kinds of errors, as spelled in a report's `exit_reason`."""
+
+_LONGEST = 8192  # characters of an error's message
+
+
+class AgentError(ECAError):
+    """A request to an agent without a result.
+
+    Attributes:
+        kind: `timeout`; `transport_error` (the agent crashed, refused or is gone);
+            `protocol_error` (the agent broke a rule of the protocol, which the message names);
+            `agent_error` (the agent answered with an error).
+        code: the JSON-RPC code of an `agent_error`.
+        data: the JSON-RPC data of an `agent_error`.
+    """
+
+    def __init__(
+        self, kind: AgentErrorKind, message: str, *, code: int | None = None, data: Any = None
+    ) -> None:
+        if len(message) > _LONGEST:
+            omitted = len(message) - _LONGEST
+            message = f"{message[:_LONGEST]}... (cut, {omitted} characters left out)"
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.code = code
+        self.data = data

@@ -1,0 +1,101 @@
+"""The deadlines of an HTTP exchange, and the translation of the HTTP library's exceptions.
+
+The class of an exception decides; its message is used only where the class is ambiguous.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from types import ModuleType
+
+import attrs
+
+from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
+from eca_protocol.tls import explain_tls_error
+
+__all__ = ["NO_DESCRIPTORS", "Deadlines", "idle_timeout", "is_out_of_descriptors", "to_http_error"]
+
+NO_DESCRIPTORS = (
+    "this process has no file descriptors left (too many open files): close chats or MCP servers, "
+    "or start it with a higher limit (`ulimit -n`)"
+)
+
+
+@attrs.frozen(kw_only=True)
+class Deadlines:
+    """The limits of one request's waits, in seconds; `math.inf`: no limit."""
+
+    connect: float = 10
+    """The limit of the TCP connection, and of the TLS handshake."""
+    write: float = 30
+    """The limit of each write of the request."""
+    first_byte: float = 60
+    """The limit from the start of the request to the status line and headers."""
+    idle: float = 120
+    """The limit between two chunks of the body."""
+
+
+_LIBRARY_ERRORS: tuple[tuple[str, HTTPErrorKind, str], ...] = (
+    ("ConnectError", "connect", "cannot connect"),
+    ("ProxyError", "proxy", "the proxy refused"),
+    ("RemoteProtocolError", "protocol", "not an HTTP response"),
+    ("LocalProtocolError", "config", "not a valid request"),
+    ("UnsupportedProtocol", "config", "not a valid URL"),
+    ("InvalidURL", "config", "not a valid URL"),
+    ("TransportError", "broken", "the connection was lost"),
+)
+"""The library's exceptions with their kind and message; the first matching class decides."""
+
+
+def to_http_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPError | None:
+    """Translate an exception of the HTTP library; return None for any other exception."""
+    if isinstance(error, library.TimeoutException):
+        return _timeout_error(library, error, deadlines)
+    if isinstance(error, UnicodeError):
+        return HTTPError("config", f"not a valid host name: {error}")
+    broken = (library.TransportError, OSError)  # httpcore passes on OSError from asyncio's TLS
+    for name, kind, message in _LIBRARY_ERRORS:
+        if isinstance(error, broken if kind == "broken" else getattr(library, name)):
+            return _error_of_kind(error, kind, message)
+    return None
+
+
+def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPError:
+    text = str(error) or type(error).__name__
+    if kind in {"connect", "broken"} and is_out_of_descriptors(error):
+        return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
+    if trouble := explain_tls_error(error, is_connecting=kind == "connect"):
+        return HTTPError("tls", f"TLS failed: {trouble}")
+    if kind == "protocol" and ("disconnected" in text or "closed" in text):
+        return HTTPError("broken", f"the connection was lost: {text}")
+    return HTTPError(kind, f"{message}: {text}")
+
+
+def is_out_of_descriptors(error: BaseException) -> bool:
+    """Return True if an error was caused by a lack of file descriptors.
+
+    The name service hides the cause ("Name or service not known"), so a file is opened as a test.
+    """
+    if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+        return True
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as open_error:
+        return open_error.errno in {errno.EMFILE, errno.ENFILE}
+    return False
+
+
+def _timeout_error(library: ModuleType, error: Exception, deadlines: Deadlines) -> HTTPTimeout:
+    if isinstance(error, library.ConnectTimeout):
+        seconds = deadlines.connect
+        return HTTPTimeout("connect", seconds, f"no connection within {seconds:g} s")
+    if isinstance(error, library.WriteTimeout):
+        seconds = deadlines.write
+        return HTTPTimeout("write", seconds, f"the request was not sent within {seconds:g} s")
+    return idle_timeout(deadlines.idle)
+
+
+def idle_timeout(idle: float) -> HTTPTimeout:
+    """Return the error for a response that made no progress in time."""
+    return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")

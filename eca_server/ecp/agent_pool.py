@@ -1,0 +1,178 @@
+"""The agents of a batch: a new one for each scenario, or one that is reset in between.
+
+A process is started for each scenario. With `reuse_agent` one process is reset in between, and
+replaced if a reset fails. An agent behind a URL is initialized and reset for each scenario, even
+the first, since it may have served others before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Final, Self
+
+import attrs
+import trio
+
+from eca_protocol.ecp import (
+    AgentConnection,
+    AgentError,
+    AgentLimits,
+    InitializeResult,
+    connect_agent,
+)
+from eca_protocol.ecp.methods import LEGACY_VERSION, PROTOCOL_VERSION, major_version
+from eca_protocol.errors import METHOD_NOT_FOUND
+from eca_server.ecp.batch import Batch
+
+__all__ = ["AgentPool", "AgentSession", "VersionUnsupported"]
+
+_UNSUPPORTED: Final = -32001
+
+
+class VersionUnsupported(Exception):
+    """The agent has a different major version: no scenario can run."""
+
+
+@attrs.define
+class AgentSession:
+    """An initialized agent at the start of a scenario."""
+
+    connection: AgentConnection
+    agent: InitializeResult
+    warnings: list[str] = attrs.field(factory=list)
+
+
+class AgentPool:
+    """A pool that gives each scenario of a batch its agent; a context manager."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._stack = AsyncExitStack()
+        self._current: AgentSession | None = None
+        self._last_identity: InitializeResult | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def acquire(self, seconds_left: Callable[[], float]) -> AsyncIterator[AgentSession]:
+        """Provide the agent for the next scenario.
+
+        Args:
+            seconds_left: returns the rest of the scenario's time, which includes this start.
+
+        Raises:
+            AgentError: the agent does not start, or does not initialize.
+            VersionUnsupported: the agent has a different major version.
+        """
+        if not self._batch.reuse_agent and self._batch.target.url is None:
+            async with AsyncExitStack() as stack:
+                yield await self._start(stack, seconds_left)
+            return
+        session = await self._reset_session(seconds_left)
+        try:
+            yield session
+        except (AgentError, trio.Cancelled):
+            self._current = None
+            raise
+
+    async def discard(self) -> None:
+        """End the reused agent: the next scenario gets a new one."""
+        self._current = None
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+    async def _reset_session(self, seconds_left: Callable[[], float]) -> AgentSession:
+        current = self._current
+        if self._batch.target.url is not None:
+            return await self._initialize_again(current, seconds_left)
+        if current is None:
+            return await self._restart(seconds_left)
+        current.warnings = []
+        current.connection.warnings.clear()
+        try:
+            await current.connection.reset(deadline=min(self._batch.limits.rpc, seconds_left()))
+        except AgentError as fault:
+            current = await self._restart(seconds_left)
+            current.warnings.append(f"the agent was restarted, since a reset failed: {fault}")
+        return current
+
+    async def _restart(self, seconds_left: Callable[[], float]) -> AgentSession:
+        await self.discard()
+        self._current = await self._start(self._stack, seconds_left)
+        return self._current
+
+    async def _initialize_again(
+        self, current: AgentSession | None, seconds_left: Callable[[], float]
+    ) -> AgentSession:
+        if current is None:
+            current = await self._restart(seconds_left)
+        else:
+            current.warnings = []
+            current.connection.warnings.clear()
+            current.agent = await self._initialize(
+                current.connection, current.warnings, seconds_left
+            )
+        try:
+            await current.connection.reset(deadline=min(self._batch.limits.rpc, seconds_left()))
+        except AgentError as fault:
+            if fault.code != METHOD_NOT_FOUND:
+                raise
+            current.warnings.append("the agent has no agent/reset: it was only initialized")
+        return current
+
+    async def _start(
+        self, stack: AsyncExitStack, seconds_left: Callable[[], float]
+    ) -> AgentSession:
+        target, limits = self._batch.target, self._batch.limits
+        connection = await stack.enter_async_context(
+            connect_agent(
+                target.url or target.command,
+                cwd=target.cwd,
+                env=self._batch.environment(),
+                limits=AgentLimits(max_message=limits.max_message, start=limits.start),
+            )
+        )
+        warnings: list[str] = []
+        agent = await self._initialize(connection, warnings, seconds_left)
+        return AgentSession(connection, agent, warnings)
+
+    async def _initialize(
+        self, connection: AgentConnection, warnings: list[str], seconds_left: Callable[[], float]
+    ) -> InitializeResult:
+        try:
+            agent = await connection.initialize(
+                deadline=min(self._batch.limits.start, seconds_left())
+            )
+        except AgentError as fault:
+            if fault.code == _UNSUPPORTED:
+                raise VersionUnsupported(str(fault)) from fault
+            raise
+        if agent.protocol_version is None:
+            warnings.append(f"the agent names no protocol version: {LEGACY_VERSION} is assumed")
+        elif major_version(agent.protocol_version) != major_version(PROTOCOL_VERSION):
+            raise VersionUnsupported(
+                f"the agent speaks protocol version {agent.protocol_version}, "
+                f"this runtime {PROTOCOL_VERSION}"
+            )
+        malformed = [
+            key for key, options in agent.capabilities.items() if not isinstance(options, dict)
+        ]
+        if malformed:
+            warnings.append(f"capabilities that are not objects: {', '.join(malformed)}")
+        if self._last_identity is not None and self._last_identity != agent:
+            warnings.append(
+                "the agent's name, version or capabilities changed since the last scenario"
+            )
+        self._last_identity = agent
+        return agent

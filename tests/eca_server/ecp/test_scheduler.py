@@ -1,0 +1,245 @@
+"""Scheduling: planning, spreading over workers, and equal reports in either case."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from eca_server.ecp import scheduler
+from eca_server.ecp.batch import Batch
+from eca_server.ecp.manifest import Manifest, Scenario
+from eca_server.ecp.results import ScenarioReport
+from eca_server.ecp.scheduler import plan, run_all, run_in_worker
+from tests.eca_server.ecp.runs import (
+    KILLS_ITS_WORKER,
+    batch,
+    contains,
+    obedient,
+    outcome,
+    outputs,
+    processes_in,
+    reports_of,
+    scenario,
+    step,
+)
+
+pytestmark = pytest.mark.trio
+
+
+class Inline(Executor):
+    """An executor of one thread, whose worker is lost for some batches."""
+
+    def __init__(self, losing: Callable[[Batch], bool] = lambda _: False) -> None:
+        self._threads = ThreadPoolExecutor(1)
+        self._losing = losing
+        self.alone: list[int] = []
+
+    def submit(self, run: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        self.alone.append(len(arguments[0].planned))
+        if self._losing(arguments[0]):
+            lost: Future[Any] = Future()
+            lost.set_exception(RuntimeError("the machine is gone"))
+            return lost
+        return self._threads.submit(run, *arguments)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+
+
+class Breaking(Executor):
+    """A pool that breaks with all its work when the scenario with index 1 starts."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2)
+        self._running: list[Future[Any]] = []
+        self._broken = False
+
+    def submit(self, run: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        if self._broken:
+            raise BrokenExecutor("it is broken")
+        future: Future[Any] = Future()
+        self._running.append(future)
+        if arguments[0].planned[0].index == 1:
+            self._broken = True
+            for each in self._running:
+                if not each.done():
+                    each.set_exception(BrokenExecutor("it broke"))
+        else:
+            self._threads.submit(self._finish, future, run, arguments)
+        return future
+
+    def _finish(self, future: Future[Any], run: Callable[..., Any], arguments: Any) -> None:
+        reports = run(*arguments)
+        if not future.done():
+            future.set_result(reports)
+
+
+def four() -> list[Scenario]:
+    return [
+        scenario("good", step("a", contains("a")), "count"),
+        scenario("bad", step("a", contains("b"))),
+        scenario("error", "fail", "a"),
+        scenario("crash", "exit"),
+    ]
+
+
+def timeless(report: ScenarioReport) -> dict[str, Any]:
+    """Return a report without its durations."""
+    values = report.to_json()
+    for each in (values, *values["steps"]):
+        del each["duration_ms"]
+    return values
+
+
+SPAWNING = multiprocessing.get_context("spawn")
+
+
+async def test_every_executor_gives_the_same_report(tmp_path: Path) -> None:
+    whole = batch(obedient(), *four(), cwd=tmp_path)
+    here = await run_all(whole)
+    assert [outcome(each)[1] for each in here.reports] == [
+        *["ok"] * 2,
+        "agent_error",
+        "transport_error",
+    ]
+    names: list[str] = []
+    for make in (lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, SPAWNING)):
+        there = await run_all(
+            whole, on_report=lambda each: names.append(each.name), make_executor=make, workers=2
+        )
+        assert [*map(timeless, there.reports)] == [*map(timeless, here.reports)]
+        assert there.exit_reason == here.exit_reason
+    assert sorted(names) == sorted([each.name for each in here.reports] * 2)
+
+
+async def test_the_scenarios_of_a_lost_worker_are_run_again(
+    tmp_path: Path,
+) -> None:
+    context = multiprocessing.get_context("forkserver")  # many workers, and quickly
+    context.set_forkserver_preload(["eca_server.ecp.scheduler"])
+    once = scenario("once", f"kill once {tmp_path / 'killed'}")
+    always = scenario("always", "kill")
+    others = [scenario(f"s{number}", "count") for number in range(6)]
+    whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
+    done = await run_all(whole, make_executor=lambda: ProcessPoolExecutor(2, context), workers=2)
+    assert (len(done.reports), done.not_run) == (8, 0)
+    for report in done.reports:
+        if report.name != "always":
+            assert report.passed, report
+    (lost,) = [report for report in done.reports if report.name == "always"]
+    assert outcome(lost) == ("failed", "transport_error", ["skipped"])
+    assert "the worker that ran it was lost 3 times: BrokenProcessPool" in lost.checks[0].reasoning
+    assert done.exit_reason == "transport_error"
+
+
+async def test_scenarios_lost_twice_run_alone() -> None:
+    scenarios = [scenario(f"s{number}", "count") for number in range(8)]
+    executor = Inline(lambda each: any(p.index == 5 for p in each.planned))
+    whole = batch(obedient(), *scenarios)
+    done = await run_all(whole, make_executor=lambda: executor, workers=1)
+    assert executor.alone == [2, 2, 2, 2, 2, 1, 1]
+    assert [report.index for report in done.reports] == [*range(8)]
+    assert [report.passed for report in done.reports] == [index != 5 for index in range(8)]
+    why = done.reports[5].checks[0].reasoning
+    assert why == "the worker that ran it was lost 3 times: RuntimeError: the machine is gone"
+
+
+async def test_a_scenario_lost_with_others_passes_alone() -> None:
+    whole = batch(obedient(), *[scenario(name, "count") for name in ("innocent", "guilty")])
+    done = await run_all(whole, make_executor=Breaking, workers=2)
+    assert [(report.name, report.passed) for report in done.reports] == [
+        ("innocent", True),
+        ("guilty", False),
+    ]
+
+
+async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure() -> None:
+    scenarios = [scenario(f"s{number}", "hang" if number == 1 else "count") for number in range(8)]
+    whole = batch(obedient(), *scenarios, run=0.8)
+    done = await run_all(whole, make_executor=Inline, workers=1)
+    reasons = [report.exit_reason for report in done.reports]
+    assert (done.not_run, done.exit_reason) == (0, "max_duration_exceeded")
+    assert reasons == ["ok", *["max_duration_exceeded"] * 7]
+    bad = [scenario("good", "a"), scenario("bad", step("a", contains("b")))]
+    many = [scenario(f"s{number}", "count") for number in range(6)]
+    done = await run_all(
+        batch(obedient(), *bad, *many), fail_fast=True, make_executor=Inline, workers=1
+    )
+    assert ([report.name for report in done.reports], done.not_run) == (["good", "bad"], 6)
+    many *= 4  # enough for several in a batch
+    done = await run_all(
+        batch(obedient(), bad[1], *many), fail_fast=True, make_executor=Inline, workers=1
+    )
+    assert ([report.name for report in done.reports], done.not_run) == (["bad"], 24)
+
+
+async def test_workers_that_never_answer_do_not_delay_the_end_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "_GRACE", 0.01)
+
+    class Deaf(Inline):
+        def submit(self, run: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+            return Future()
+
+    whole = batch(obedient(), *[scenario(f"s{number}", "count") for number in range(8)], run=0.01)
+    with trio.fail_after(20):
+        done = await run_all(whole, make_executor=Deaf, workers=2)
+    assert (len(done.reports), done.exit_reason) == (8, "max_duration_exceeded")
+
+
+def manifest(*scenarios: Scenario) -> Manifest:
+    return Manifest(path=Path("m.yaml"), digest="0", name="n", target="t", scenarios=scenarios)
+
+
+async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order() -> None:
+    whole = manifest(*[scenario(name, "count") for name in ("Renew a", "renew b", "drop [x]")])
+    for include, exclude, names in [
+        ((), (), ["Renew a", "renew b", "drop [x]"]),
+        (("renew*",), (), ["renew b"]),
+        (("?enew ?", "none"), (), ["Renew a", "renew b"]),
+        (("drop [[]x]",), (), ["drop [x]"]),
+        ((), ("*b", "Ren*"), ["drop [x]"]),
+        (("*",), ("*",), []),
+    ]:
+        planned = plan(whole, include=include, exclude=exclude)
+        assert [each.scenario.name for each in planned] == names
+    planned = plan(whole, include=["*e*"], repeat=2)
+    assert [(each.index, each.repeat) for each in planned] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    reports = await reports_of(attrs.evolve(batch(obedient()), planned=planned))
+    assert [(each.name, each.repeat) for each in reports] == [
+        *[("Renew a", 0), ("Renew a", 1)],
+        *[("renew b", 0), ("renew b", 1)],
+    ]
+    assert [outputs(each) for each in reports] == [["1"]] * 4
+
+
+async def test_a_worker_that_is_ended_ends_its_agents(tmp_path: Path) -> None:
+    whole = batch(obedient(), scenario("s", "hang"), cwd=tmp_path)
+    worker = SPAWNING.Process(target=run_in_worker, args=(whole,))
+    worker.start()
+    with trio.fail_after(20):
+        while not processes_in(tmp_path):
+            await trio.sleep(0.02)
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGTERM)
+        os.kill(worker.pid, signal.SIGHUP)  # a second signal while it ends its agents
+        with trio.fail_after(10):
+            await trio.to_thread.run_sync(worker.join, abandon_on_cancel=True)
+    assert worker.exitcode == 0, "the worker was killed before its clean-up"
+    assert not processes_in(tmp_path)
