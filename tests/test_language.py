@@ -9,14 +9,7 @@ import pytest
 from tests.language import ROOT, findings, modules
 
 PENDING = (
-    "eca_protocol/testing/requirements/",
-    "eca_protocol/testing/sessions/",
-    "eca_protocol/testing/watching/",
-    "eca_protocol/testing/*.py",
     "eca_server/chat/",
-    "tests/eca_protocol/testing/sessions/",
-    "tests/eca_protocol/testing/watching/",
-    "tests/eca_protocol/testing/*.py",
     "tests/eca_server/chat/",
     "tests/eca_server/wire/",
 )

@@ -190,7 +190,7 @@ def _finding(
     yield f'data-is="{_trait(finding.verdict)}" data-place="{place}" '
     yield f'data-faults="{_GRAVITY.index(finding.verdict)}">'
     yield f'<summary>{_badge(word, kind)}<span class="name">{escape_text(finding.id)}</span>'
-    yield f"<span>{escape_text(row.duty)}</span>"
+    yield f"<span>{escape_text(row.statement)}</span>"
     if is_known and finding.verdict == "fail":
         yield _badge("known", "odd")
     yield f'<span class="numbers">{escape_text(row.section)}</span>'

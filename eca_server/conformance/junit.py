@@ -65,7 +65,7 @@ def _case(finding: Finding, known: Collection[str]) -> str:
         body = f"<failure message={message}>{xml_text(why)}</failure>"
     elif finding.verdict == "warn":
         body = f"<system-out>{xml_text(f'warning: {why}')}</system-out>"
-    name = xml_attribute(f"{finding.id}: {row.duty}")
+    name = xml_attribute(f"{finding.id}: {row.statement}")
     return f"<testcase classname={xml_attribute(row.section)} name={name}>{body}</testcase>\n"
 
 

@@ -68,7 +68,7 @@ def _finding_lines(finding: Finding, width: int, *, is_known: bool) -> Iterator[
     yield f"{word:10} {finding.id}  {row.section}{level}"
     if finding.verdict == "pass":
         return
-    yield from _field("must", row.duty, width)
+    yield from _field("must", row.statement, width)
     if finding.expected:
         yield from _field("expected", finding.expected, width)
     is_judged = finding.verdict in {"fail", "warn"}

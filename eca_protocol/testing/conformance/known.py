@@ -48,7 +48,7 @@ def known_failures(text: str) -> frozenset[str]:
 
 def known_text(run: Run) -> str:
     """Return the failures of a run as the text of such a file."""
-    lines = [f"{finding.id}  # {finding.requirement.duty}" for finding in run.failed()]
+    lines = [f"{finding.id}  # {finding.requirement.statement}" for finding in run.failed()]
     lines += [f"{incident.case}  # {incident.what}" for incident in run.incidents]
     lines += [f"{error.case}  # {error.reason}" for error in run.suite_errors]
     head = f"# Known failures of {run.target}, edition {run.edition.value}"

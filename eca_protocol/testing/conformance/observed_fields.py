@@ -11,7 +11,7 @@ from typing import Any
 
 from eca_protocol.methods import ECA
 from eca_protocol.testing.watching import Side
-from eca_protocol.testing.watching.places import rows_in
+from eca_protocol.testing.watching.field_rows import rows_used
 
 __all__ = ["ObservedFields"]
 
@@ -41,7 +41,7 @@ class ObservedFields:
         if not isinstance(method, str):
             self._take_answer(side, message, key)
         elif method in ECA:
-            rows = set(rows_in(_interface(ECA[method].params), message.get("params")))
+            rows = set(rows_used(_interface(ECA[method].params), message.get("params")))
             if "id" in message and side == "client":
                 self._pending[side, key] = (method, rows)
             else:
@@ -52,7 +52,7 @@ class ObservedFields:
         method, rows = self._pending.pop((requester, key), ("", set()))
         if method and "result" in message:
             self.rows |= rows
-            self.rows |= set(rows_in(_interface(ECA[method].result), message["result"]))
+            self.rows |= set(rows_used(_interface(ECA[method].result), message["result"]))
 
 
 def _interface(hint: object) -> str:

@@ -322,7 +322,7 @@ def _describe(finding: Finding, times: int) -> str:
     row = finding.requirement
     again = f" ({times} times)" if times > 1 else ""
     return (
-        f"{finding.id} ({row.section}): {row.duty}\n"
+        f"{finding.id} ({row.section}): {row.statement}\n"
         f"  expected: {finding.expected}\n"
         f"  got:      {finding.got}{again}"
     )

@@ -157,7 +157,7 @@ def _record(finding: Finding) -> dict[str, Any]:
         "id": finding.id,
         "verdict": finding.verdict,
         "case": finding.case,
-        "duty": row.duty,
+        "duty": row.statement,
         "section": row.section,
         "level": row.level,
         "expected": finding.expected,
