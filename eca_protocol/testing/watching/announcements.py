@@ -173,7 +173,7 @@ class Announcements:
             return
         if kind == "start":
             if task in self._tasks:
-                self._report("W-11e", "exactly one start of a task", f"a second one of {task!r}")
+                self._report("W-11e", "exactly one start of a task", f"a second start of {task!r}")
             self._tasks[task] = self._log.index
         elif kind == "finish" and self._tasks.pop(task, None) is None and not self.has_unreadable:
             self._report(

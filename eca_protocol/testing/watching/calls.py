@@ -175,7 +175,9 @@ class Calls:
         if call.is_ambiguous or (state == call.state == "running" and _is_step(content)):
             pass
         elif kind in call.kinds:
-            self._report(_TWICE[kind], f"exactly one `{kind}` for {call.id!r}", "a second one")
+            self._report(
+                _TWICE[kind], f"exactly one `{kind}` for {call.id!r}", f"a second `{kind}`"
+            )
         elif state not in FOLLOWING[call.state] or _never_ran(call, kind, content):
             self._report_misplaced(call, kind)
         else:

@@ -52,7 +52,7 @@ class LifecycleChecker:
         self._states[request.index] = state
         if request.method == "initialize":
             if state is not State.NEW:
-                self._report_client("LIFE-1", "exactly one `initialize`", "a second one")
+                self._report_client("LIFE-1", "exactly one `initialize`", "a second `initialize`")
             elif isinstance(request.params, Mapping):
                 self._assistant = _object(_object(request.params, "capabilities"), "codeAssistant")
         elif state is State.NEW:

@@ -243,7 +243,7 @@ class ChatTurns:
         if turn is None:
             if not self.is_replaying and not self.is_stray:
                 row = "W-22f" if self.was_stopped_idle else "W-22e"
-                self._report(row, "exactly one `finished` for the turn", "a second one")
+                self._report(row, "exactly one `finished` for the turn", "a second `finished`")
             return
         if isinstance(content.get("text"), str) and content["text"]:
             got = repr(content["text"])
@@ -357,7 +357,7 @@ class ChatTurns:
                     "the echo before",
                 )
         elif turn.prompt is not None:
-            self._report("W-20b", "exactly one echo of the prompt", "a second one")
+            self._report("W-20b", "exactly one echo of the prompt", "a second echo")
 
     def _start_without_end(self, turn: Turn, text: str, content_id: Any) -> None:
         """Start a turn after one without an end."""

@@ -43,7 +43,7 @@ def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
     assert run([*HERE, *ONLY, "--write-known-failures", str(known), *server]) == 1
     output = capsys.readouterr().out
     assert "FAIL       W-22e" in output
-    assert "Each turn that began ends with exactly one `finished`." in output
+    assert "Each started turn ends with exactly one `finished`." in output
     assert run([*HERE, *ONLY, "--known-failures", str(known), *server]) == 0
     output = capsys.readouterr().out
     assert "known failure W-22e" in output

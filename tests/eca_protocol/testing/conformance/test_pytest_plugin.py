@@ -59,9 +59,9 @@ def test_a_case_is_a_test_and_its_fault_is_told_by_its_row(tmp_path):
     case = "turns.a_turn_has_its_parts_in_order"
     output = run_pytest(tmp_path, "--eca-cases", case, server=f"{REFERENCE} --mutant FinishesTwice")
     assert f"conformance::{case}" in output
-    row = "W-22e (Rulings: chat): Each turn that began ends with exactly one `finished`."
+    row = "W-22e (Rulings: chat): Each started turn ends with exactly one `finished`."
     assert output.count(row) == 2, "once for the case, once for the test, however often it happened"
-    assert "got:      a second one (2 times)" in output
+    assert "got:      a second `finished` (2 times)" in output
     assert "Traceback" not in output
     assert "1 failed, 2 passed, 1 error" in output, "the error is what the watcher saw meanwhile"
 
