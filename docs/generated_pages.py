@@ -158,7 +158,7 @@ def _requirements() -> tuple[str, str]:
     ]
     for section, rows in groupby(REQUIREMENTS.values(), key=lambda row: row.section):
         rows_told = [
-            [f"`{row.id}`", row.side, row.level, _window(row.window), _escaped(row.duty)]
+            [f"`{row.id}`", row.side, row.level, _window(row.window), _escaped(row.statement)]
             for row in rows
         ]
         parts.append(f"## {section}")

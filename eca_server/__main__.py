@@ -1,8 +1,8 @@
-"""`python -m eca_server`: keeps the current folder from being imported from, then starts.
+"""`python -m eca_server`: the entry point, which first makes the import path safe.
 
-Editors start the server inside the user's project. A `json.py` or `trio.py` that lies there must
-never run, so the folder leaves the import path before anything else is imported, whatever put it
-there: `-m`, or an empty entry of PYTHONPATH.
+Editors start the server inside the user's project. A `json.py` or `trio.py` there must never run,
+so the current directory leaves the import path before anything else is imported, whether `-m` or an
+empty entry of PYTHONPATH put it there.
 """
 
 import os
@@ -10,27 +10,28 @@ import sys
 
 
 def main() -> None:
-    """The console script `eca-server`; ends the process with the command's exit code."""
+    """Run the console script `eca-server`, and exit with the command's code."""
     try:
-        _leave_current_folder()
+        _leave_current_directory()
         from eca_server.cli import run  # noqa: PLC0415 - only after the import path is safe
 
         code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # while a command imports what it needs
+    except KeyboardInterrupt:  # while a command imports its modules
         code = 130
     sys.exit(code)
 
 
-def _leave_current_folder() -> None:
-    """Where the package itself lies in that folder, it becomes the last place to look at."""
+def _leave_current_directory() -> None:
+    """Remove the current directory from the import path; move it last if it has this package."""
     try:
-        folder = os.getcwd()  # noqa: PTH109 - pathlib is not imported yet
+        directory = os.getcwd()  # noqa: PTH109 - pathlib is not imported yet
     except OSError:
-        folder = ""  # it was removed
-    kept = [entry for entry in sys.path if entry not in {"", folder}]
-    if len(kept) < len(sys.path) and folder and __file__.startswith(os.path.join(folder, "")):  # noqa: PTH118
-        kept.append(folder)
-    sys.path[:] = kept
+        directory = ""  # the directory was removed
+    entries = [entry for entry in sys.path if entry not in {"", directory}]
+    own_parent = os.path.join(directory, "")  # noqa: PTH118 - pathlib is not imported yet
+    if len(entries) < len(sys.path) and directory and __file__.startswith(own_parent):
+        entries.append(directory)
+    sys.path[:] = entries
 
 
 if __name__ == "__main__":

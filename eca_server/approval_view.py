@@ -1,8 +1,7 @@
-"""A tool call as a person at a terminal is shown it before it may run.
+"""The terminal's view of a tool call that needs approval.
 
-The rules it keeps: every argument is shown, with the directory and the tool; each row begins with
-blanks and none is wrapped by the terminal, so that nothing in a call looks like a question of ours;
-what is cut says so in words.
+Invariants: every argument is shown, with the directory and the tool. Each row is indented and fits
+the terminal, so nothing in a call can imitate the server's question. Every cut is marked.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from eca_server.tools.output import Cap, cut_middle
 __all__ = ["call_rows", "question_of"]
 
 _ARGUMENT: Final = Cap(lines=200, size=20_000)
-_SHOWN_IN_THE_DIFF: Final = Cap(lines=6, size=500)  # of an argument, where a diff follows
+_BEFORE_DIFF: Final = Cap(lines=6, size=500)  # of an argument, if a diff follows
 _DIFF: Final = Cap(lines=1000, size=100_000)
 _SUMMARY: Final = 200  # characters
 _NAME: Final = 100
@@ -28,7 +27,7 @@ _NARROWEST: Final = 20  # columns
 
 
 def question_of(call: m.ChatToolCallRunContent) -> str:
-    """Return the question whether a call may run, on one line."""
+    """Return the approval question about a call, on one line."""
     return f"{printable_line(call.summary or call.name, longest=_SUMMARY)}?"
 
 
@@ -36,15 +35,15 @@ def call_rows(call: m.ChatToolCallRunContent, *, directory: Path | None, width: 
     """Return a call in rows for a terminal.
 
     Args:
-        call: what waits for an answer.
-        directory: where the workspace is; None: there is none.
+        call: the waiting call.
+        directory: the directory of the workspace, if there is one.
         width: columns of the terminal.
     """
-    room = max(width - 1, _NARROWEST)
+    columns = max(width - 1, _NARROWEST)
     return "".join(
         f"{' ' * indent}{row}\n"
         for indent, text in _parts(call, directory)
-        for row in rows(printable_lines(text), room - indent)
+        for row in rows(printable_lines(text), columns - indent)
     )
 
 
@@ -53,9 +52,9 @@ def _parts(call: m.ChatToolCallRunContent, directory: Path | None) -> Iterator[t
     origin = f" of the MCP server {_name(call.server)}" if call.origin == "mcp" else ""
     yield 2, f"tool: {_name(call.name)}{origin}"
     if directory is not None:
-        yield 2, f"directory: {printable_line(str(_where(call, directory)))}"
+        yield 2, f"directory: {printable_line(str(_directory_of(call, directory)))}"
     change = call.details if isinstance(call.details, m.FileChangeDetails) else None
-    cap = _ARGUMENT if change is None else _SHOWN_IN_THE_DIFF
+    cap = _ARGUMENT if change is None else _BEFORE_DIFF
     for name, value in call.arguments.items():
         text = printable_lines(cut_middle(_text(value), cap)).removesuffix("\n")
         if "\n" in text:
@@ -68,8 +67,8 @@ def _parts(call: m.ChatToolCallRunContent, directory: Path | None) -> Iterator[t
         yield 4, cut_middle(change.diff, _DIFF).removesuffix("\n")
 
 
-def _where(call: m.ChatToolCallRunContent, directory: Path) -> Path:
-    """Return where a call runs: a command's own directory, else the workspace's."""
+def _directory_of(call: m.ChatToolCallRunContent, directory: Path) -> Path:
+    """Return the directory of a call: a command's own one, else the workspace's."""
     own = call.arguments.get("working_directory")
     return directory / own if call.origin == "native" and isinstance(own, str) else directory
 
@@ -79,7 +78,7 @@ def _name(text: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return an argument as it is where it is a text, else as JSON."""
+    """Return a string as it is, and any other argument as JSON."""
     if isinstance(value, str):
         return value
     try:

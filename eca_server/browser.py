@@ -1,7 +1,7 @@
-"""The user's browser, for a login that the user has asked for.
+"""The user's browser, for a login that the user requested.
 
-The rules it keeps: its program is found as that of every child process, so that no opened folder
-puts its own in the place; a page that cannot be opened costs nothing, since the user has its link.
+Its program is found like that of every child process, so an opened folder cannot substitute its
+own. A failure is only logged, since the user also has the link.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["open_page"]
 _log = logging.getLogger("eca_server")
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-"""Variables of which one is set where a browser can show something."""
+"""Variables, one of which is set where a browser can run."""
 
 
 async def open_page(url: str, environ: Mapping[str, str]) -> None:
-    """Open a page in the browser, and wait until the program that opens it has ended.
+    """Open a page in the browser, and wait until the opening program has exited.
 
     Args:
-        url: the page; any other than of http and https is not opened.
+        url: the page; only http and https are opened.
         environ: the environment of child processes.
     """
     if urlsplit(url).scheme not in {"https", "http"}:
@@ -50,8 +50,8 @@ async def open_page(url: str, environ: Mapping[str, str]) -> None:
             start_new_session=True,  # the browser is the user's, and outlives the server
         )
         await program.wait()
-    except OSError as fault:
-        _log.warning("the browser could not be opened: %s", fault)
+    except OSError as error:
+        _log.warning("the browser could not be opened: %s", error)
 
 
 def _opener(environ: Mapping[str, str]) -> str | None:

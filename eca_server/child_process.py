@@ -1,8 +1,8 @@
-"""What holds for every child process: how its program is found, and what its environment has.
+"""Rules for every child process: its program's path and its environment.
 
-The rule of this module: a folder cannot put a program of its own in the place of one that is
-meant by name. A relative entry of PATH means another directory wherever a command runs, and Git
-takes any directory with the right files for a repository, whose configuration runs programs.
+Invariant: a workspace folder cannot substitute its own program for one that is named. A relative
+entry of PATH means a different directory wherever a command runs. Git takes any directory with the
+right files for a repository, whose configuration runs programs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["absolute_entries", "find_program", "hardened", "of_chat"]
+__all__ = ["absolute_entries", "chat_environment", "find_program", "harden_environment"]
 
 _LONGEST_ID = 256
 
@@ -23,11 +23,11 @@ _OWN = re.compile(r"ECA_CONFIG|OTEL_EXPORTER_OTLP_(?:\w+_)?HEADERS", re.IGNORECA
 
 
 def find_program(name: str, path: str | None) -> str | None:
-    """Return the file of a program, or None; look at the disk.
+    """Return the path of a program, or None; reads the disk.
 
     Args:
-        name: without a directory.
-        path: a value of PATH; its relative and empty entries do not count. None: the system's.
+        name: the program's name, without a directory.
+        path: a value of PATH, whose relative and empty entries are ignored; None: the system's.
     """
     entries = absolute_entries(os.defpath if path is None else path).split(os.pathsep)
     files = (shutil.which(str(Path(entry) / name)) for entry in entries if entry)
@@ -35,42 +35,42 @@ def find_program(name: str, path: str | None) -> str | None:
 
 
 def absolute_entries(path: str) -> str:
-    """Return a value of PATH without its relative entries; an empty entry is the current folder."""
+    """Return a value of PATH without its relative entries; an empty entry is relative, too."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
 
 
-def hardened(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment as a child process gets it.
+def harden_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a child process.
 
-    It loses what is ours alone (`ECA_CONFIG`, the headers of the OpenTelemetry exporters, which
-    hold keys) and the relative entries of PATH. Git is set to use a bare repository only where
-    the repository is named (`--git-dir`); the user's own settings of this kind stay.
+    The server's own variables (`ECA_CONFIG`, the headers of the OpenTelemetry exporters, which hold
+    keys) and the relative entries of PATH are removed. Git is configured to use a bare repository
+    only if it is named (`--git-dir`); the user's own Git variables stay.
     """
-    left = {name: value for name, value in environ.items() if not _OWN.fullmatch(name)}
-    if "PATH" in left:
-        left["PATH"] = absolute_entries(left["PATH"])
-        if not left["PATH"]:  # an empty PATH means the current folder
-            del left["PATH"]
-    count = left.get(_COUNT, "").strip() or "0"
+    result = {name: value for name, value in environ.items() if not _OWN.fullmatch(name)}
+    if "PATH" in result:
+        result["PATH"] = absolute_entries(result["PATH"])
+        if not result["PATH"]:  # an empty PATH means the current directory
+            del result["PATH"]
+    count = result.get(_COUNT, "").strip() or "0"
     if not (count.isascii() and count.isdecimal()):
-        return left  # Git refuses to run at all
+        return result  # Git refuses to run with such a value
     number = int(count)
     for key, value in _GIT_SETTINGS.items():
-        left[f"GIT_CONFIG_KEY_{number}"] = key
-        left[f"GIT_CONFIG_VALUE_{number}"] = value
+        result[f"GIT_CONFIG_KEY_{number}"] = key
+        result[f"GIT_CONFIG_VALUE_{number}"] = value
         number += 1
-    left[_COUNT] = str(number)
-    return left
+    result[_COUNT] = str(number)
+    return result
 
 
-def of_chat(environ: Mapping[str, str], chat_id: str) -> dict[str, str]:
-    """Return the environment of a child that works for a chat; without an id, for no chat.
+def chat_environment(environ: Mapping[str, str], chat_id: str) -> dict[str, str]:
+    """Return the environment of a child process of a chat, or of none if the id is empty.
 
-    `ECA_AGENT` tells programs that an agent runs them, `ECA_CHAT_ID` for which chat. An id comes
-    from the client: one that no variable can hold, or that is very long, is left out.
+    `ECA_AGENT` marks programs that an agent runs, `ECA_CHAT_ID` is the chat. The id comes from the
+    client: an unprintable or very long one is left out.
     """
-    told = {name: value for name, value in environ.items() if name != "ECA_CHAT_ID"}
-    told["ECA_AGENT"] = "1"
+    result = {name: value for name, value in environ.items() if name != "ECA_CHAT_ID"}
+    result["ECA_AGENT"] = "1"
     if 0 < len(chat_id) <= _LONGEST_ID and chat_id.isprintable():
-        told["ECA_CHAT_ID"] = chat_id
-    return told
+        result["ECA_CHAT_ID"] = chat_id
+    return result

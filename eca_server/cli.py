@@ -1,8 +1,8 @@
 """The command line: `serve` (also `server`), `chat`, `doctor`, `trust`, and others.
 
-Each command imports what it needs when it runs, so that `--version` and `--help` answer at once.
-What is unknown is refused on stderr with exit code 2; a command that is unknown, with the help and
-exit code 1, as the upstream server does. Options may stand before the command, too.
+Each command imports its modules when it runs, so that `--version` and `--help` answer at once. An
+unknown option is reported on stderr with exit code 2; an unknown command with the help and exit
+code 1, as by the upstream server. Options may also precede the command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from eca_server.command_line import ended, mend_streams, port, seconds
+from eca_server.command_line import port, repair_streams, run_to_end, seconds
 from eca_server.printable import printable_lines
 from eca_server.version import version
 
@@ -28,64 +28,67 @@ __all__ = ["run"]
 _DESCRIPTION = """\
 ECA (Editor Code Assistant): lets an editor chat with language models.
 
-Editors start `serve` (also without a command) and speak the ECA protocol with it
-over stdin and stdout.
-To try it without an editor and without a key: `eca-server chat "Hello"`.
+Your editor starts `eca-server serve` (or `eca-server` alone) and speaks the ECA
+protocol with it over stdin and stdout.
+Try it without an editor or an API key: `eca-server chat "Hello"`.
 """
 
 _EPILOG = """\
-Configuration: ~/.config/eca/config.json, then .eca/config.json in the workspace
-(or --config-file in place of both); ECA_CONFIG may hold JSON as well. Keys are
-found in the configuration or in variables like OPENAI_API_KEY.
-`eca-server doctor` says what was found. A folder's own settings that could run
-programs count only once you accept them (`eca-server trust --help`). Logs go to stderr.
+Configuration: ~/.config/eca/config.json, then .eca/config.json in the workspace,
+or --config-file in place of both. The variable ECA_CONFIG may hold JSON, too.
+API keys come from the configuration or from variables like OPENAI_API_KEY.
+`eca-server doctor` checks the configuration. A folder's own settings that could
+run programs have no effect until you accept them (`eca-server trust --help`).
+Logs go to stderr.
 
-Exit codes: 0 well, 1 failed or no such command, 2 wrong usage, above 128 ended
-by a signal.
+Exit codes: 0 success, 1 failure or unknown command, 2 wrong usage, above 128
+ended by a signal.
 """
 
 _SERVE = """\
-Serve one editor over stdin and stdout until it says exit or closes its end. The
-working directory does not matter: the editor names its workspace.
+Serve one editor over stdin and stdout until it sends `exit` or closes its end.
+The working directory does not matter: the editor sends its workspace.
 """
 
 _CHAT = """\
-Print the answer to one message as it comes, or without a message hold a
-conversation, a line a prompt. Ctrl-C stops the answer, a second one leaves.
+Print the answer to one message as it arrives. Without a message, hold a
+conversation: each line is a prompt. Ctrl-C stops the answer, a second one exits.
 """
 
 _DOCTOR = """\
-Say which configuration files, providers and keys (by the variable's name, never
-a value) were found, and try the embedded model. With --online each provider is
-asked, too, by the cheapest request that shows whether its url and key are right.
+Report the configuration files, providers and keys in use (the name of a key's
+variable, never its value), and test the built-in model. With --online, also send
+each provider the cheapest request that tests its URL and key.
 """
 
 _CONFIG = """\
-Print the JSON Schema of the configuration file, for an editor that checks it
-while you write.
+Print the JSON Schema of the configuration file, with which an editor can check
+and complete it.
 """
 
 _SCHEMA = """\
-Print every message of the protocol, with what each method carries: as one JSON
-Schema (2020-12), or as TypeScript. It says what may be written in that revision;
-what is read leniently is not in it.
+Print every message of the protocol as one JSON Schema (2020-12), or as
+TypeScript. It describes valid messages of that revision; the deviations that
+this server also accepts are not in it.
 """
 
 _TRUST = """\
-Settings of an opened folder that can run programs, send your data or skip your
-approval count only once you accept them: in the editor, or here. `add` prints
-what waits in DIR and asks; `list` names the folders with a decision, and with
-DIR what waits in it; `remove` forgets every decision about DIR. The folder
-itself is meant, none below or above it. Exit codes: 0 done, 1 declined, no such
-decision, or it could not be stored, 2 wrong usage, or nobody to ask.
+A folder's own settings that can run programs, send your data or skip your
+approval have no effect until you accept them, in the editor or here. `add` prints
+the waiting settings of DIR and asks; `list` prints the folders you decided about,
+or with DIR the waiting settings in it; `remove` deletes every decision about DIR.
+A decision holds for exactly this folder, not for its parents or subfolders.
+
+Exit codes: 0 success, 1 declined, no decision, or it could not be stored, 2 wrong
+usage, or no terminal to ask.
 """
 
 _TAP = """\
-Stand between an editor and the server that COMMAND starts, and keep what they say
-in a file that only you may read. What passes is not changed or delayed; in the file
-what looks like a secret is masked. With --replay a kept conversation is played once
-more: the editor's side to the server that COMMAND starts, or without one the
-server's side to whoever started us.
+Record the messages between an editor and the server that COMMAND starts, in a
+file that only you can read. Messages pass unchanged and without delay; secrets
+are masked in the file. With --replay, replay a recording: the editor's side to
+the server that COMMAND starts, or without COMMAND the server's side to the
+editor that starts this command.
 """
 
 _WITH_VALUE = (
@@ -100,39 +103,39 @@ _SPELLINGS = {"warn": "warning"}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line, and return the exit code."""
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
-        _parser().print_help(sys.stderr)  # a person, who would wait for ever
+        _parser().print_help(sys.stderr)  # a user at a terminal
         return 2
-    command, others = _parted(arguments)
+    command, remaining = _split_command(arguments)
     if command in _WITH_PARSERS:
-        return _WITH_PARSERS[command](others)
+        return _WITH_PARSERS[command](remaining)
     server: list[str] = []
-    if command == "tap" and "--" in others:
-        dashes = others.index("--")
-        others, server = others[:dashes], others[dashes + 1 :]
-    is_server = command in _SERVING and not {"--version", "-h", "--help"} & set(others)
+    if command == "tap" and "--" in remaining:
+        dashes = remaining.index("--")
+        remaining, server = remaining[:dashes], remaining[dashes + 1 :]
+    is_server = command in _SERVING and not {"--version", "-h", "--help"} & set(remaining)
     if not is_server:
-        mend_streams()
+        repair_streams()
 
     def end() -> int:
-        if "--version" in others:
+        if "--version" in remaining:
             sys.stdout.write(f"eca_server {version()}\n")
             return 0
         if command not in _COMMANDS:
-            sys.stderr.write(f"eca-server: there is no command {command[:100]!r}\n")
+            sys.stderr.write(f"eca-server: unknown command {command[:100]!r}\n")
             _parser().print_help(sys.stderr)
             return 1
-        is_for_all = {"-h", "--help"} & set(others) and command not in arguments
-        options = _parser().parse_args(others if is_for_all else [command, *others])
+        is_for_all = {"-h", "--help"} & set(remaining) and command not in arguments
+        options = _parser().parse_args(remaining if is_for_all else [command, *remaining])
         options.server = server
         return _COMMANDS[command](options)
 
-    return ended("eca-server", end, is_server=is_server)
+    return run_to_end("eca-server", end, is_server=is_server)
 
 
-def _parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The command, `serve` if there is none, and what stands before and behind it."""
+def _split_command(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command, by default `serve`, and the arguments before and after it."""
     is_value = False
     for index, word in enumerate(arguments):
         if not is_value and not word.startswith("-"):
@@ -158,8 +161,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     for name, hint in (
-        ("serve", "speak the protocol over stdin and stdout (what editors start)"),
-        ("server", "the same, as editors spell it"),
+        ("serve", "serve an editor over stdin and stdout (started by editors)"),
+        ("server", "the same as serve"),
     ):
         serve = commands.add_parser(name, help=hint, description=_SERVE, allow_abbrev=False)
         _add_common(serve)
@@ -167,29 +170,33 @@ def _parser() -> argparse.ArgumentParser:
         serve.add_argument(
             "--protocol-revision",
             metavar="REVISION",
-            help="speak this edition whatever the client says (2025-06, 2025-09, 2025-10 "
-            "or current)",
+            help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
+            "2025-10 or current)",
         )
     chat = commands.add_parser(
         "chat", help="chat in the terminal", description=_CHAT, allow_abbrev=False
     )
-    chat.add_argument("message", nargs="?", help="one prompt; without it, a conversation")
-    chat.add_argument("--model", metavar="PROVIDER/MODEL", help="default: as configured")
+    chat.add_argument("message", nargs="?", help="one prompt (default: hold a conversation)")
+    chat.add_argument(
+        "--model", metavar="PROVIDER/MODEL", help="the model (default: the configured one)"
+    )
     _add_common(chat)
     _add_trust_flag(chat)
     doctor = commands.add_parser(
         "doctor",
-        help="say what was found: configuration, providers, keys",
+        help="check configuration, providers and keys",
         description=_DOCTOR,
         allow_abbrev=False,
     )
     doctor.add_argument(
-        "--online", action="store_true", help="ask each provider, too; exit code 1 if one fails"
+        "--online",
+        action="store_true",
+        help="also send each provider a request; exit code 1 if one fails",
     )
     _add_common(doctor)
     config = commands.add_parser(
         "config",
-        help="about the configuration file",
+        help="print the JSON Schema of the configuration file",
         description=_CONFIG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -197,7 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("what", choices=("schema",), metavar="schema", help="what to print")
     schema = commands.add_parser(
         "schema",
-        help="the protocol's messages as JSON Schema or TypeScript",
+        help="print the protocol's messages as JSON Schema or TypeScript",
         description=_SCHEMA,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -208,19 +215,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="REVISION",
         help="2025-06, 2025-09, 2025-10 or current (default: 2025-10)",
     )
-    schema.add_argument("--typescript", action="store_true", help="in place of JSON Schema")
+    schema.add_argument(
+        "--typescript", action="store_true", help="print TypeScript instead of JSON Schema"
+    )
     _add_trust(commands)
     _add_tap(commands)
-    commands.add_parser("inspect", help="show a conversation that tap kept, and its faults")
-    commands.add_parser("conformance", help="find where a server departs from the protocol")
-    commands.add_parser("ecp", help="evaluate agents; the same as the command `ecp`")
+    commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
+    commands.add_parser("conformance", help="test whether a server conforms to the protocol")
+    commands.add_parser("ecp", help="evaluate agents (the same as the command `ecp`)")
     return parser
 
 
 def _add_trust(commands: argparse._SubParsersAction[_Parser]) -> None:
     trust = commands.add_parser(
         "trust",
-        help="which folders' own settings count",
+        help="accept or list the settings of folders",
         description=_TRUST,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -229,31 +238,33 @@ def _add_trust(commands: argparse._SubParsersAction[_Parser]) -> None:
         dest="action", metavar="add|list|remove", required=True, parser_class=_Parser
     )
     for action, hint in (
-        ("add", "accept what waits in a folder"),
-        ("list", "the folders with a decision, or what waits in one"),
-        ("remove", "forget every decision about a folder"),
+        ("add", "show a folder's waiting settings and accept them"),
+        ("list", "list the folders you decided about, or a folder's waiting settings"),
+        ("remove", "delete every decision about a folder"),
     ):
         parser = actions.add_parser(action, help=hint, description=hint, allow_abbrev=False)
         nargs = "?" if action == "list" else None
         parser.add_argument("folder", metavar="DIR", type=Path, nargs=nargs, help="the folder")
         parser.set_defaults(yes=False)
         if action == "add":
-            parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
+            parser.add_argument(
+                "--yes", action="store_true", help="accept without asking (for scripts)"
+            )
 
 
 def _add_trust_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-workspace",
         action="store_true",
-        help="let the opened folders' own settings count in this session, but for those that "
-        "take variables or files of yours",
+        help="trust the opened folders for this session; settings that use your variables or "
+        "files still wait",
     )
 
 
 def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
     tap = commands.add_parser(
         "tap",
-        help="keep what an editor and a server say to each other",
+        help="record the messages between an editor and a server",
         usage="eca-server tap [-h] [--out FILE | --replay FILE] [--unmasked] "
         "[--deadline SECONDS] [--inspect] [--port N] [--no-open] [-- COMMAND ...]",
         description=_TAP,
@@ -265,23 +276,29 @@ def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="where it is kept; if it is there, FILE-2 and so on (default: a new file below "
+        help="record into this file, or FILE-2 and so on if it exists (default: a new file in "
         "~/.local/share/eca-python/transcripts)",
     )
-    either.add_argument("--replay", type=Path, metavar="FILE", help="play a kept conversation")
-    tap.add_argument("--unmasked", action="store_true", help="keep secrets, too")
+    either.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording")
+    tap.add_argument("--unmasked", action="store_true", help="do not mask secrets")
     tap.add_argument(
         "--deadline",
         type=seconds,
         default=30.0,
         metavar="SECONDS",
-        help="how long a player waits for the other side (default: 30)",
+        help="how long --replay waits for the other side (default: 30)",
     )
-    tap.add_argument("--inspect", action="store_true", help="show it meanwhile, as `inspect` does")
     tap.add_argument(
-        "--port", type=port, default=0, metavar="N", help="of that page (default: a free one)"
+        "--inspect", action="store_true", help="show the recording live, as `inspect` does"
     )
-    tap.add_argument("--no-open", action="store_true", help="open no browser with it")
+    tap.add_argument(
+        "--port",
+        type=port,
+        default=0,
+        metavar="N",
+        help="the port of the page of --inspect (default: a free one)",
+    )
+    tap.add_argument("--no-open", action="store_true", help="do not open a browser for --inspect")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -289,14 +306,14 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--config-file",
         type=Path,
         metavar="FILE",
-        help="in place of the user's and the workspace's configuration",
+        help="use this file instead of your and the workspace's configuration",
     )
     parser.add_argument(
         "--log-level",
         choices=(*_LEVELS, *_SPELLINGS),
         default="warning",
         metavar="LEVEL",
-        help=f"{', '.join(_LEVELS)}; the log goes to stderr",
+        help=f"{', '.join(_LEVELS)} (default: warning); the log goes to stderr",
     )
     parser.add_argument("--verbose", action="store_true", help="the same as --log-level debug")
 
@@ -314,7 +331,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     masking = MaskingFilter()
     handler.addFilter(masking)
     chosen = logging.getLevelNamesMapping()[_SPELLINGS.get(level, level).upper()]
-    # What libraries log of a request holds the whole query of its URL.
+    # The logs of libraries contain whole URLs with their queries.
     logging.basicConfig(level=max(chosen, logging.WARNING), handlers=[handler])
     for ours in ("eca_protocol", "eca_server"):
         logging.getLogger(ours).setLevel(chosen)
@@ -327,7 +344,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    with _garbage_left_alone():
+    with _without_garbage_collection():
         import attrs  # noqa: PLC0415
 
         from eca_protocol.revisions import parse_revision  # noqa: PLC0415
@@ -346,8 +363,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _garbage_left_alone() -> Iterator[None]:
-    """What is imported stays: looking for garbage among it would only slow the start."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection during imports, which only slows the start."""
     gc.disable()
     try:
         yield
@@ -403,12 +420,12 @@ def _trust(arguments: argparse.Namespace) -> int:
 
 
 def _tap(arguments: argparse.Namespace) -> int:
-    from eca_server.tap import play_again, tap_stdio  # noqa: PLC0415
+    from eca_server.tap import replay, tap_stdio  # noqa: PLC0415
 
     if arguments.replay is not None:
-        return play_again(arguments.replay, arguments.server, deadline=arguments.deadline)
+        return replay(arguments.replay, arguments.server, deadline=arguments.deadline)
     if not arguments.server:
-        return _refuse("tap: expected `-- COMMAND` that starts a server")
+        return _refuse("tap: expected `-- COMMAND` with the command that starts a server")
     page = None
     if arguments.inspect:
         page = ["--port", str(arguments.port), *(["--no-open"] if arguments.no_open else [])]
@@ -430,8 +447,8 @@ def _ecp(arguments: Sequence[str]) -> int:
 def _conformance(arguments: Sequence[str]) -> int:
     from eca_server.conformance.cli import run as run_conformance  # noqa: PLC0415
 
-    mend_streams()
-    return ended("eca-server conformance", lambda: run_conformance(arguments))
+    repair_streams()
+    return run_to_end("eca-server conformance", lambda: run_conformance(arguments))
 
 
 def _refuse(why: str) -> int:
@@ -440,7 +457,7 @@ def _refuse(why: str) -> int:
 
 
 _WITH_PARSERS = {"conformance": _conformance, "ecp": _ecp, "inspect": _inspect}
-"""The commands that read their arguments themselves."""
+"""The commands with parsers of their own."""
 
 _COMMANDS = {
     "serve": _serve,

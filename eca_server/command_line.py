@@ -1,4 +1,4 @@
-"""What our command lines do alike: with the standard streams, with numbers, and at their end."""
+"""Functions that the command lines share: standard streams, argument types, exit codes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TextIO
 
 from eca_server.printable import printable_line
 
-__all__ = ["ended", "mend_streams", "port", "seconds", "silence", "tell"]
+__all__ = ["port", "repair_streams", "run_to_end", "seconds", "silence", "write_to_user"]
 
 
-def mend_streams() -> None:
-    """A closed stream is an empty one, and no locale makes a text unreadable or unsayable."""
+def repair_streams() -> None:
+    """Replace closed standard streams by empty ones, and let no locale make text fail."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -25,53 +25,53 @@ def mend_streams() -> None:
             stream.reconfigure(errors="replace" if mode == "r" else "backslashreplace")
 
 
-def ended(program: str, command: Callable[[], int], *, is_server: bool = False) -> int:
-    """Run a command to its end, at which all that it has printed is written; the exit code.
+def run_to_end(program: str, command: Callable[[], int], *, is_server: bool = False) -> int:
+    """Run a command, flush its output, and return the exit code.
 
     Raises:
-        SystemExit: its arguments were wrong, or asked for help.
+        SystemExit: the arguments were wrong, or asked for help.
     """
     code: int | SystemExit
     try:
         try:
             code = command()
-        except SystemExit as left:
-            code = left
+        except SystemExit as exiting:
+            code = exiting
         if not is_server:
             sys.stdout.flush()
     except (KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
-        found = _exit_code_of(program, raised, is_server=is_server)
-        if found is None:
+        exit_code = _exit_code_of(program, raised, is_server=is_server)
+        if exit_code is None:
             raise
-        return found
+        return exit_code
     if isinstance(code, SystemExit):
         raise code
     return code
 
 
 def _exit_code_of(program: str, raised: BaseException, *, is_server: bool) -> int | None:
-    """The exit code, where a person or a stream ended the command; None: it is a fault of ours.
+    """Return the exit code after an interrupt or a stream error, or None for a bug.
 
-    What else was raised follows from that end, as when an interrupt takes the server from `chat`.
-    A server's exit code tells its client more than that a stream broke.
+    The other exceptions of a group follow from the first one, as when an interrupt takes the
+    server from `chat`. A server has exit codes of its own for a broken stream.
     """
-    each = tuple(_each(raised))
-    if any(isinstance(one, KeyboardInterrupt) for one in each):
+    exceptions = tuple(_each(raised))
+    if any(isinstance(exception, KeyboardInterrupt) for exception in exceptions):
         return 130
-    fault = next((one for one in each if isinstance(one, OSError)), None)
-    if fault is None or (is_server and not isinstance(fault, BrokenPipeError)):
+    error = next((exception for exception in exceptions if isinstance(exception, OSError)), None)
+    if error is None or (is_server and not isinstance(error, BrokenPipeError)):
         return None
-    if not isinstance(fault, BrokenPipeError):  # that one says only that our reader has left
-        sys.stderr.write(f"{program}: {printable_line(str(fault))}\n")
+    if not isinstance(error, BrokenPipeError):  # the reader has exited
+        sys.stderr.write(f"{program}: {printable_line(str(error))}\n")
     silence(sys.stdout)
     return 1
 
 
 def seconds(text: str) -> float:
-    """The type of an argument: a time that ends.
+    """Return the value of an argument that is a finite time.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it is not a number above 0.
     """
     try:
         number = float(text)
@@ -83,25 +83,25 @@ def seconds(text: str) -> float:
 
 
 def port(text: str) -> int:
-    """The type of an argument: where to listen; 0 is any free port.
+    """Return the value of an argument that is a port; 0 stands for any free port.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it is not a port number.
     """
     if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) >= 2**16:
-        raise argparse.ArgumentTypeError(f"expected a port, got {text[:20]!r}")
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text[:20]!r}")
     return int(text)
 
 
 def silence(stream: TextIO) -> None:
-    """Let a stream that failed lead nowhere: what still waits in it would fail once more."""
+    """Redirect a failed stream to the null device, so that its buffer cannot fail again."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
 
 
-def tell(text: str, out: TextIO) -> None:
-    """Write to a person, who may have left: then in silence, for the work goes on."""
+def write_to_user(text: str, out: TextIO) -> None:
+    """Write a text for the user; after an error, silence the stream and continue."""
     try:
         out.write(text)
         out.flush()
@@ -110,7 +110,7 @@ def tell(text: str, out: TextIO) -> None:
 
 
 def _each(raised: BaseException) -> Iterator[BaseException]:
-    """An exception, or each one of a group."""
+    """Yield an exception, or each one of a group."""
     if isinstance(raised, BaseExceptionGroup):
         for part in raised.exceptions:
             yield from _each(part)

@@ -1,8 +1,8 @@
-"""Messages that fit one read of a client's (rulings W-6 and W-38).
+"""Messages that fit one read of a client (rulings W-6 and W-38).
 
-For the clients that lose a frame which one read does not bring them whole. What is shown is cut and
-says so, lists lose their end; what is done and remembered is untouched. The text of a chat is no
-affair of this room: it is split before.
+Some clients lose a frame that does not arrive in one read. For them, displayed texts are cut with a
+mark and lists are shortened; stored data is unchanged. Texts of a chat are split before they come
+here.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.codec import MessageCodec
-from eca_server.spelling import pieces
+from eca_server.content_formatting import pieces
 from eca_server.tools.output import cut_mark
 
 __all__ = ["FittingCodec", "fit"]
 
 ENVELOPE = 160
-"""Bytes of a frame around its params or its result."""
+"""Bytes of a frame besides its params or its result."""
 
-_LEAST = 32  # bytes that are left of each text and list, however many there are
+_LEAST = 32  # bytes that each text and list keeps at least
 _SHOWN = ("arguments", "outputs", "details", "output", "error")
 _LISTED = (
     "models",
@@ -36,7 +36,7 @@ _LISTED = (
 
 
 class FittingCodec:
-    """A codec whose messages are cut until their frames have a size at most."""
+    """A codec whose messages are cut to a maximum size of their frames."""
 
     def __init__(self, codec: MessageCodec, size: int) -> None:
         self._codec = codec
@@ -46,20 +46,20 @@ class FittingCodec:
         self.incoming = codec.incoming
 
     def encode_params(self, method: str, params: Any) -> Any:
-        """As the codec behind it does, cut to fit."""
+        """Encode params, cut to fit."""
         return fit(self._codec.encode_params(method, params), self._size)
 
     def encode_result(self, method: str, result: Any) -> Any:
-        """As the codec behind it does, cut to fit."""
+        """Encode a result, cut to fit."""
         return fit(self._codec.encode_result(method, result), self._size)
 
     def outgoing(self, method: str, params: Any) -> Sequence[tuple[str, Any]]:
-        """As the codec behind it does, cut to fit."""
+        """Return the outgoing messages, cut to fit."""
         return [(name, fit(raw, self._size)) for name, raw in self._codec.outgoing(method, params)]
 
 
 def fit(raw: Any, size: int) -> Any:
-    """Raw params or a raw result, of `size` bytes at most unless there is too little to cut."""
+    """Return raw params or a raw result, cut to at most `size` bytes where possible."""
     fitting, level = raw, size
     while level > _LEAST and isinstance(raw, Mapping) and len(json.dumps(fitting)) > size:
         level = max(level // 2, _LEAST)
@@ -68,7 +68,7 @@ def fit(raw: Any, size: int) -> Any:
 
 
 def _cut(raw: Mapping[str, Any], level: int) -> dict[str, Any]:
-    """With no text that is shown, and no list, of more than so many bytes."""
+    """Return a message whose displayed texts and lists have at most `level` bytes each."""
     cut = dict(raw)
     for key in ("content", "chat"):
         if isinstance(cut.get(key), Mapping):
@@ -86,9 +86,9 @@ def _cut(raw: Mapping[str, Any], level: int) -> dict[str, Any]:
 
 def _cut_texts(value: Any, level: int) -> Any:
     if isinstance(value, str):
-        kept = next(pieces(value, level), "")
-        left_out = len(value[len(kept) :].encode("utf-8", "surrogatepass"))
-        return f"{kept}\n{cut_mark(left_out)}" if left_out else value
+        head = next(pieces(value, level), "")
+        left_out = len(value[len(head) :].encode("utf-8", "surrogatepass"))
+        return f"{head}\n{cut_mark(left_out)}" if left_out else value
     if isinstance(value, Mapping):
         return {key: _cut_texts(inner, level) for key, inner in value.items()}
     if isinstance(value, Sequence):
@@ -97,14 +97,14 @@ def _cut_texts(value: Any, level: int) -> Any:
 
 
 def _cut_list(values: Iterable[Any], level: int, *, first: Any) -> list[Any]:
-    """The beginning of a list; what is selected of it stays, at its head."""
+    """Return the beginning of a list, with its selected item first."""
     values = list(values)
-    kept: list[Any] = []
+    head: list[Any] = []
     size = 0
     for value in [first, *values] if first in values else values:
         size += len(json.dumps(value)) + 1
-        if size > level and kept:
+        if size > level and head:
             break
-        if value not in kept:
-            kept.append(value)
-    return values if len(kept) == len(values) else kept
+        if value not in head:
+            head.append(value)
+    return values if len(head) == len(values) else head

@@ -1,4 +1,4 @@
-"""An SDK client and a server in one process, over an in-memory pair: no second path to a chat."""
+"""An SDK client and a server in one process, connected by an in-memory transport."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from eca_server.features import Connection, Options
 from eca_server.printable import printable_lines
 from eca_server.server import serve
 
-__all__ = ["Local", "local_client"]
+__all__ = ["LocalPair", "local_client"]
 
 
-class Local:
+class LocalPair:
     """Both ends of a connection inside this process.
 
     Attributes:
         client: the SDK's client.
-        connection: the server's side, for what the wire does not tell.
+        connection: the server's side, for state that the protocol does not carry.
     """
 
     def __init__(self, client: Client, connection: Connection) -> None:
@@ -33,7 +33,7 @@ class Local:
         self.connection = connection
 
     async def show_messages(self) -> None:
-        """Write what the server has to tell a person to stderr, until the connection ends."""
+        """Write the server's messages for the user to stderr, until the connection ends."""
         async for event in self.client.events():
             if isinstance(event, ShowMessageParams):
                 sys.stderr.write(f"{event.type}: {printable_lines(event.message)}\n")
@@ -47,14 +47,15 @@ async def local_client(
     workspace_folders: Sequence[Path] = (),
     initialization_options: InitializationOptions | None = None,
     ask_question: AskQuestionHandler | None = None,
-) -> AsyncIterator[Local]:
-    """A server in this process and a client connected to it.
+) -> AsyncIterator[LocalPair]:
+    """Run a server in this process, and yield it with a connected client.
 
     Args:
-        options: the server's.
-        workspace_folders: the project's roots.
+        options: the server's options.
+        workspace_folders: the workspace roots.
         initialization_options: passed to the server.
-        ask_question: answers the server's questions to the user; None: they cannot be asked.
+        ask_question: answers the server's questions to the user; None: questions are not
+            supported.
     """
     ours, theirs = memory_pair()
     connections: list[Connection] = []
@@ -72,4 +73,4 @@ async def local_client(
             ask_question=ask_question,
             idle_deadline=None,
         ) as client:
-            yield Local(client, connections[0])
+            yield LocalPair(client, connections[0])

@@ -1,7 +1,7 @@
-"""The log's way to stderr, which never holds up who logs.
+"""A log handler for stderr that never blocks.
 
-The rule it keeps: an editor may leave stderr unread, and the server still answers and still ends in
-time. What finds no room there is dropped, and how much that was is said when there is room again.
+An editor may leave stderr unread; the server must still answer and still exit in time. Records that
+do not fit are dropped, and their number is logged when there is room again.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from eca_server.printable import printable_lines
 __all__ = ["log_handler"]
 
 _PATIENCE: Final = 0.2
-"""Seconds that a reader may take for one record; who has let them pass is not waited for again."""
+"""Seconds that a reader may take for one record; afterwards records are dropped at once."""
 
 
 def log_handler(stream: TextIO | None) -> logging.Handler:
-    """A handler that writes where the stream leads, if that can be asked whether there is room.
+    """Return a handler that writes to a stream without blocking, where the platform allows it.
 
-    Without a stream, as with a closed stderr, the log goes nowhere.
+    Without a stream, as with a closed stderr, records are dropped.
     """
     if stream is None:
         return logging.NullHandler()
     try:
         descriptor = stream.fileno()
-    except (OSError, ValueError):  # it leads into this process
+    except (OSError, ValueError):  # a stream without a descriptor
         return _StreamHandler(stream)
     return _StreamHandler(stream) if os.name == "nt" else _DescriptorHandler(descriptor)
 
 
 class _StreamHandler(logging.StreamHandler[TextIO]):
-    """A handler for a stream that cannot be asked whether there is room."""
+    """A handler for a stream that cannot be polled."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record without anything that acts on a terminal."""
+        """Return the record without characters that control a terminal."""
         return printable_lines(super().format(record))
 
 
@@ -52,22 +52,24 @@ class _DescriptorHandler(logging.Handler):
         """Write the record, or count it as dropped."""
         text = f"{printable_lines(self.format(record))}\n"
         if self._dropped:
-            text = f"\n... {self._dropped} entries of this log had no room ...\n{text}"
+            text = (
+                f"\n... {self._dropped} log entries were dropped: stderr was not read ...\n{text}"
+            )
         if self._write(text.encode("utf-8", "backslashreplace")):
             self._dropped = 0
         else:
             self._dropped += 1
 
     def _write(self, data: bytes) -> bool:
-        """Write it in pieces for which there is room; whether that came to its end."""
-        left = memoryview(data)
+        """Write the data piecewise, while there is room; return whether all of it was written."""
+        remaining = memoryview(data)
         deadline = time.monotonic() + (0 if self._dropped else _PATIENCE)
         try:
-            while left:
+            while remaining:
                 patience = max(0.0, deadline - time.monotonic())
                 if not select.select([], [self._descriptor], [], patience)[1]:
                     return False
-                left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
+                remaining = remaining[os.write(self._descriptor, remaining[: select.PIPE_BUF]) :]
         except (OSError, ValueError):
             return False
         return True

@@ -1,14 +1,13 @@
-r"""Foreign text made safe to print, or to pass on: nothing in it acts on a terminal or hides.
+r"""Untrusted text made safe: it can neither control a terminal nor hide characters.
 
-Unseen are the control characters (C0 but tab and newline, DEL, C1), the controls of writing
-direction, zero-width and tag characters, fillers that look like a blank, and halves of characters.
-For a person each one is shown as its Python escape (`\x1b`, `\u202e`): a command with one in it is
-not the command that it seems to be. ESC and the C1 controls are among them, so that of a control
-sequence only plain text is left, however it was cut into pieces. For models and editors, which
-would show or read names and descriptions, they are removed.
+Invisible characters are control characters (C0 but tab and newline, DEL, C1), controls of writing
+direction, zero-width and tag characters, fillers that look like a blank, and lone surrogates. For
+people each one is shown as its Python escape (`\x1b`, `\u202e`), because a command with one is not
+the command that it seems to be. ESC and the C1 controls are among them, so a control sequence
+becomes plain text, even if it arrives in pieces. For models and editors they are removed.
 
-Joiners (U+200C, U+200D) are spelling between letters of many scripts and in emoji, and are unseen
-elsewhere; so are variation selectors in rows.
+Joiners (U+200C, U+200D) are orthography between letters of many scripts and in emoji, and invisible
+elsewhere. So are repeated variation selectors.
 """
 
 from __future__ import annotations
@@ -40,75 +39,75 @@ _ALWAYS: Final = (
 _BLANK: Final = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0"
 _JOINS: Final = "\u200c\u200d"
 _LETTER: Final = f"[^\\s{_ALWAYS}{_BLANK}{_JOINS}]"
-_IN_A_STREAM: Final = re.compile(f"[{_ALWAYS}]")
-_UNSEEN: Final = re.compile(
+_ALWAYS_INVISIBLE: Final = re.compile(f"[{_ALWAYS}]")
+_INVISIBLE: Final = re.compile(
     f"[{_ALWAYS}{_BLANK}]|(?<!{_LETTER})[{_JOINS}]|[{_JOINS}](?!{_LETTER})"
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
-_UNSEEN_IN_A_LINE: Final = re.compile(f"[\t\n]|{_UNSEEN.pattern}")
+_INVISIBLE_IN_A_LINE: Final = re.compile(f"[\t\n]|{_INVISIBLE.pattern}")
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
 
 
 def printable_line(text: str, *, longest: int | None = None) -> str:
-    """Return a text as one line for a person: unseen characters and newlines are escaped.
+    """Return a text as one line for people: invisible characters and newlines are escaped.
 
     Args:
         text: any text.
-        longest: characters after which the text is cut with `...`; None: never.
+        longest: limit in characters, beyond which the text is cut with `...`; None: no limit.
     """
     is_cut = longest is not None and len(text) > longest
-    return _UNSEEN_IN_A_LINE.sub(_escape, text[:longest]) + ("..." if is_cut else "")
+    return _INVISIBLE_IN_A_LINE.sub(_escape, text[:longest]) + ("..." if is_cut else "")
 
 
 def printable_lines(text: str) -> str:
-    """Return a text for a person: its lines and tabs stay, unseen characters are escaped."""
-    return _UNSEEN.sub(_escape, text.replace("\r\n", "\n"))
+    """Return a text for people: lines and tabs stay, invisible characters are escaped."""
+    return _INVISIBLE.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON text of the same value without an unseen character: they become escapes."""
-    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    """Return the JSON text with its invisible characters as JSON escapes."""
+    return _INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def visible(text: str) -> str:
-    """Return a text without unseen characters, for a model or an editor; lines and tabs stay."""
-    return _UNSEEN.sub("", text)
+    """Return a text without invisible characters, for a model or an editor; lines and tabs stay."""
+    return _INVISIBLE.sub("", text)
 
 
 class Printer:
-    """Makes a text printable that comes in pieces."""
+    """A converter to printable text for a text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._ends_in_return = False
 
     def feed(self, piece: str) -> str:
-        """Return what can be printed now; a carriage return waits for what follows."""
+        """Return the printable text so far; a final carriage return is held back."""
         text = f"\r{piece}" if self._ends_in_return else piece
         self._ends_in_return = text.endswith("\r")
         if self._ends_in_return:
             text = text[:-1]
-        return _IN_A_STREAM.sub(_escape, text.replace("\r\n", "\n"))
+        return _ALWAYS_INVISIBLE.sub(_escape, text.replace("\r\n", "\n"))
 
     def flush(self) -> str:
-        """Return what still waits, at the end of the text."""
+        """Return the rest, at the end of the text."""
         rest, self._ends_in_return = "\\r" if self._ends_in_return else "", False
         return rest
 
 
 def rows(text: str, width: int) -> Iterator[str]:
-    """Cut printable lines such that a terminal wraps none of them; tabs become blanks."""
+    """Yield printable lines cut so that a terminal wraps none of them; tabs become blanks."""
     for line in text.expandtabs(4).split("\n"):
-        row, left = "", width
+        row, remaining = "", width
         for character in line:
             cells = _cells(character)
-            if cells > left:
+            if cells > remaining:
                 yield row
-                row, left = "", width
+                row, remaining = "", width
             row += character
-            left -= cells
+            remaining -= cells
         yield row
 
 

@@ -1,7 +1,7 @@
-"""Where reports are written: looked at before the run, each written whole or not at all.
+"""Report files: checked before the run, and each replaced atomically.
 
-One file that cannot be written does not keep the others from being. What cannot be replaced is
-written as it stands: a stream, a file behind a link, one whose folder is closed to us.
+A file that cannot be written does not affect the others. A target that cannot be replaced is
+written in place: a stream, a file behind a link, a file in a read-only directory.
 """
 
 from __future__ import annotations
@@ -26,59 +26,59 @@ _Report = TypeVar("_Report")
 _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,9})")
 _NOT_REPLACED: Final = (errno.EBUSY, errno.EPERM)
-"""A file that is mounted by itself, as into a container; another's in a folder such as `/tmp`."""
+"""Errors of a single mounted file, as in a container, and of another user's file in `/tmp`."""
 
 
 class OutputsInvalid(Exception):
-    """A report cannot be written where it is wanted; the text says which and why."""
+    """The error of a report that cannot be written; the message says which and why."""
 
 
 @attrs.frozen
 class Outputs:
-    """The files a run is to write, by kind, in the order they are written."""
+    """The report files of a run by kind, in the order they are written."""
 
     files: Mapping[str, Path]
 
     def check(self) -> None:
-        """See, before anything runs, that each could be written.
+        """Check, before the run, that each file can be written.
 
         Raises:
-            OutputsInvalid: one could not.
+            OutputsInvalid: a file cannot be written.
         """
-        seen: dict[Path, str] = {}
+        kinds: dict[Path, str] = {}
         for kind, file in self.files.items():
             try:
                 check_file(file)
                 place = file.resolve()
-            except OSError as fault:
-                raise OutputsInvalid(f"{file}: {fault.strerror or fault}") from fault
+            except OSError as error:
+                raise OutputsInvalid(f"{file}: {error.strerror or error}") from error
             if _descriptor(file) is not None or file.is_char_device():
-                continue  # it takes one report after the other
-            if place in seen:
-                raise OutputsInvalid(f"{file}: wanted for {seen[place]} and for {kind}")
-            seen[place] = kind
+                continue  # a stream can take several reports
+            if place in kinds:
+                raise OutputsInvalid(f"{file}: given for both {kinds[place]} and {kind}")
+            kinds[place] = kind
 
     def write(
         self, report: _Report, renderers: Mapping[str, Callable[[_Report], str]]
     ) -> list[str]:
-        """Write them all; what went wrong, a line for each that could not be written."""
-        faults = []
+        """Write all files, and return an error message for each that could not be written."""
+        errors = []
         for kind, file in self.files.items():
             try:
                 write_file(file, renderers[kind](report))
-            except OSError as fault:
-                faults.append(f"{file}: {fault.strerror or fault}")
-            except Exception as fault:  # noqa: BLE001 - told, and the others are still written
-                faults.append(f"{file}: {type(fault).__name__}: {fault}")
-        return faults
+            except OSError as error:
+                errors.append(f"{file}: {error.strerror or error}")
+            except Exception as error:  # noqa: BLE001 - reported; the other files are still written
+                errors.append(f"{file}: {type(error).__name__}: {error}")
+        return errors
 
 
 def check_file(file: Path) -> None:
-    """See that a report could be written there.
+    """Check that a report can be written to a file.
 
     Raises:
-        OutputsInvalid: it could not.
-        OSError: likewise.
+        OutputsInvalid: it cannot.
+        OSError: it cannot.
     """
     if (number := _descriptor(file)) is not None:
         os.fstat(number)
@@ -91,59 +91,58 @@ def check_file(file: Path) -> None:
         raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
     if _stays(file):
         if not os.access(file, os.W_OK):
-            raise OutputsInvalid(f"{file}: it cannot be written to")
+            raise OutputsInvalid(f"{file}: the file is not writable")
     elif not os.access(file.parent, os.W_OK):
-        raise OutputsInvalid(f"{file}: the folder {file.parent} cannot be written to")
+        raise OutputsInvalid(f"{file}: the folder {file.parent} is not writable")
 
 
 def write_file(file: Path, text: str) -> None:
-    """Write through a file beside it, so that nobody ever sees half a report.
+    """Write a report, atomically where possible.
 
-    A report that is replaced passes on who may read it. Where none can be replaced it is written as
-    it stands: `/dev/stdout` and its like behind what was written there before, whatever they lead
-    to; a pipe, a device; a file behind a link, or in a folder that we may not write to.
+    A replaced file keeps its mode. These are written in place: `/dev/stdout` and the like, to which
+    the report is appended; a pipe or a device; a file behind a link, or in a read-only directory.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     number = _descriptor(file)
     if number is not None:
         if sys.stdout is not None:
             sys.stdout.flush()
-        _write_as_it_stands(number, text)
+        _write_in_place(number, text)
     elif _is_pipe_or_device(file) or _stays(file):
-        _write_as_it_stands(file, text)
+        _write_in_place(file, text)
     else:
         try:
             _replace(file, text)
-        except OSError as fault:
-            if fault.errno not in _NOT_REPLACED:
+        except OSError as error:
+            if error.errno not in _NOT_REPLACED:
                 raise
-            _write_as_it_stands(file, text)
+            _write_in_place(file, text)
 
 
-def _write_as_it_stands(file: Path | int, text: str) -> None:
+def _write_in_place(file: Path | int, text: str) -> None:
     closes = not isinstance(file, int)
     with open(file, "w", encoding="utf-8", errors="replace", newline="\n", closefd=closes) as out:
         out.write(text)
 
 
 def _replace(file: Path, text: str) -> None:
-    scratch = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
+    temporary = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
     try:
-        with scratch.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
+        with temporary.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
             with contextlib.suppress(FileNotFoundError):
                 os.fchmod(out.fileno(), stat.S_IMODE(file.stat().st_mode))
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-        scratch.replace(file)
+        temporary.replace(file)
     finally:
-        scratch.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _descriptor(file: Path) -> int | None:
-    """The open file that `/dev/stdout` or the like stands for; opened anew it would be cleared."""
+    """Return the descriptor behind `/dev/stdout` and the like; reopening would truncate it."""
     numbered = _NUMBERED.fullmatch(file.as_posix())
     return int(numbered[1]) if numbered else _STREAMS.get(file.as_posix())
 
@@ -153,5 +152,5 @@ def _is_pipe_or_device(file: Path) -> bool:
 
 
 def _stays(file: Path) -> bool:
-    """Whether it is a file that is not replaced: behind a link, or alone open to us."""
+    """Return whether a file is written in place: behind a link, or in a read-only directory."""
     return file.is_file() and (file.is_symlink() or not os.access(file.parent, os.W_OK))

@@ -1,8 +1,8 @@
-"""Keys and tokens that must not show: the `Secret` type, `mask` for texts, a filter for the log.
+"""Protection of keys and tokens: the `Secret` type, `mask` for texts, a filter for the log.
 
-The rule it keeps: a key leaves its `Secret` only where it goes on the wire, by `reveal()`. What
-the server writes for people (log, errors, `doctor`) goes through `mask`, which also hides what
-merely looks like a key: an endpoint may quote one back at us.
+Invariant: a key leaves its `Secret` only on its way to the wire, by `reveal()`. Texts for people
+(log, errors, `doctor`) go through `mask`, which also hides anything that looks like a key, because
+an endpoint may quote one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["MaskingFilter", "Secret", "key_from", "mask", "mask_url", "secrets_in"]
+__all__ = ["MaskingFilter", "Secret", "mask", "mask_url", "parse_key", "secrets_in"]
 
 HIDDEN = "***"
-_ANYWHERE = 8  # a known secret of this length is hidden inside longer words too
+_ANYWHERE = 8  # known secrets from this length on are also hidden inside longer words
 
 _CARRIES_A_KEY = re.compile(r"auth|cookie|key|secret|token")
 _PREFIXES = "sk-|sk_|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ"
@@ -32,7 +32,7 @@ _LOOKS_LIKE_A_KEY = (  # group 1 stays, the rest of a match is hidden
 
 
 class Secret:
-    """A text that neither `repr`, `str`, a format nor a pickle shows; `reveal()` gives it."""
+    """A text hidden from `repr`, `str`, formats and pickles; `reveal()` returns it."""
 
     __slots__ = ("_text",)
 
@@ -40,7 +40,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself."""
+        """Return the text itself."""
         return self._text
 
     def __repr__(self) -> str:
@@ -68,35 +68,37 @@ class Secret:
         raise TypeError("a Secret is not pickled: pass reveal() where the key itself is meant")
 
 
-def key_from(text: str) -> Secret | None:
-    """The key in `text`: white space around it is dropped, a blank one is no key.
+def parse_key(text: str) -> Secret | None:
+    """Return the stripped key in `text`, or None if it is blank.
 
     Raises:
-        ValueError: the text holds what no HTTP header can carry. The message tells where, and
-            shows nothing of the key.
+        ValueError: the text has a character that no HTTP header can carry. The message has its
+            position, and nothing of the key.
     """
     key = text.strip()
     for position, char in enumerate(key, start=1):
         if not char.isascii() or not char.isprintable():
             kind = "a control character" if char.isascii() else "a non-ASCII character"
-            raise ValueError(f"expected a key of printable ASCII, got {kind} at place {position}")
+            raise ValueError(
+                f"expected a key of printable ASCII, got {kind} at position {position}"
+            )
     return Secret(key) if key else None
 
 
 def secrets_in(headers: Mapping[str, str]) -> tuple[Secret, ...]:
-    """The values of headers that carry a key, by their names, and the key without its scheme."""
-    found: list[str] = []
+    """Return the values of headers whose names suggest a key, and each key without its scheme."""
+    values: list[str] = []
     for name, value in headers.items():
         if _CARRIES_A_KEY.search(name.lower()):
-            found += [value.strip(), *value.split()[-1:]]
-    return tuple(Secret(text) for text in dict.fromkeys(found) if text)
+            values += [value.strip(), *value.split()[-1:]]
+    return tuple(Secret(text) for text in dict.fromkeys(values) if text)
 
 
 def mask(text: str, *secrets: Secret) -> str:
-    """`text` without the given secrets and without whatever looks like a key.
+    """Return `text` with the secrets, and anything that looks like a key, hidden.
 
-    A secret shorter than 8 characters (local servers take any word) is hidden only where it
-    stands as a word of its own.
+    A secret shorter than 8 characters (local servers accept any word) is hidden only as a whole
+    word.
     """
     for secret in sorted(set(secrets), key=lambda secret: -len(secret.reveal())):
         known = secret.reveal()
@@ -110,7 +112,7 @@ def mask(text: str, *secrets: Secret) -> str:
 
 
 def mask_url(url: str) -> str:
-    """A URL without who asks and without the values of its query, whatever they look like."""
+    """Return a URL without its user information and the values of its query."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -122,14 +124,14 @@ def mask_url(url: str) -> str:
 
 @functools.cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Compiled at the first use: a start that has nothing to mask does not pay for them."""
+    """Return the patterns, compiled at the first use, which keeps the start fast."""
     return tuple(re.compile(pattern) for pattern in _LOOKS_LIKE_A_KEY)
 
 
 class MaskingFilter(logging.Filter):
-    """Masks every record: message, arguments, traceback and stack.
+    """A filter that masks the message, arguments, traceback and stack of every record.
 
-    It belongs on the handler, since a logger's own filters do not see its children's records.
+    Add it to the handler: a logger's own filters do not see its children's records.
     """
 
     def __init__(self, *secrets: Secret) -> None:
@@ -137,11 +139,11 @@ class MaskingFilter(logging.Filter):
         self._secrets = frozenset(secrets)
 
     def hide(self, *secrets: Secret) -> None:
-        """Know these secrets too, from the next record on."""
+        """Hide these secrets, too, from the next record on."""
         self._secrets |= frozenset(secrets)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the record in place; never refuse it."""
+        """Mask the record in place, and accept it."""
         record.msg = self._mask(_message(record.getMessage, fallback=record.msg))
         record.args = None
         if record.exc_info and not record.exc_text:
@@ -159,5 +161,5 @@ class MaskingFilter(logging.Filter):
 def _message(format_message: Callable[[], str], *, fallback: object) -> str:
     try:
         return format_message()
-    except Exception as fault:  # noqa: BLE001 - a filter that raises would end the caller
-        return f"{fallback} (its arguments do not fit: {type(fault).__name__})"
+    except Exception as error:  # noqa: BLE001 - a filter that raises would end the caller
+        return f"{fallback} (its arguments do not fit: {type(error).__name__})"

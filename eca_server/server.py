@@ -1,8 +1,8 @@
-"""One connection from its first byte to its last: the peer, the features, what ends it.
+"""One connection from its first byte to its last: the peer, the features, the exit code.
 
-`serve` owns the nursery in which everything of the connection runs. However it ends (exit, end of
-input, a signal, a client that is gone), turns are stopped and closed first, what they say is
-written, and the exit code tells how it was (ruling W-13).
+`serve` owns the nursery of all tasks of the connection. Whatever ends it (exit, end of input, a
+signal, a broken pipe), turns are stopped and closed first, their output is written, and the exit
+code reports the cause (ruling W-13).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from eca_server.features import Connection, Handlers, Options
 from eca_server.features.gate import ConfigurationGate
 from eca_server.features.lifecycle import Greeting
 from eca_server.signals import take_signals
-from eca_server.telemetry import ending, telling
+from eca_server.telemetry import begin_flush, record_telemetry
 
 __all__ = ["Options", "serve"]
 
 _log = logging.getLogger("eca_server")
 
 _EVEN_IGNORED = tuple(each for each in signal.Signals if each.name != "SIGHUP")
-"""A hang-up does not count if it was ignored from the start (`nohup`)."""
+"""Signals that end the server even if ignored at the start; SIGHUP is not among them (`nohup`)."""
 
 
 async def serve(
@@ -39,15 +39,15 @@ async def serve(
     on_ending: Callable[[], None] = lambda: None,
     on_connection: Callable[[Connection], None] = lambda _: None,
 ) -> int:
-    """Serve one client; the exit code its process should end with.
+    """Serve one client, and return the exit code for its process.
 
     Args:
         transport: the byte stream to the client.
-        options: what whoever starts the server decides.
-        handles_signals: whether signals (TERM, INT, HUP, QUIT, USR1) end this connection, and are
-            taken for good: ours is the process.
+        options: the options of the server.
+        handles_signals: whether signals (TERM, INT, HUP, QUIT, USR1) end this connection; their
+            handlers stay in place, so the process must be the server's own.
         on_ending: called once when the connection begins to end.
-        on_connection: given the connection before its first message.
+        on_connection: called with the connection before its first message.
     """
     handlers = Handlers()
     gate = ConfigurationGate()
@@ -66,7 +66,7 @@ async def serve(
         signalled.append(number)
         peer.close(f"got {signal.Signals(number).name}")
 
-    async with telling(options.environ), trio.open_nursery() as nursery:
+    async with record_telemetry(options.environ), trio.open_nursery() as nursery:
         if handles_signals:
             take_signals(end_by_signal, even_ignored=_EVEN_IGNORED)
         async with HTTPClient() as http, peer:
@@ -75,7 +75,7 @@ async def serve(
             handlers.serve(connection)
             end = await peer.serve()
             on_ending()
-            ending()
+            begin_flush()
             _log.info("ending: %s", end.reason)
             await connection.close()
         nursery.cancel_scope.cancel()

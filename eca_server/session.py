@@ -1,8 +1,8 @@
-"""The connected client and the one outlet to it.
+"""The connected client, and all output to it.
 
-Everything that is written for the user goes through `Session`: it has contents spelled for the
-client (`spelling`) and drops what nobody can read any more. Nothing here waits but `drained` and
-`request`.
+All output for the user goes through `Session`, which formats contents for the client
+(`content_formatting`) and drops output after the connection has closed. Only `drained` and
+`request` wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eca_server.workspace import Root
 
 if TYPE_CHECKING:
     from eca_protocol.messages import ChatContent, ChatImageContent
-    from eca_server.spelling import Role, Spelling
+    from eca_server.content_formatting import ContentFormatter, Role
 
 __all__ = ["MessageKind", "Session"]
 
@@ -43,10 +43,14 @@ _LEVELS: Final[Mapping[MessageKind, int]] = {
 
 
 class Session:
-    """What is known of the client since `initialize`, and the way to it.
+    """The state of the client since `initialize`, and the output to it.
 
     Attributes:
-        link: the URI of the file of a picture in a chat, if there is one.
+        client_info: the client's name and version.
+        capabilities: the client's capabilities.
+        revision: the revision of the protocol.
+        roots: the workspace roots.
+        link: returns the URI of the file of a picture in a chat, if there is one.
     """
 
     def __init__(self, peer: Peer) -> None:
@@ -62,38 +66,40 @@ class Session:
 
     @property
     def profile(self) -> ClientProfile:
-        """How this client wants to be written to."""
+        """The profile of the client."""
         return self._profile
 
     @profile.setter
     def profile(self, profile: ClientProfile) -> None:
         self._profile = profile
-        vars(self).pop("spelling", None)
+        vars(self).pop("formatter", None)
         self._peer.shape = profile.shape
 
     def writes(self, model: type[Any], field: str) -> bool:
-        """Whether the edition this client speaks has that field of a message."""
+        """Return whether the client's revision has this field of a message."""
         return window_of(attrs.fields_dict(model)[field].metadata).written_in(self.revision)
 
     @cached_property
-    def spelling(self) -> Spelling:
-        """How contents are written for this client."""
-        from eca_server.spelling import Spelling  # noqa: PLC0415 - a start needs no contents
+    def formatter(self) -> ContentFormatter:
+        """The formatter of contents for this client."""
+        from eca_server.content_formatting import (  # noqa: PLC0415 - not needed at the start
+            ContentFormatter,
+        )
 
-        return Spelling(self._profile, self.link)
+        return ContentFormatter(self._profile, self.link)
 
     def emit(
         self, chat_id: str, role: Role, content: ChatContent, *, parent_chat_id: str | None = None
     ) -> None:
-        """Append a content of a chat, in pieces if it is long.
+        """Append a content of a chat to the output, in pieces if it is long.
 
         Args:
             chat_id: the chat.
-            role: who says it.
-            content: what.
-            parent_chat_id: the chat whose agent has another one work for it in this one.
+            role: the role of the speaker.
+            content: the content.
+            parent_chat_id: the parent of a subagent's chat.
         """
-        for message in self.spelling.messages(chat_id, role, content, parent_chat_id):
+        for message in self.formatter.messages(chat_id, role, content, parent_chat_id):
             self.notify("chat/contentReceived", message)
 
     def show(self, kind: MessageKind, message: str, *, chat_id: str | None = None) -> None:
@@ -102,9 +108,9 @@ class Session:
         A client that does not show it gets the same text in a chat.
 
         Args:
-            kind: how bad it is.
+            kind: the severity.
             message: the message.
-            chat_id: the chat that it concerns; None: the text waits for the next turn of any chat.
+            chat_id: the chat that it concerns; None: the next turn of any chat repeats it.
         """
         if self._profile.logs_messages:
             _log.log(_LEVELS[kind], "%s", message)
@@ -116,47 +122,47 @@ class Session:
         self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
 
     def show_once(self, kind: MessageKind, message: str) -> None:
-        """Show the user a message, unless this client was shown the same one by this method."""
+        """Show the user a message, unless this method has shown the same one before."""
         if self.is_first(message):
             self.show(kind, message)
 
     def is_first(self, message: str) -> bool:
-        """Return whether this is the first call with a message, for notes that are said once."""
+        """Return whether this is the first call with a message, for notes that are shown once."""
         is_first = message not in self._shown_once
         self._shown_once.add(message)
         return is_first
 
     def take_unshown(self) -> Sequence[str]:
-        """Take the messages that the client did not show and no turn has repeated, once."""
+        """Return and clear the messages that the client did not show and no turn has repeated."""
         taken, self._unshown = self._unshown, []
         return taken
 
-    def notify(self, method: str, params: Any, *, asked: bool = False) -> None:
-        """Append a notification; a client that is gone is no error.
+    def notify(self, method: str, params: Any, *, newest: bool = False) -> None:
+        """Append a notification to the output; do nothing on a closed connection.
 
         Args:
-            method: its name.
+            method: the name of the method.
             params: its typed params.
-            asked: it belongs to a request that only newer editions have: who sent that knows it,
-                whatever edition the rest of the connection is in.
+            newest: use the newest revision: the message belongs to a request that only newer
+                revisions have.
         """
         if self._peer.closed:
             return
         try:
-            self._peer.notify(method, params, codec=_NEWEST if asked else None)
+            self._peer.notify(method, params, codec=_NEWEST if newest else None)
         except ConnectionClosed:
             return
 
     async def drained(self) -> None:
-        """Wait until the client has taken most of what was appended."""
+        """Wait until the client has read most of the output."""
         await self._peer.drain()
 
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
-        """Ask the editor; see `Peer.call` for what is raised. `deadline` is in seconds."""
+        """Send the editor a request. Raises as `Peer.call`; `deadline` is in seconds."""
         return await self._peer.call(method, params, deadline=deadline)
 
 
 def _text(message: str) -> ChatContent:
-    from eca_protocol.messages import ChatTextContent  # noqa: PLC0415 - a start needs no contents
+    from eca_protocol.messages import ChatTextContent  # noqa: PLC0415 - not needed at the start
 
     return ChatTextContent(text=f"{message}\n\n")

@@ -1,7 +1,7 @@
-"""The signals that tell a command to end: whatever it has started ends with it.
+"""The signals that end a command, together with its children.
 
-The rule it keeps: no further signal disturbs an end that has begun. A handler stays in place as
-long as children are started: they would inherit that a signal is ignored.
+Invariant: no further signal disturbs a shutdown that has begun. A handler stays in place while
+children may be started, because they would inherit an ignored signal.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ _ENDING: Final = {
 def take_signals(
     end: Callable[[int], None], *, even_ignored: Collection[signal.Signals]
 ) -> Mapping[int, Any]:
-    """Have a function called in the event loop for each signal that ends, from now on.
+    """Call a function in the event loop for each terminating signal.
 
-    An interrupt is a signal like the others: as KeyboardInterrupt it could rise anywhere, also
-    where whatever rises is lost.
+    SIGINT is among them: a KeyboardInterrupt could be raised anywhere, even where it is lost.
 
     Args:
-        end: given the number of the signal.
-        even_ignored: the signals that count although the process was started to ignore them.
+        end: called with the number of the signal.
+        even_ignored: signals to handle even if the process was started with them ignored.
 
     Returns:
-        The handlers that were in place.
+        The previous handlers.
     """
     token = trio.lowlevel.current_trio_token()
 
@@ -46,41 +45,40 @@ def take_signals(
             token.run_sync_soon(end, number, idempotent=True)
 
     ignored = {number for number in _ENDING if signal.getsignal(number) == signal.SIG_IGN}
-    taken = _ENDING - ignored | _ENDING.intersection(even_ignored)
-    return {number: signal.signal(number, take) for number in taken}
+    handled = _ENDING - ignored | _ENDING.intersection(even_ignored)
+    return {number: signal.signal(number, take) for number in handled}
 
 
 def ignore_signals() -> None:
-    """Let no further signal change how this process ends; it must not start children after this.
+    """Ignore all further signals; the process must not start children after this.
 
-    The interpreter takes handlers away a while before the process ends.
+    The interpreter removes handlers some time before the process exits.
     """
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
 
 
 async def until_a_signal(command: Callable[[], Awaitable[_T]]) -> tuple[_T | None, int | None]:
-    """Run a command to its end, or until a signal cancels it (TERM, INT, HUP, QUIT, USR1).
+    """Run a command until it ends or a signal (TERM, INT, HUP, QUIT, USR1) cancels it.
 
-    Signals that come while the command ends change nothing: what it has started is still ended in
-    order.
+    Further signals are ignored while the command cleans up.
 
     Returns:
-        What the command gave, None if it was cancelled; and the number of the first signal.
+        The result of the command, or None if it was cancelled, and the number of the first signal.
     """
     outcome: _T | None = None
-    came: list[int] = []
+    numbers: list[int] = []
     running = trio.CancelScope()
 
     def cancel(number: int) -> None:
-        came.append(number)
+        numbers.append(number)
         running.cancel()
 
-    before = take_signals(cancel, even_ignored=[signal.SIGTERM])
+    previous = take_signals(cancel, even_ignored=[signal.SIGTERM])
     try:
         with running:
             outcome = await command()
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
-    return outcome, came[0] if came else None
+    return outcome, numbers[0] if numbers else None

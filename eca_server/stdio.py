@@ -15,11 +15,11 @@ from eca_server.signals import ignore_signals
 __all__ = ["serve_stdio"]
 
 LAST_SECONDS = 2.7
-"""From the end of the connection to the end of the process, whatever still hangs (W-13)."""
+"""Limit from the end of the connection to the exit of the process (W-13)."""
 
 
 def serve_stdio(options: Options) -> int:
-    """Serve the client at stdin and stdout; the exit code for the process."""
+    """Serve the client at stdin and stdout, and return the exit code."""
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
             code = trio.run(_serve, options, read_fd, write_fd)
@@ -36,7 +36,7 @@ async def _serve(options: Options, read_fd: int, write_fd: int) -> int:
 
 
 def _leave_in_time() -> None:
-    """Even a library that blocks its thread does not keep the process."""
+    """Exit after the limit, even if a library blocks a thread."""
     timer = threading.Timer(LAST_SECONDS, os._exit, args=(1,))
     timer.daemon = True
     timer.start()

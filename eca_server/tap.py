@@ -1,7 +1,7 @@
-"""`tap`: stands between an editor and a server and keeps what they say; or plays it again.
+"""`tap`: records the messages between an editor and a server, or replays a recording.
 
-What looks like a secret is masked in the record, never on its way: an editor sends the keys that a
-user types in, and people send records to each other.
+Secrets are masked in the recording, not in transit: an editor sends keys that the user types, and
+people share recordings.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ from eca_protocol.errors import ECAError, InvalidJSON, StartFailed
 from eca_protocol.process import spawn
 from eca_protocol.streams import FdTransport, owned_stdio
 from eca_protocol.transcript import Mask, Recorder, Transcript, new_file, play, read_transcript, tap
-from eca_server.config.folders import data_folder, make_data_folder
+from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.printable import printable_lines
 from eca_server.secret import HIDDEN, Secret, mask
 
-__all__ = ["masker", "play_again", "tap_stdio"]
+__all__ = ["masker", "replay", "tap_stdio"]
 
 _SECRET_NAME = re.compile(
     r"(?i).*(api|secret|private|access)[-_]?key|.*(password|passphrase|secret|token)"
     r"|(proxy-)?authorization|(set-)?cookie"
 )
-"""Names, of members and of environment variables, whose text is a secret whatever it looks like."""
+"""Names of members and of environment variables whose value is always a secret."""
 
 _SIGNS = (
     b"key", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
     b"login", b"sk-", b"sk_", b"hf_", b"xai-", b"pplx-", b"ghp_", b"gho_", b"ghs_", b"ghu_",
     b"ghr_", b"github_", b"glpat-", b"nvapi-", b"aiza", b"eyj", b"@",
 )  # fmt: skip
-"""One of these is in whatever `mask` or `_SECRET_NAME` hides; nearly every message has none."""
+"""Every text that `mask` or `_SECRET_NAME` hides contains one of these; few messages do."""
 
 _ESCAPES = (b"\\/", b"\\u")
-"""With these a JSON text may spell a secret otherwise than we do."""
+"""Escapes by which a JSON text may encode a secret differently."""
 
 _LOGIN = re.compile(r"(?s)(.*?/login\s+\S+\s+)(\S.{7,})")
-"""A login that names the provider and gives the key at once."""
+"""A `/login` command with both the provider and the key."""
 
 _SWITCH_SECONDS = 0.0005
-"""How long the thread that writes the record may hold up a message, at most."""
+"""Longest time that the thread writing the record may delay a message."""
 
 _SHORTEST = 8
-"""Characters of a variable's value that is hidden wherever it stands; shorter ones are words."""
+"""Shortest value of a variable that is hidden everywhere; shorter ones may be ordinary words."""
 
 
 def tap_stdio(
     command: Sequence[str], *, out: Path | None, masked: bool, page: Sequence[str] | None = None
 ) -> int:
-    """Run a server behind the standard streams of this process; its exit code.
+    """Run a server behind the standard streams of this process, and return its exit code.
 
     Args:
         command: starts the server.
-        out: where the conversation is kept; None: a new file in the usual place.
-        masked: what looks like a secret is taken out of it.
-        page: show it meanwhile, by `inspect` with these arguments.
+        out: the file of the recording; None: a new file in the default directory.
+        masked: whether secrets are masked in the recording.
+        page: arguments for `inspect`, which shows the recording live; None: no page.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     file, path = _record_file(out)
-    _say(f"tap: keeping the conversation in {path}")
+    _say(f"tap: recording the conversation in {path}")
     recorder = Recorder(
         file,
         command=command,
@@ -89,9 +89,9 @@ def tap_stdio(
 
 @contextlib.contextmanager
 def _inspected(transcript: Path, page: Sequence[str]) -> Iterator[None]:
-    """Have a process of its own show the transcript; it ends soon after the block, by itself.
+    """Show the transcript in a process of its own, which exits soon after the block.
 
-    It reads the file, and gets nothing of ours but one end of a pipe that tells it when to end.
+    It reads the file, and shares only a pipe whose end tells it to exit.
     """
     inspector = subprocess.Popen(
         [sys.executable, "-P", "-m", "eca_server", "inspect", "--beside-tap", *page, transcript],
@@ -109,19 +109,19 @@ async def _tap(command: Sequence[str], read_fd: int, write_fd: int, recorder: Re
     return await tap(command, client, recorder, handles_signals=True)
 
 
-def play_again(path: Path, command: Sequence[str], *, deadline: float) -> int:
-    """Play the client of a transcript to a server, or without a command the server to a client."""
+def replay(path: Path, command: Sequence[str], *, deadline: float) -> int:
+    """Replay a transcript's client to a server, or without a command its server to a client."""
     try:
         transcript = read_transcript(path)
     except ValueError as error:
         _say(f"tap: {error}")
         return 2
     try:
-        said = trio.run(_play, transcript, command, deadline)
+        messages = trio.run(_play, transcript, command, deadline)
     except ECAError as error:
         _say(f"tap: {error}")
         return 1
-    _say(f"tap: played to the end; {len(said)} messages came")
+    _say(f"tap: replay finished; {len(messages)} messages received")
     return 0
 
 
@@ -143,18 +143,18 @@ async def _play(
 def _record_file(out: Path | None) -> tuple[int, Path]:
     if out is not None:
         return new_file(out)
-    data = data_folder(os.environ)
-    make_data_folder(data)
-    folder = data / "transcripts"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return new_file(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.jsonl")
+    data = data_directory(os.environ)
+    make_data_directory(data)
+    directory = data / "transcripts"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return new_file(directory / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.jsonl")
 
 
 def masker(environ: Mapping[str, str]) -> Mask:
-    """What takes secrets out of the messages of one conversation, or of bytes that are none.
+    """Return a function that masks the secrets in messages of one conversation.
 
-    Hidden is what looks like a key, what stands under a name like `api_key`, what a user typed in
-    for a login, and what the environment holds under such a name.
+    Secrets are texts that look like a key, values of members with names like `api_key`, the user's
+    input for a login, and values of environment variables with such names.
     """
     return _Masker(
         value
@@ -164,9 +164,9 @@ def masker(environ: Mapping[str, str]) -> Mask:
 
 
 class _Masker:
-    """Is called with what passes, in order; it remembers where a key was asked for, and the key.
+    """A masker, called with each message in order.
 
-    A server may say it back, as the user's words.
+    It remembers which chats wait for a key, and the key, since a server may echo it.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -216,29 +216,29 @@ class _Masker:
         }
 
     def _without_input(self, message: Any) -> Any:
-        """The message without what the user typed in for a login."""
+        """Return the message without the user's input for a login."""
         if not isinstance(message, dict):
             return message
-        self._see_login(message.get("result"))
+        self._track_login(message.get("result"))
         params = message.get("params")
         if not isinstance(params, dict):
             return message
         match message.get("method"):
             case "chat/statusChanged":
-                self._see_login(params)
+                self._track_login(params)
             case "providers/loginInput" if isinstance(params.get("data"), dict):
                 params = {**params, "data": dict.fromkeys(params["data"], HIDDEN)}
             case "chat/prompt" | "chat/inlinePrompt" if isinstance(params.get("message"), str):
                 params = {**params, "message": self._without_key(params)}
         return {**message, "params": params}
 
-    def _see_login(self, told: Any) -> None:
-        """A chat whose status is `login` waits for a key."""
-        if isinstance(told, dict) and isinstance(told.get("chatId"), str):
-            if told.get("status") == "login":
-                self._logging_in.add(told["chatId"])
-            elif "status" in told:
-                self._logging_in.discard(told["chatId"])
+    def _track_login(self, status: Any) -> None:
+        """Track the chats that wait for a key: their status is `login`."""
+        if isinstance(status, dict) and isinstance(status.get("chatId"), str):
+            if status.get("status") == "login":
+                self._logging_in.add(status["chatId"])
+            elif "status" in status:
+                self._logging_in.discard(status["chatId"])
 
     def _without_key(self, prompt: Mapping[str, Any]) -> str:
         message: str = prompt["message"]
@@ -252,8 +252,8 @@ class _Masker:
         return login[1] + HIDDEN
 
 
-def _say(words: str) -> None:
-    """Tell the user; that nobody reads it is no reason to end a conversation."""
+def _say(text: str) -> None:
+    """Write a text for the user; an unreadable stderr does not end the conversation."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{printable_lines(words)}\n")
+        sys.stderr.write(f"{printable_lines(text)}\n")
         sys.stderr.flush()

@@ -1,11 +1,11 @@
-"""OpenTelemetry: what the server tells of its work with models and tools, if it is asked for.
+"""OpenTelemetry: optional traces and metrics of the work with models and tools.
 
-It is asked for by the standard variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_EXPORTER`,
-...) or by the same as properties in the configuration (`otlp`). The names are those of the GenAI
-semantic conventions. The rules it keeps: where nobody asked, nothing of the library is imported;
-where somebody did, that is done in a thread, before the first thing that is told. What was said is
-told only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says so in the environment, since
-a project's own configuration must not decide that. The end waits for what is unsent, a little.
+It is enabled by the standard variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_EXPORTER`, ...)
+or by the same properties in the configuration (`otlp`). Names follow the GenAI semantic
+conventions. The library is imported only if telemetry is enabled, in a thread, before the first
+span. Message contents are recorded only if the environment variable
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` allows it, never by a project's configuration.
+The shutdown waits briefly for unsent data.
 """
 
 from __future__ import annotations
@@ -28,12 +28,19 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-__all__ = ["FLUSH_SECONDS", "Operation", "configure", "ending", "operation", "telling"]
+__all__ = [
+    "FLUSH_SECONDS",
+    "Operation",
+    "begin_flush",
+    "configure",
+    "operation",
+    "record_telemetry",
+]
 
 _log = logging.getLogger("eca_server.telemetry")
 
 FLUSH_SECONDS = 2.0
-"""What is unsent is given this long, from when the connection begins to end."""
+"""Limit of the last flush, counted from the start of the shutdown."""
 
 SERVICE = "eca-server"
 
@@ -46,40 +53,40 @@ _TOKEN_BUCKETS = [4**power for power in range(14)]
 
 
 class Operation:
-    """Something that is told as a span; this one of nobody who listens.
+    """An operation that is recorded as a span; this base class records nothing.
 
     Attributes:
-        wanted: somebody listens.
-        wants_content: what was said is told, too.
+        is_recorded: whether the operation is recorded.
+        records_content: whether message contents are recorded, too.
     """
 
-    wanted = False
-    wants_content = False
+    is_recorded = False
+    records_content = False
 
     def set(self, **attributes: Any) -> None:
-        """Tell more; `__` in a name is a dot, what is None is left out."""
+        """Set attributes of the span; `__` in a name is a dot, None is left out."""
 
     def count_tokens(self, kind: str, number: int | None) -> None:
-        """Add to the metric of tokens; `kind` is input or output."""
+        """Record a number of tokens; `kind` is input or output."""
 
     def fail(self, kind: str) -> None:
-        """It did not end well."""
+        """Mark the operation as failed."""
 
 
 _SILENT = Operation()
 
 
-class _Told(Operation):
-    wanted = True
+class _RecordedOperation(Operation):
+    is_recorded = True
 
     def __init__(
-        self, span: Span, tokens: Histogram, labels: Mapping[str, Any], wants_content: bool
+        self, span: Span, tokens: Histogram, labels: Mapping[str, Any], records_content: bool
     ) -> None:
         self._span = span
         self._tokens = tokens
         self._labels = labels
         self.error: str | None = None
-        self.wants_content = wants_content
+        self.records_content = records_content
 
     def set(self, **attributes: Any) -> None:
         for name, value in attributes.items():
@@ -99,7 +106,7 @@ class _Told(Operation):
 
 
 class _Library:
-    """The library, loaded; its providers are our own, not the process's."""
+    """The imported library, with providers of its own, not those of the process."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - see above
@@ -126,134 +133,139 @@ class _Library:
 
     @contextmanager
     def span(self, name: str, subject: str, attributes: Mapping[str, Any]) -> Iterator[Operation]:
-        """A span, the parent of those that begin in the block; of a model with its duration."""
+        """Record a span for the block; for a model, record its duration, too."""
         from opentelemetry.trace import SpanKind  # noqa: PLC0415 - see the module's docstring
 
         labels = {"gen_ai.operation.name": name, **attributes}
         is_model = name == "chat"
-        began = time.perf_counter()
+        started = time.perf_counter()
         with self._tracer.start_as_current_span(
             f"{name} {subject}",
             kind=SpanKind.CLIENT if is_model else SpanKind.INTERNAL,
             attributes=labels,
-            record_exception=False,  # an exception's words may quote what was said
+            record_exception=False,  # an exception's message may quote message contents
             set_status_on_exception=False,
         ) as span:
-            told = _Told(span, self._tokens, labels, self._wants_content)
+            recorded = _RecordedOperation(span, self._tokens, labels, self._wants_content)
             try:
-                yield told
+                yield recorded
             except Exception as error:
-                if told.error is None:
-                    told.fail(str(getattr(error, "kind", type(error).__qualname__)))
+                if recorded.error is None:
+                    recorded.fail(str(getattr(error, "kind", type(error).__qualname__)))
                 raise
             finally:
                 if is_model:
-                    failed = {} if told.error is None else {"error.type": told.error}
-                    self._duration.record(time.perf_counter() - began, {**labels, **failed})
+                    failed = {} if recorded.error is None else {"error.type": recorded.error}
+                    self._duration.record(time.perf_counter() - started, {**labels, **failed})
 
     def close(self) -> None:
-        """Send what is unsent."""
+        """Send unsent data."""
         self._traces.shutdown()
         self._metrics.shutdown()
 
 
-class _Telling:
-    """Whether somebody listens to one connection, and the library once it is needed."""
+class _Telemetry:
+    """The telemetry of one connection, which imports the library when it is needed."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
         self.properties: Mapping[str, str] = {}
         self.deadline = math.inf
         self._library: _Library | None = None
-        self._looked = False
+        self._is_loaded = False
         self._loading = trio.Lock()
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The properties as variables, which come before those of the environment."""
-        told = {name.upper().replace(".", "_"): text for name, text in self.properties.items()}
-        told.pop(_CONTENT, None)
-        return {**self.environ, **told}
+        """The environment variables, overridden by the properties."""
+        properties = {
+            name.upper().replace(".", "_"): text for name, text in self.properties.items()
+        }
+        properties.pop(_CONTENT, None)
+        return {**self.environ, **properties}
 
     async def library(self) -> _Library | None:
-        """The library; None: nobody asked for it, or it is not there."""
-        if not self._looked and _is_asked_for(self.variables):
+        """Return the library, or None if telemetry is disabled or not installed."""
+        if not self._is_loaded and _is_enabled(self.variables):
             async with self._loading:
-                if not self._looked:
+                if not self._is_loaded:
                     self._library = await trio.to_thread.run_sync(self._load)
-                    self._looked = True
+                    self._is_loaded = True
         return self._library
 
     def _load(self) -> _Library | None:
         try:
             return _Library(self.variables)
-        except ImportError as fault:
+        except ImportError as error:
             _log.warning(
-                "OpenTelemetry is asked for but not installed (%s): "
-                "install eca-protocol with the extra `otel`",
-                fault,
+                "OpenTelemetry is enabled but not installed (%s): "
+                "run pip install 'eca-protocol[otel]'",
+                error,
             )
-        except Exception as fault:  # noqa: BLE001 - a wrong variable must not cost an answer
-            _log.warning("OpenTelemetry does not start: %s: %s", type(fault).__name__, fault)
+        except Exception as error:  # noqa: BLE001 - a wrong variable must not break a turn
+            _log.warning("OpenTelemetry does not start: %s: %s", type(error).__name__, error)
         return None
 
     async def close(self) -> None:
-        """Send what is unsent, within bounds."""
+        """Send unsent data, within the deadline."""
         if self._library is not None:
             deadline = min(self.deadline, trio.current_time() + FLUSH_SECONDS)
             with trio.CancelScope(deadline=deadline, shield=True):
                 await trio.to_thread.run_sync(self._library.close, abandon_on_cancel=True)
 
 
-_telling: ContextVar[_Telling | None] = ContextVar("telling", default=None)
+_current: ContextVar[_Telemetry | None] = ContextVar("telemetry", default=None)
 
 
 @asynccontextmanager
-async def telling(environ: Mapping[str, str]) -> AsyncIterator[None]:
-    """What runs in the block, its tasks included, is told as the environment asks for."""
-    ours = _Telling(environ)
-    token = _telling.set(ours)
+async def record_telemetry(environ: Mapping[str, str]) -> AsyncIterator[None]:
+    """Record telemetry of the block and its tasks, as the environment configures."""
+    telemetry = _Telemetry(environ)
+    token = _current.set(telemetry)
     try:
         yield
     finally:
-        await ours.close()
-        _telling.reset(token)
+        await telemetry.close()
+        _current.reset(token)
 
 
 def configure(properties: Mapping[str, Secret]) -> None:
-    """Take the configuration's properties (`otel.exporter.otlp.endpoint`), until they are used."""
-    ours = _telling.get()
-    if ours is not None:
-        ours.properties = {name: text.reveal() for name, text in properties.items()}
+    """Set the configuration's properties (`otel.exporter.otlp.endpoint`) before the first span."""
+    telemetry = _current.get()
+    if telemetry is not None:
+        telemetry.properties = {name: text.reveal() for name, text in properties.items()}
 
 
-def ending() -> None:
-    """The connection begins to end: what that takes is taken from the time for what is unsent."""
-    ours = _telling.get()
-    if ours is not None:
-        ours.deadline = trio.current_time() + FLUSH_SECONDS
+def begin_flush() -> None:
+    """Start the limit of the last flush when the shutdown begins."""
+    telemetry = _current.get()
+    if telemetry is not None:
+        telemetry.deadline = trio.current_time() + FLUSH_SECONDS
 
 
 @asynccontextmanager
 async def operation(name: str, subject: str, **attributes: Any) -> AsyncIterator[Operation]:
-    """Tell of what happens in the block; an error that leaves it is its `error.type`.
+    """Record the block as a span; an exception sets its `error.type`.
 
     Args:
-        name: of the operation, in the conventions' words: `chat`, `execute_tool`, `invoke_agent`.
-        subject: of the span's name: the model, the tool, the agent.
-        attributes: as of `Operation.set`; those of a metric, too.
+        name: the operation, in the terms of the conventions: `chat`, `execute_tool`,
+            `invoke_agent`.
+        subject: the rest of the span's name: the model, the tool, the agent.
+        attributes: as in `Operation.set`; they also label metrics.
     """
-    ours = _telling.get()
-    library = None if ours is None else await ours.library()
+    telemetry = _current.get()
+    library = None if telemetry is None else await telemetry.library()
     if library is None:
         yield _SILENT
         return
-    told = {each.replace("__", "."): text for each, text in attributes.items() if text is not None}
-    with library.span(name, subject, told) as span:
+    labels = {
+        each.replace("__", "."): text for each, text in attributes.items() if text is not None
+    }
+    with library.span(name, subject, labels) as span:
         yield span
 
 
-def _is_asked_for(variables: Mapping[str, str]) -> bool:
+def _is_enabled(variables: Mapping[str, str]) -> bool:
     if variables.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     return any(_address(variables, kind) or _exports(variables, kind) for kind in _KINDS)
@@ -273,7 +285,7 @@ def _address(variables: Mapping[str, str], kind: str) -> str | None:
 
 
 def _options(variables: Mapping[str, str], kind: str) -> dict[str, Any] | None:
-    """What an exporter is made with; None: there is to be none. It reads more variables itself."""
+    """Return the arguments of an exporter, or None; it reads further variables itself."""
     chosen = variables.get(_EXPORTER.format(kind), "otlp")
     if chosen != "otlp" or not (_address(variables, kind) or _exports(variables, kind)):
         return None

@@ -1,4 +1,4 @@
-"""`chat` and `doctor`: the server for people, as an SDK client inside this process."""
+"""`chat` and `doctor`: commands that use the server through an SDK client in this process."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
 from eca_server.approval_view import call_rows, question_of
 from eca_server.features import Options
-from eca_server.local import Local, local_client
+from eca_server.local import LocalPair, local_client
 from eca_server.printable import Printer, printable_line, printable_lines
 from eca_server.signals import until_a_signal
 from eca_server.terminal_questions import Questions
 
 __all__ = ["chat", "doctor"]
 
-_Ending = Literal["well", "failed", "stopped", "left"]
-_EXIT_CODES: dict[_Ending, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
+_Outcome = Literal["well", "failed", "stopped", "left"]
+_EXIT_CODES: dict[_Outcome, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
 
-_NOTE = 200  # characters of why a tool call failed
+_NOTE = 200  # characters of the reason of a failed tool call
 
 _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
 
 def chat(options: Options, *, message: str | None, model: str | None) -> int:
-    """Answer one message, or hold a conversation; the exit code."""
+    """Answer one message, or hold a conversation, and return the exit code."""
     return _run(partial(_chat, options, message, model))
 
 
 def doctor(options: Options, *, online: bool = False) -> int:
-    """Print what was found; the exit code is 0 however little that is.
+    """Print the report of `/doctor`, and return the exit code.
 
-    With `online` each provider is asked, and the exit code is 1 if one of them does not work.
+    With `online` each provider gets a request, and the exit code is 1 if one fails; else it is 0.
     """
     return _run(partial(_doctor, options, online))
 
@@ -52,42 +52,42 @@ def _run(command: Callable[[], Awaitable[int]]) -> int:
 
 
 class _Lines:
-    """Lines of stdin, read when somebody asks; who stops waiting leaves the line to the next."""
+    """Lines of stdin, read on demand; the line of a cancelled wait goes to the next one."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._given, self._lines = trio.open_memory_channel[str](0)
-        self._reads = False
+        self._sender, self._receiver = trio.open_memory_channel[str](0)
+        self._is_reading = False
         self._answering = trio.Lock()
 
     async def next_answer(self) -> str:
-        """The next line, for one question at a time."""
+        """Return the next line, for one question at a time."""
         async with self._answering:
             return await self.next()
 
     async def next(self) -> str:
-        """The next line with its end; empty at the end of stdin."""
-        if not self._reads:
-            self._reads = True
+        """Return the next line with its line end; empty at the end of stdin."""
+        if not self._is_reading:
+            self._is_reading = True
             self._nursery.start_soon(self._read_one)
-        line = await self._lines.receive()
-        self._reads = False
+        line = await self._receiver.receive()
+        self._is_reading = False
         return line
 
     async def _read_one(self) -> None:
         line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        await self._given.send(line)
+        await self._sender.send(line)
 
 
 class _Question:
-    """The question that waits for the person, if one does; an interrupt takes it back."""
+    """A yes-no question to the user, which an interrupt can cancel."""
 
     def __init__(self, lines: _Lines) -> None:
         self._lines = lines
         self._scope: trio.CancelScope | None = None
 
     async def ask(self, text: str) -> bool:
-        """Whether the person says yes; anything else is a no."""
+        """Return whether the user answers yes."""
         sys.stderr.write(f"{text} [y/N] ")
         sys.stderr.flush()
         answer = ""
@@ -97,8 +97,8 @@ class _Question:
             sys.stderr.write("\n")
         return answer.strip().lower() in {"y", "yes"}
 
-    def take_back(self) -> None:
-        """Wait for no answer any more."""
+    def cancel(self) -> None:
+        """Stop waiting for the answer."""
         if self._scope is not None:
             self._scope.cancel()
 
@@ -109,7 +109,7 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     async with local_client(
         options,
-        workspace_folders=_here(),
+        workspace_folders=_workspace(),
         initialization_options=_QUIET,
         ask_question=questions.answer if is_terminal else None,
     ) as local:
@@ -131,7 +131,7 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
 
 async def _doctor(options: Options, online: bool) -> int:
     async with local_client(
-        options, workspace_folders=_here(), initialization_options=_QUIET
+        options, workspace_folders=_workspace(), initialization_options=_QUIET
     ) as local:
         await local.client.wait_for_config()
         conversation = local.client.chat()
@@ -144,22 +144,22 @@ async def _doctor(options: Options, online: bool) -> int:
         return int(served is not None and served.last_turn_failed)
 
 
-def _here() -> list[Path]:
-    """The workspace; none where the current folder was removed."""
+def _workspace() -> list[Path]:
+    """Return the workspace, which is empty if the current directory was removed."""
     try:
         return [Path.cwd()]
     except FileNotFoundError:
         return []
 
 
-async def _converse(local: Local, conversation: Chat, lines: _Lines) -> int:
-    """Prompts from stdin until its end; Ctrl-C stops a turn, or leaves between two."""
+async def _converse(local: LocalPair, conversation: Chat, lines: _Lines) -> int:
+    """Answer prompts from stdin until its end; Ctrl-C stops a turn, or exits between two."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
-        sys.stderr.write("Ctrl-C stops an answer, Ctrl-D leaves.\n")
-    ending: _Ending = "well"
-    while ending != "left":
-        with _unseen(is_terminal and _awaits_key(local, conversation)):
+        sys.stderr.write("Ctrl-C stops an answer, Ctrl-D exits.\n")
+    outcome: _Outcome = "well"
+    while outcome != "left":
+        with _hidden_input(is_terminal and _awaits_key(local, conversation)):
             if is_terminal:
                 sys.stderr.write("> ")
                 sys.stderr.flush()
@@ -167,27 +167,27 @@ async def _converse(local: Local, conversation: Chat, lines: _Lines) -> int:
         if not line:
             break
         if line.strip():
-            ending = await _answer(local, conversation, line.rstrip("\n"), lines)
-    return _EXIT_CODES[ending]
+            outcome = await _answer(local, conversation, line.rstrip("\n"), lines)
+    return _EXIT_CODES[outcome]
 
 
-def _awaits_key(local: Local, conversation: Chat) -> bool:
+def _awaits_key(local: LocalPair, conversation: Chat) -> bool:
     served = local.connection.chats.get(conversation.id)
     return served is not None and served.awaits_key_of is not None
 
 
 @contextmanager
-def _unseen(is_secret: bool) -> Iterator[None]:
-    """While the block runs, the terminal does not show what is typed, if it is a secret."""
+def _hidden_input(is_secret: bool) -> Iterator[None]:
+    """Turn off the terminal's echo during the block, if the input is a secret."""
     if not is_secret or sys.platform == "win32":
         yield
         return
     import termios  # noqa: PLC0415 - POSIX only
 
     before = termios.tcgetattr(sys.stdin)
-    unseen = termios.tcgetattr(sys.stdin)
-    unseen[3] &= ~termios.ECHO
-    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, unseen)
+    hidden = termios.tcgetattr(sys.stdin)
+    hidden[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, hidden)
     try:
         yield
     finally:
@@ -195,7 +195,7 @@ def _unseen(is_secret: bool) -> Iterator[None]:
         sys.stderr.write("\n")
 
 
-async def _answer(local: Local, conversation: Chat, message: str, lines: _Lines) -> _Ending:
+async def _answer(local: LocalPair, conversation: Chat, message: str, lines: _Lines) -> _Outcome:
     turn = conversation.prompt(message)
     question = _Question(lines)
     with trio.CancelScope() as scope:
@@ -212,13 +212,13 @@ async def _answer(local: Local, conversation: Chat, message: str, lines: _Lines)
 
 
 async def _stop_on_interrupt(turn: Turn, scope: trio.CancelScope, question: _Question) -> None:
-    """The first Ctrl-C stops the turn, the second leaves without its last word."""
+    """Stop the turn at the first Ctrl-C, and exit at the second."""
     with trio.open_signal_receiver(signal.SIGINT) as interrupts:
         async for _ in interrupts:
             if turn.stopped:
                 scope.cancel()
             turn.stop()
-            question.take_back()
+            question.cancel()
 
 
 async def _print_turn(turn: Turn, question: _Question) -> None:
@@ -235,7 +235,7 @@ async def _print_turn(turn: Turn, question: _Question) -> None:
         if received.role == "user" or not isinstance(content, m.ChatTextContent | m.ChatURLContent):
             continue
         text = content.text if isinstance(content, m.ChatTextContent) else f"\n{content.url}\n"
-        if turn.stopped and received.role == "system":  # it is no part of the answer
+        if turn.stopped and received.role == "system":  # not part of the answer
             out.end_line()
             sys.stderr.write(f"{printable_lines(text.strip())}\n")
             continue
@@ -246,46 +246,48 @@ async def _print_turn(turn: Turn, question: _Question) -> None:
 
 
 def _note_of(content: m.ChatContent) -> str:
-    """Return a line for what is no text: a picture, or the end of a call that was not asked for."""
+    """Return a line for a picture or for the progress of a tool call."""
     match content:
         case m.ChatImageContent(media_type=media_type):
-            told = f"a picture: {media_type}"
+            note = f"a picture: {media_type}"
         case m.ChatToolCallRunningContent():
-            told = content.summary or content.name
+            note = content.summary or content.name
         case m.ChatToolCalledContent(error=True, outputs=outputs):
-            said = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
-            why = shorten(" ".join(said), _NOTE, placeholder=" ...") or "no reason was given"
-            told = f"{content.summary or content.name} failed: {why}"
+            texts = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
+            why = shorten(" ".join(texts), _NOTE, placeholder=" ...") or "no reason was given"
+            note = f"{content.summary or content.name} failed: {why}"
         case m.ChatToolCallRejectedContent(reason="user-config"):
-            what = content.summary or content.name
-            told = f"{what}: refused by the behaviour or the configuration"
+            call = content.summary or content.name
+            note = f"{call}: denied by the agent or the configuration"
         case _:
             return ""
-    return f"[{printable_line(told)}]\n"
+    return f"[{printable_line(note)}]\n"
 
 
 async def _decide(turn: Turn, call: m.ChatToolCallRunContent, question: _Question) -> None:
-    """Ask the person at the terminal; without one, reject the call."""
+    """Ask the user about a call; without a terminal, reject it."""
     if turn.stopped:
         return
-    asked = question_of(call)
+    approval = question_of(call)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        sys.stderr.write(f"rejected, since nobody can be asked: {asked.removesuffix('?')}\n")
+        sys.stderr.write(
+            f"rejected (no terminal to ask for approval): {approval.removesuffix('?')}\n"
+        )
         turn.chat.reject(call.id)
         return
-    here = next(iter(_here()), None)
-    sys.stderr.write(call_rows(call, directory=here, width=shutil.get_terminal_size().columns))
-    if await question.ask(asked):
+    directory = next(iter(_workspace()), None)
+    sys.stderr.write(call_rows(call, directory=directory, width=shutil.get_terminal_size().columns))
+    if await question.ask(approval):
         turn.chat.approve(call.id)
     else:
         turn.chat.reject(call.id)
 
 
 class _Output:
-    """Stdout, for texts of others that come in pieces.
+    """Stdout, for untrusted text that arrives in pieces.
 
     Attributes:
-        ended_line: whether the last line is whole.
+        ended_line: whether the last line is complete.
     """
 
     def __init__(self) -> None:
@@ -297,7 +299,7 @@ class _Output:
         self._print(self._printer.feed(text))
 
     def end_line(self) -> None:
-        """Begin a new line, unless the last one is whole."""
+        """Begin a new line, unless the last one is complete."""
         self._print(self._printer.flush())
         if not self.ended_line:
             self._print("\n")

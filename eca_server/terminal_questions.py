@@ -17,7 +17,7 @@ _LONGEST = 10_000  # characters of a line
 
 @attrs.define(kw_only=True)
 class Questions:
-    """Asks whoever sits at the terminal.
+    """Questions to the user at the terminal.
 
     Attributes:
         read_line: reads one line; empty at the end of input.
@@ -26,7 +26,7 @@ class Questions:
     read_line: Callable[[], Awaitable[str]] | None = None
 
     async def answer(self, params: ChatAskQuestionParams) -> ChatAskQuestionResponse:
-        """Answer a question of the server's; no answer is a cancelled one."""
+        """Ask the server's question, and return the response; without an answer it is cancelled."""
         answer = await self.ask(params)
         return ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
 
@@ -38,7 +38,7 @@ class Questions:
             more = f" - {option.description}" if option.description else ""
             self.say(f"  {number}. {option.label}{more}")
         choice = f"1-{len(options)}" if options else ""
-        free = "your words" if params.allow_freeform or not options else ""
+        free = "your own text" if params.allow_freeform or not options else ""
         sys.stderr.write(f"Answer ({' or '.join(filter(None, [choice, free]))}): ")
         sys.stderr.flush()
         assert self.read_line is not None
@@ -49,9 +49,9 @@ class Questions:
         return line if line and (params.allow_freeform or not options) else None
 
     def say(self, text: str) -> None:
-        """Show a text, without a character that acts on the terminal."""
+        """Show a text, without characters that control the terminal."""
         for line in text.splitlines():
-            if line == "```":  # for editors
+            if line == "```":  # Markdown for editors
                 continue
             sys.stderr.write(f"{printable_line(line, longest=_LONGEST)}\n")
         sys.stderr.flush()

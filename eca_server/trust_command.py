@@ -1,6 +1,6 @@
-"""`eca-server trust add|list|remove`: which opened folders the user trusts, without an editor.
+"""`eca-server trust add|list|remove`: the user's trust in folders, without an editor.
 
-The rules it keeps: what is accepted was printed before; without a terminal only `--yes` accepts.
+Invariants: settings are printed before they are accepted; without a terminal only `--yes` accepts.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from eca_server.config import Loaded, load
-from eca_server.config.trust_store import RootTrust, TrustFault, TrustStore, real_root
+from eca_server.config import LoadedConfig, load
+from eca_server.config.trust_store import RootTrust, TrustStore, TrustStoreError, real_root
 from eca_server.config.trust_texts import count, guards_off, list_items, shown
 from eca_server.credentials import Logins
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 
 __all__ = ["run_trust"]
 
-_WHOLE: Final = 10**7  # characters: nothing is cut for a reader who can scroll
+_WHOLE: Final = 10**7  # characters; a terminal can scroll
 _ACCEPTED, _DECLINED, _USAGE = 0, 1, 2
 
 
@@ -27,11 +27,11 @@ def run_trust(action: str, folder: Path | None, *, is_agreed: bool) -> int:
 
     Args:
         action: `add`, `list` or `remove`.
-        folder: the folder; None, for `list`: all that there is a decision about.
-        is_agreed: the user has said `--yes`.
+        folder: the folder; None, for `list`: all folders with a decision.
+        is_agreed: whether `--yes` was given.
 
     Returns:
-        The exit code: 0 done, 1 declined, unknown or failed, 2 wrong usage.
+        The exit code: 0 done, 1 declined, no decision, or failed, 2 wrong usage.
     """
     store = TrustStore(os.environ)
     try:
@@ -43,8 +43,8 @@ def run_trust(action: str, folder: Path | None, *, is_agreed: bool) -> int:
         if not root.is_dir():
             return _refuse(f"expected a folder, got {shown(folder)!r}")
         return _add(store, root, is_agreed) if action == "add" else _list(store, root)
-    except TrustFault as fault:
-        sys.stderr.write(f"eca-server trust: {fault}\n")
+    except TrustStoreError as error:
+        sys.stderr.write(f"eca-server trust: {error}\n")
         return _DECLINED
 
 
@@ -53,7 +53,7 @@ def _add(store: TrustStore, root: Path, is_agreed: bool) -> int:
     _print_waiting(loaded, root)
     if not is_agreed:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            return _refuse("no terminal to ask at; `--yes` accepts what is listed")
+            return _refuse("cannot ask without a terminal; use --yes to accept these settings")
         sys.stderr.write(f"Trust {shown(root)}? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
@@ -61,8 +61,11 @@ def _add(store: TrustStore, root: Path, is_agreed: bool) -> int:
             return _DECLINED
     store.accept(root, [item.digest for item in loaded.withheld])
     sys.stdout.write(f"{shown(root)} is trusted: {count(loaded.withheld)} accepted.\n")
-    if loaded.withheld and (more := _load(root).withheld):  # in files outside, read from now on
-        sys.stdout.write(f"{count(more)} more, in files that were not read before, now wait.\n")
+    if loaded.withheld and (more := _load(root).withheld):  # in files that are now accepted
+        waits = "waits" if len(more) == 1 else "wait"
+        sys.stdout.write(
+            f"{count(more)} in files that were just accepted {waits}: run `trust add` again.\n"
+        )
     return _ACCEPTED
 
 
@@ -71,7 +74,7 @@ def _list_all(store: TrustStore) -> int:
     for root, trust in decisions.items():
         sys.stdout.write(f"{shown(root)}: {_state(trust)}\n")
     if not decisions:
-        sys.stdout.write("No folder is trusted.\n")
+        sys.stdout.write("You have not decided about any folder yet.\n")
     return _ACCEPTED
 
 
@@ -86,12 +89,12 @@ def _remove(store: TrustStore, root: Path) -> int:
     if store.forget(root):
         sys.stdout.write(f"{shown(root)} is no longer trusted.\n")
         return _ACCEPTED
-    sys.stderr.write(f"eca-server trust: there is no decision about {shown(root)}\n")
+    sys.stderr.write(f"eca-server trust: you have not decided about {shown(root)}\n")
     return _DECLINED
 
 
-def _load(root: Path) -> Loaded:
-    """Load what the server would: the same names are the user's, so the same settings wait."""
+def _load(root: Path) -> LoadedConfig:
+    """Load the configuration as the server does, so that the same settings wait."""
     return load(
         initialization_options=None,
         roots=[root],
@@ -101,10 +104,10 @@ def _load(root: Path) -> Loaded:
     )
 
 
-def _print_waiting(loaded: Loaded, root: Path) -> None:
+def _print_waiting(loaded: LoadedConfig, root: Path) -> None:
     items = loaded.withheld
     if not items:
-        sys.stdout.write("Nothing in it waits for your trust.\n")
+        sys.stdout.write("No setting of this folder waits for your trust.\n")
         return
     waits = "waits" if len(items) == 1 else "wait"
     text = list_items(items, longest=_WHOLE, most=_WHOLE).text
@@ -116,7 +119,7 @@ def _print_waiting(loaded: Loaded, root: Path) -> None:
 def _state(trust: RootTrust) -> str:
     state = "trusted" if trust.is_trusted else "not trusted"
     parts = [f"{len(trust.accepted)} accepted"] if trust.accepted else []
-    parts += [f"{len(trust.refused)} refused"] if trust.refused else []
+    parts += [f"{len(trust.refused)} declined"] if trust.refused else []
     return f"{state} ({', '.join(parts)})" if parts else state
 
 

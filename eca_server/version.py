@@ -1,4 +1,4 @@
-"""Which version of this distribution runs."""
+"""The version of this distribution."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ __all__ = ["version"]
 
 
 def version() -> str:
-    """As it was installed; a plain word where it runs from its sources."""
+    """Return the installed version, or a note if the package is not installed."""
     from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - slow
-    from importlib.metadata import version as version_of  # noqa: PLC0415 - likewise
+    from importlib.metadata import version as version_of  # noqa: PLC0415 - slow
 
     try:
         return version_of("eca-protocol")

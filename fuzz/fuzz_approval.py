@@ -15,7 +15,7 @@ with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_server.config import Config
-    from eca_server.config.interpolation import Surroundings
+    from eca_server.config.interpolation import ReferenceResolver
     from eca_server.config.reading import Place, deep_merge, record
     from eca_server.tools.approval import Call, Decision, Policy, policy_of
 
@@ -68,7 +68,7 @@ def a_policy(behavior: str, *layers: object) -> Policy:
     """Return the policy of a behaviour with some configuration."""
     merged: dict[str, object] = {}
     for layer in layers:
-        surroundings = Surroundings(environ={}, home=Path("/nowhere"), folder=None)
+        surroundings = ReferenceResolver(environ={}, home=Path("/nowhere"), directory=None)
         merged = deep_merge(merged, CONFIG.read(layer, Place(surroundings)))
     config = CONFIG.build(merged)
     assert isinstance(config, Config)

@@ -9,7 +9,7 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.config.interpolation import Surroundings
+    from eca_server.config.interpolation import ReferenceResolver
     from eca_server.config.reading import Place, deep_merge, record
     from eca_server.config.schema import config_schema
     from eca_server.config.settings import Config
@@ -31,7 +31,7 @@ def check(data: bytes) -> None:
     place = a_place()
     read = CONFIG.read(value, place)
     config = CONFIG.build(read)
-    for path, words in place.faults.items():
+    for path, words in place.errors.items():
         assert is_in(value, path), path
         assert words
         assert SECRET not in words
@@ -47,7 +47,9 @@ def check(data: bytes) -> None:
 
 def a_place() -> Place:
     return Place(
-        Surroundings(environ=ENVIRON, home=Path("/nowhere"), folder=None, kept=lambda _: SECRET)
+        ReferenceResolver(
+            environ=ENVIRON, home=Path("/nowhere"), directory=None, stored_secret=lambda _: SECRET
+        )
     )
 
 

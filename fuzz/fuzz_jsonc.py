@@ -7,7 +7,7 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.config.jsonc import BadText, Places, blank_comments, parse
+    from eca_server.config.jsonc import InvalidText, Positions, blank_comments, parse
 
 
 def check(data: bytes) -> None:
@@ -16,10 +16,10 @@ def check(data: bytes) -> None:
     try:
         plain = blank_comments(text)
         value = parse(text)
-    except BadText as fault:
-        if fault.spot is not None:
-            assert 1 <= fault.spot.line <= len(lines)
-            assert 1 <= fault.spot.column <= len(lines[fault.spot.line - 1]) + 1
+    except InvalidText as fault:
+        if fault.position is not None:
+            assert 1 <= fault.position.line <= len(lines)
+            assert 1 <= fault.position.column <= len(lines[fault.position.line - 1]) + 1
         assert not is_json(text)
         return
     assert len(plain) == len(text)
@@ -33,7 +33,7 @@ def check(data: bytes) -> None:
 
 
 def check_places(value: object, text: str, lines: list[str]) -> None:
-    places = Places(text)
+    places = Positions(text)
     pending: list[tuple[tuple[str | int, ...], object]] = [((), value)]
     while pending:
         path, value = pending.pop()
@@ -43,9 +43,9 @@ def check_places(value: object, text: str, lines: list[str]) -> None:
             pending += [((*path, number), member) for number, member in enumerate(value)]
         if not path:
             continue
-        spot = places.spot(path)
-        assert spot is not None
-        there = lines[spot.line - 1][spot.column - 1 :]
+        position = places.position(path)
+        assert position is not None
+        there = lines[position.line - 1][position.column - 1 :]
         if isinstance(path[-1], str):
             assert there.startswith('"')
             if path[-1].isalnum() and "\\" not in there:

@@ -51,7 +51,7 @@ async def call(answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]])
                     messages.append(message)
                     if is_answer(message):
                         return messages
-                messages.append(str(await transport.fault()).encode())
+                messages.append(str(await transport.error()).encode())
         finally:
             await transport.aclose()
     assert messages[-1] != b"None"

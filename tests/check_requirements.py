@@ -90,7 +90,7 @@ def print_table(result: Audit) -> None:
         tests = result.shown.get(id_, ())
         state = f"later: {requirement.later}" if requirement.later else f"tests: {len(tests)}"
         first = f" [{tests[0]}]" if tests else ""
-        print(f"{id_:<44} {state:<16} {requirement.duty}{first}")
+        print(f"{id_:<44} {state:<16} {requirement.statement}{first}")
 
 
 def summary(result: Audit) -> str:

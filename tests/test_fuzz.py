@@ -71,7 +71,7 @@ data: {"type":"content_block_delta","delta":{"type":"input_json_delta","partial_
         ("anthropic", "eca_server.llm.anthropic.blocks._PROSE", (), THOUGHT),
         ("shell", "eca_server.tools.shell_syntax._ESCAPED_IN_QUOTES", "", b"ls 'a$b'"),
         ("diff", "eca_server.tools.diff._range", lambda start, end: f"{start},{end}", b"a\xffb"),
-        ("jsonc", "eca_server.config.jsonc.Places.spot", lambda _, __: None, b'{"a":1}'),
+        ("jsonc", "eca_server.config.jsonc.Positions.position", lambda _, __: None, b'{"a":1}'),
     ],
     ids=["framing", "anthropic", "shell", "diff", "jsonc"],
 )

@@ -71,10 +71,10 @@ def test_the_sdk_exports_each_of_its_errors() -> None:
     )
 
 
-def test_the_sdk_exports_each_name_from_one_room() -> None:
+def test_the_sdk_exports_each_name_from_one_module() -> None:
     sdk = import_module("eca_protocol")
-    rooms = [name for names in sdk._ROOMS.values() for name in names]
-    assert sorted(rooms) == sorted(sdk.__all__)
+    exported = [name for names in sdk._EXPORTS.values() for name in names]
+    assert sorted(exported) == sorted(sdk.__all__)
     assert set(sdk.__all__) <= set(dir(sdk))
     with pytest.raises(AttributeError, match="nonsense"):
         sdk.nonsense  # noqa: B018
@@ -82,10 +82,10 @@ def test_the_sdk_exports_each_name_from_one_room() -> None:
 
 def test_a_name_that_type_checkers_see_is_the_one_that_is_loaded() -> None:
     source = (REPOSITORY / "eca_protocol" / "__init__.py").read_text("utf-8")
-    for room, names in import_module("eca_protocol")._ROOMS.items():
-        pattern = rf"from eca_protocol\.{room} import (\([^)]*\)|[^\n]*)"
+    for module, names in import_module("eca_protocol")._EXPORTS.items():
+        pattern = rf"from eca_protocol\.{module} import (\([^)]*\)|[^\n]*)"
         (imported,) = re.findall(pattern, source)
-        assert set(re.findall(r"\w+", imported)) == set(names), room
+        assert set(re.findall(r"\w+", imported)) == set(names), module
 
 
 def test_no_module_is_past_500_lines() -> None:

@@ -46,7 +46,7 @@ def test_a_row_that_waits_for_later_work_has_no_test(monkeypatch: pytest.MonkeyP
     due = tuple(id_ for id_ in DUE if id_ != "BASE-2")
     assert not judge(due).findings
     (finding,) = judge(due, ("BASE-2",)).findings
-    assert finding.startswith("BASE-2: waits for")
+    assert finding.startswith("BASE-2: is planned for")
     assert "test_1" in finding
 
 
@@ -58,7 +58,7 @@ def test_a_name_that_is_no_requirement_is_found() -> None:
 def test_a_test_without_a_marker_is_found_only_where_one_binds() -> None:
     assert not judge(DUE, None).findings
     (finding,) = judge(DUE, None, binding=True).findings
-    assert finding.startswith("test_1: carries no requirement marker")
+    assert finding.startswith("test_1: expected a requirement marker")
 
 
 def test_an_empty_marker_says_that_no_row_binds_the_test() -> None:
@@ -75,7 +75,7 @@ def test_a_ruling_that_waits_as_a_whole_is_not_named(monkeypatch: pytest.MonkeyP
     waiting = [attrs.evolve(row, later="ecp") for row in GROUPS["W-50"]]
     monkeypatch.setattr(room, "lookup", lambda name: waiting if name == "W-50" else lookup(name))
     (finding,) = judge(DUE, ("W-50",)).findings
-    assert finding.startswith("test_1: names W-50, all of whose rows wait")
+    assert finding.startswith("test_1: names W-50, whose rows are all planned")
 
 
 def test_a_pattern_shows_all_fields_that_it_fits() -> None:

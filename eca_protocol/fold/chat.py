@@ -149,7 +149,7 @@ class ChatFold:
 
     def _finish_turn(self) -> None:
         if self._turn_is_over:
-            self._report(Rule.SECOND_FINISHED, "a second one")
+            self._report(Rule.SECOND_FINISHED, "a second `finished`")
         if not self._is_abandoned:
             self._report_open_items()
         self._calls = {id_: call for id_, call in self._calls.items() if not call.is_open}

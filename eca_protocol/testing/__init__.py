@@ -1,1 +1,1 @@
-"""For people who test an ECA server or client: strategies, requirements, a scripted model."""
+"""Tools to test an ECA server or client: strategies, requirements, a scripted model."""

@@ -1,7 +1,7 @@
-"""Tells hypothesis how to make the message classes, so that `st.from_type` and hints find them.
+"""Hypothesis's entry point: `st.from_type` and type hints make message classes.
 
-Hypothesis runs `register` when it is imported wherever this package is installed; the strategies
-themselves are loaded when the first message is drawn.
+Hypothesis calls `register` at its import, wherever this package is installed. The strategies are
+loaded when the first message is drawn.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ __all__ = ["register"]
 
 def register() -> None:
     """Register a strategy for each class of `eca_protocol.messages`."""
-    import attrs  # noqa: PLC0415  # no hypothesis user pays for attrs before this point
-    from hypothesis import strategies as st  # noqa: PLC0415  # runs while hypothesis is imported
+    import attrs  # noqa: PLC0415  # hypothesis users without ECA do not load attrs
+    from hypothesis import strategies as st  # noqa: PLC0415  # hypothesis is being imported
 
     from eca_protocol import messages  # noqa: PLC0415  # as above
 

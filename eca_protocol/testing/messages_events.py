@@ -1,7 +1,7 @@
-"""The steps of a script in the Messages API, the second one that a model speaks.
+"""The steps of a script as events of the Messages API.
 
-Its rule is that of the API: contents are numbered blocks, each with a start and a stop, and what
-the answer counts and why it ended comes in one event before the last.
+Contents are numbered blocks, each with a start and a stop. The last event but one carries the token
+counts and the stop reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REASONS: Final = {
     "length": "max_tokens",
     "content_filter": "refusal",
 }
-"""The finish reasons of a script, as this API spells them."""
+"""The stop reasons of this API, by the finish reasons of a script."""
 
 _SIGNATURE: Final = "c2lnbmVk"
 
@@ -30,8 +30,8 @@ class MessagesEvents:
     """The events of one answer.
 
     Args:
-        model: the name that the request gave the model.
-        number: which answer of the endpoint it is.
+        model: the model's name in the request.
+        number: the number of the answer at this endpoint.
     """
 
     def __init__(self, *, model: str, number: int) -> None:
@@ -52,10 +52,10 @@ class MessagesEvents:
         self._counts: dict[str, int] = {}
 
     def of(self, step: Step) -> list[bytes]:
-        """The events that a step becomes.
+        """Encode a step as events.
 
         Raises:
-            LocalProtocolError: no such step.
+            LocalProtocolError: if the step writes nothing.
         """
         match step:
             case {"raw": data}:
@@ -73,11 +73,11 @@ class MessagesEvents:
             case {"usage": counts}:
                 self._counts = _counts(counts)
             case _:
-                raise LocalProtocolError(f"no step that writes: {step!r}")
+                raise LocalProtocolError(f"expected a step that writes, got {step!r}")
         return self._start() + self._stop()
 
     def end(self) -> list[bytes]:
-        """The events that end the answer; none where all of it was raw."""
+        """Return the events that end the answer; none if all its steps were raw."""
         if not self._has_started:
             return []
         delta = {"stop_reason": self._reason, "stop_sequence": None}
@@ -88,7 +88,7 @@ class MessagesEvents:
         ]
 
     def whole(self, steps: Iterable[Step]) -> dict[str, Any]:
-        """The one JSON object that steps become where no stream is asked for."""
+        """Encode steps as the one JSON object of an answer without a stream."""
         blocks: list[dict[str, Any]] = []
         answer = {**self._head, "content": blocks, "stop_reason": "end_turn"}
         for step in steps:
@@ -103,9 +103,11 @@ class MessagesEvents:
                         blocks.append(block)
                     blocks[-1]["thinking"] += piece
                 case {"tool_call": name, "arguments": arguments}:
-                    given = json.loads(arguments.encode() or b"{}")
+                    parsed = json.loads(arguments.encode() or b"{}")
                     call_id = step.get("id", "call_1")
-                    blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": given})
+                    blocks.append(
+                        {"type": "tool_use", "id": call_id, "name": name, "input": parsed}
+                    )
                 case {"finish": reason}:
                     answer["stop_reason"] = _REASONS.get(reason, reason)
                 case {"usage": counts}:
@@ -132,7 +134,7 @@ class MessagesEvents:
         ]
 
     def _begin(self, kind: str, fields: Mapping[str, Any]) -> list[bytes]:
-        """Close the open block, and open one of that kind."""
+        """Close the open block and open one of this kind."""
         before = [*self._start(), *self._stop()]
         self._open = kind
         self._blocks += 1

@@ -1,9 +1,9 @@
-"""A scripted model: an endpoint on loopback that does what a test tells it.
+"""A scripted model: an HTTP endpoint on loopback that answers from a script.
 
-The rule it keeps: a test waits for events, never for time. A script is a list of replies, one for
-each request to a model; a reply is a list of steps (see `script`), which speak the Messages API
-where that is asked for, else Chat Completions, and one JSON object where a stream is not wanted
-(`stream` is false, or not there); by `raw` a test speaks any other API:
+A test waits for events, never for time. A script is a list of replies, one for each request to a
+model. A reply is a list of steps (see `script`). Steps are encoded for the Messages API if the
+request is one of it, else for Chat Completions; as one JSON object unless `stream` is true. For any
+other API use `raw`:
 
     script = [reply(text("Hel"), wait("now"), text("lo"))]
     async with Provider(script) as provider:          # or: with provider_in_thread(script) as ...
@@ -12,9 +12,9 @@ where that is asked for, else Chat Completions, and one JSON object where a stre
         provider.open("now")
         await provider.until(lambda: provider.requests[0].closed_by_client)
 
-Steps are plain JSON objects with one verb each, so a script can be a file:
+Steps are plain JSON objects with one verb each, so a script can be a file.
 `python -m eca_protocol.testing.provider --port 0 --script FILE` prints the base URL and serves
-until it is ended. FILE holds a list of `{"status", "headers", "body", "steps"}`.
+until it is terminated. FILE contains a list of `{"status", "headers", "body", "steps"}`.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ __all__ = [
 
 _CHAT = "/chat/completions"
 _MESSAGES = "/messages"
-_ASK_A_MODEL = (_CHAT, "/responses", _MESSAGES, ":streamGenerateContent", "/api/chat")
-"""How the paths end under which the APIs are asked for an answer."""
+_MODEL_PATHS = (_CHAT, "/responses", _MESSAGES, ":streamGenerateContent", "/api/chat")
+"""Ends of the paths at which APIs accept requests to a model."""
 
-_AS_IT_IS = {"raw", "chunk"}
-"""Steps that are events already."""
+_VERBATIM = {"raw", "chunk"}
+"""Verbs whose steps are not encoded."""
 
 Answers = Callable[["ReceivedRequest"], Reply | Awaitable[Reply]]
 Script = Iterable[Reply] | Answers
@@ -93,16 +93,16 @@ Script = Iterable[Reply] | Answers
 
 @attrs.define(kw_only=True, eq=False)
 class ReceivedRequest:
-    """A request as it came, and what became of it.
+    """A request and the state of its response.
 
     Attributes:
         method: the HTTP method.
         target: path and query.
         headers: names in lower case.
-        body: the parsed JSON, None when there is none or it is not JSON.
-        is_title: it asks for a title (its instruction contains that word).
-        answered: the reply was sent to its end.
-        closed_by_client: the client hung up before that.
+        body: the parsed JSON; None if the body is empty or not JSON.
+        is_title: whether it is a request for a title: its instructions contain that word.
+        answered: whether the reply was sent completely.
+        closed_by_client: whether the client disconnected before that.
     """
 
     method: str
@@ -115,13 +115,13 @@ class ReceivedRequest:
 
 
 class Provider:
-    """The endpoint; `async with` it on trio or asyncio. See the module for how to use it.
+    """The endpoint: an async context manager for trio and asyncio. See the module for an example.
 
     Attributes:
-        requests: the chat requests, in the order they came, without those for a title.
-        title_requests: those.
-        other_requests: everything else (`GET /models`, wrong paths).
-        reached: names of the gates that a reply waits, or waited, at.
+        requests: the chat requests in order of arrival, without requests for a title.
+        title_requests: the requests for a title.
+        other_requests: all other requests (`GET /models`, unknown paths).
+        reached: the names of the gates that replies have reached.
     """
 
     def __init__(
@@ -134,16 +134,15 @@ class Provider:
         others: Mapping[str, Reply] | None = None,
         port: int = 0,
     ) -> None:
-        """Prepares the endpoint.
+        """Prepare the endpoint.
 
         Args:
-            script: the replies in order, or a function, perhaps async, that makes one from a
-                request.
-            models: what `GET /models` lists.
-            title: the reply to every request for a title, or a function that makes one.
-            otherwise: the reply when the script is used up; without one that is an error 500.
-            others: replies to what asks no model, by how its path ends.
-            port: 0 takes a free one.
+            script: the replies in order, or a function, sync or async, from a request to a reply.
+            models: the models that `GET /models` lists.
+            title: the reply to every request for a title, or a function that returns it.
+            otherwise: the reply after the end of the script; by default an error 500.
+            others: replies to requests that are not for a model, by the end of the path.
+            port: the port; 0 selects a free one.
         """
         self.requests: list[ReceivedRequest] = []
         self.title_requests: list[ReceivedRequest] = []
@@ -171,26 +170,26 @@ class Provider:
 
     @property
     def url(self) -> str:
-        """The base URL to configure, with the `/v1` that such bases have."""
+        """The base URL to configure, with `/v1`."""
         assert self._server is not None
         return f"{self._server.url}/v1"
 
     @property
     def open_connections(self) -> int:
-        """How many connections clients hold right now."""
+        """The number of open connections."""
         return self._server.connections if self._server else 0
 
     def open(self, gate: str) -> None:
-        """Lets every reply that waits, or will wait, at `gate` go on."""
+        """Release every reply that waits, or will wait, at `gate`."""
         self._gate(gate).set()
 
     async def until(
         self, condition: Callable[[], bool], *, seconds: float = 5, what: str = "the provider"
     ) -> None:
-        """Waits until `condition()` holds; it is looked at whenever something happened here.
+        """Wait until `condition()` is true; it is evaluated after each event of the endpoint.
 
         Raises:
-            DeadlineExceeded: it did not hold within `seconds`.
+            DeadlineExceeded: if it is not true within `seconds`.
         """
         with anyio.move_on_after(seconds):
             while not condition():
@@ -211,18 +210,18 @@ class Provider:
             other = next((end for end in self._others if request.path.endswith(end)), None)
             if other is not None:
                 self.other_requests.append(received)
-                await _Conversation(self, received, responder).play(self._others[other])
+                await _Response(self, received, responder).play(self._others[other])
             elif request.method == "GET" and request.path.endswith("/models"):
                 self.other_requests.append(received)
-                listed = [{"id": name, "object": "model"} for name in self._models]
-                await responder.respond(200, json.dumps({"object": "list", "data": listed}))
-            elif request.method == "POST" and request.path.endswith(_ASK_A_MODEL):
+                models = [{"id": name, "object": "model"} for name in self._models]
+                await responder.respond(200, json.dumps({"object": "list", "data": models}))
+            elif request.method == "POST" and request.path.endswith(_MODEL_PATHS):
                 (self.title_requests if received.is_title else self.requests).append(received)
                 answer = (self._title if received.is_title else self._script)(received)
                 if not isinstance(answer, Reply):
                     answer = await answer
                 self._note_change()
-                await _Conversation(self, received, responder).play(answer)
+                await _Response(self, received, responder).play(answer)
             else:
                 self.other_requests.append(received)
                 await responder.respond(404, b'{"error":{"message":"no such path"}}')
@@ -232,8 +231,8 @@ class Provider:
             self._note_change()
 
 
-class _Conversation:
-    """One request being answered."""
+class _Response:
+    """The response to one request."""
 
     def __init__(self, provider: Provider, request: ReceivedRequest, responder: Responder) -> None:
         self._provider = provider
@@ -245,7 +244,7 @@ class _Conversation:
         self._events: Callable[[Step], list[bytes]]
         self._end: Callable[[], list[bytes]]
         self._whole: Callable[[list[Step]], Mapping[str, Any]]
-        self._wants_whole = (
+        self._is_unstreamed = (
             path.endswith((_CHAT, _MESSAGES)) and "messages" in body and not body.get("stream")
         )
         if path.endswith(_MESSAGES):
@@ -272,7 +271,7 @@ class _Conversation:
         if answer.body is not None or not answer.steps:
             await self._responder.respond(answer.status, _body(answer.body), headers)
             return
-        if self._wants_whole and not any(step.keys() & _AS_IT_IS for step in answer.steps):
+        if self._is_unstreamed and not any(step.keys() & _VERBATIM for step in answer.steps):
             await self._play_whole(answer, headers)
             return
         if answer.close_delimited:
@@ -288,21 +287,22 @@ class _Conversation:
             await (self._responder.close() if answer.close_delimited else self._responder.end())
 
     async def _play_whole(self, answer: Reply, headers: dict[str, str]) -> None:
-        """Let happen what happens between the steps, then say all of it at once."""
-        said: list[Step] = []
+        """Run the steps that write nothing, then send the others as one JSON object."""
+        collected: list[Step] = []
 
-        def keep(step: Step) -> list[bytes]:
-            said.append(step)
+        def collect(step: Step) -> list[bytes]:
+            collected.append(step)
             return []
 
-        self._events = keep
+        self._events = collect
         steps = [text(s["piece"] * s["burst"]) if "burst" in s else s for s in answer.steps]
         if await self._run(steps):
             headers = {**headers, "content-type": "application/json"}
-            await self._responder.respond(answer.status, json.dumps(self._whole(said)), headers)
+            body = json.dumps(self._whole(collected))
+            await self._responder.respond(answer.status, body, headers)
 
     async def _run(self, steps: Iterable[Step]) -> bool:
-        """Returns False when a step ended the connection."""
+        """Run the steps; return False if one ended the connection."""
         for step in steps:
             match step:
                 case {"delay": seconds}:
@@ -339,26 +339,26 @@ class ThreadedProvider:
 
     @property
     def url(self) -> str:
-        """As `Provider.url`."""
+        """The base URL; see `Provider.url`."""
         return self.provider.url
 
     @property
     def requests(self) -> list[ReceivedRequest]:
-        """As `Provider.requests`; look at it when `until` came back."""
+        """The chat requests; read them after `until` has returned."""
         return self.provider.requests
 
     def open(self, gate: str) -> None:
-        """As `Provider.open`."""
+        """Release the replies at a gate; see `Provider.open`."""
         self._portal.call(self.provider.open, gate)
 
     def until(self, condition: Callable[[], bool], *, seconds: float = 5) -> None:
-        """As `Provider.until`, blocking."""
+        """Block until the condition is true; see `Provider.until`."""
         self._portal.call(lambda: self.provider.until(condition, seconds=seconds))
 
 
 @contextmanager
 def provider_in_thread(script: Script = (), **options: Any) -> Iterator[ThreadedProvider]:
-    """Runs a `Provider`, made with the same arguments, in a thread while the block runs."""
+    """Run a `Provider` with these arguments in a thread while the block runs."""
 
     @asynccontextmanager
     async def running() -> AsyncIterator[Provider]:
@@ -403,14 +403,15 @@ def _received(request: HTTPRequest) -> ReceivedRequest:
 
 
 def _instructions(body: Mapping[str, Any]) -> list[Any]:
-    """What a request tells the model to be, wherever its API has that."""
+    """Return the instructions of a request, in the fields of any API."""
     messages = body.get("messages")
-    told = [
+    instructions = [
         message.get("content")
         for message in (messages if isinstance(messages, list) else ())
         if isinstance(message, dict) and message.get("role") in ("system", "developer")
     ]
-    return [*told, *(body.get(name) for name in ("instructions", "system", "systemInstruction"))]
+    fields = ("instructions", "system", "systemInstruction")
+    return [*instructions, *(body.get(name) for name in fields)]
 
 
 def _body(value: Any) -> bytes:
@@ -425,13 +426,18 @@ def _body(value: Any) -> bytes:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serves a script from a file until the process is ended."""
+    """Serve a script from a file until the process is terminated."""
     parser = argparse.ArgumentParser(
         prog="python -m eca_protocol.testing.provider",
         description="A scripted OpenAI-compatible endpoint on loopback; prints its base URL.",
     )
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
-    parser.add_argument("--script", type=Path, help="a JSON file: a list of replies")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        help="the port to listen on; 0, the default, selects a free one",
+    )
+    parser.add_argument("--script", type=Path, help="a JSON file with a list of replies")
     options = parser.parse_args(arguments)
     replies = json.loads(options.script.read_bytes()) if options.script else []
     script = [Reply(**fields) for fields in replies]

@@ -1,7 +1,7 @@
-"""The script of a scripted model: replies made of steps, and the bytes a step becomes.
+"""Scripts for the scripted model: replies made of steps, and the encoding of a step.
 
-A step is a plain JSON object with one verb, so that a script can be written in Python, by the
-functions here, or kept in a file.
+A step is a plain JSON object with one verb. A script is written in Python, with the functions of
+this module, or stored in a file.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def _as_tuple(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """What one request gets.
+    """The response to one request.
 
     Attributes:
-        status: the status code.
-        headers: added to, or replacing, `content-type` and `x-request-id`.
-        body: a whole body, text or any JSON value; then there are no steps.
-        steps: what happens, one after the other. If no step ends the stream, the
-            terminal `[DONE]` and the end of the body follow by themselves.
-        before_headers: steps (`delay`, `wait`, `hang`, `reset`, `close`, `raw`) that happen first.
-        close_delimited: no chunks: the body ends where the connection does.
+        status: the HTTP status code.
+        headers: headers to add to, or to replace, `content-type` and `x-request-id`.
+        body: a complete body, text or any JSON value; `steps` is then ignored.
+        steps: the steps of the response, in order. Unless a step ends the stream, the
+            terminal `[DONE]` and the end of the body are sent automatically.
+        before_headers: steps before the headers (`delay`, `wait`, `hang`, `reset`, `close`, `raw`).
+        close_delimited: whether the end of the connection ends the body, instead of chunks.
     """
 
     status: int = 200
@@ -72,9 +72,9 @@ class Reply:
 
 
 def reply(*steps: Step | str, **reply_fields: Any) -> Reply:
-    """A streamed answer; bare strings are text deltas.
+    """Return a streamed answer; bare strings are text deltas.
 
-    A `finish("stop")` and a usage are added unless a step finishes or ends the stream otherwise.
+    `finish("stop")` and a `usage` are added unless a step finishes or ends the stream.
     """
     made: list[Step] = [text(step) if isinstance(step, str) else step for step in steps]
     if not any(step.keys() & _ENDINGS for step in made):
@@ -83,68 +83,68 @@ def reply(*steps: Step | str, **reply_fields: Any) -> Reply:
 
 
 def text(piece: str) -> Step:
-    """One delta of visible text."""
+    """Return a step that sends a delta of visible text."""
     return {"text": piece}
 
 
 def reasoning(piece: str, field: str = "reasoning_content") -> Step:
-    """One delta of reasoning, in the field that the imitated server uses."""
+    """Return a step that sends a delta of reasoning, in the field of the imitated server."""
     return {"reasoning": piece, "field": field}
 
 
 def tool_call(name: str, arguments: str, *, call_id: str = "call_1", index: int = 0) -> Step:
-    """A whole tool call: its head, then the arguments in two pieces."""
+    """Return a step that sends a tool call: its head, then its arguments in two pieces."""
     return {"tool_call": name, "arguments": arguments, "id": call_id, "index": index}
 
 
 def usage(prompt: int, completion: int, **details: Any) -> Step:
-    """The chunk without choices that carries the token counts."""
+    """Return a step that sends the token counts in a chunk without choices."""
     counts = {"prompt_tokens": prompt, "completion_tokens": completion}
     return {"usage": {**counts, "total_tokens": prompt + completion, **details}}
 
 
 def finish(reason: str) -> Step:
-    """The chunk that carries the finish reason."""
+    """Return a step that sends the finish reason."""
     return {"finish": reason}
 
 
 def chunk(value: Mapping[str, Any]) -> Step:
-    """Any JSON object as one event."""
+    """Return a step that sends a JSON object as one event."""
     return {"chunk": value}
 
 
 def burst(count: int, piece: str) -> Step:
-    """The same text delta `count` times, as fast as the socket takes them."""
+    """Return a step that sends a text delta `count` times, as fast as the socket accepts them."""
     return {"burst": count, "piece": piece}
 
 
 def raw(data: str | bytes) -> Step:
-    """Bytes of the body as they are: half an event, garbage, comments."""
+    """Return a step that sends bytes unchanged: half an event, garbage, a comment."""
     return {"raw": data}
 
 
 def delay(seconds: float) -> Step:
-    """Nothing for a while. Prefer `wait`."""
+    """Return a step that pauses for some seconds. Prefer `wait`."""
     return {"delay": seconds}
 
 
 def wait(gate: str) -> Step:
-    """Nothing until the test calls `open(gate)`; `reached` tells the test we are here."""
+    """Return a step that waits for `open(gate)`; `reached` then contains the gate."""
     return {"wait": gate}
 
 
 def hang() -> Step:
-    """Nothing more, until the client hangs up."""
+    """Return a step that waits until the client disconnects."""
     return {"hang": True}
 
 
 def reset() -> Step:
-    """The connection is aborted; the client sees a reset."""
+    """Return a step that aborts the connection; the client sees a reset."""
     return {"reset": True}
 
 
 def close() -> Step:
-    """The connection is closed, whatever is missing."""
+    """Return a step that closes the connection, even inside the body."""
     return {"close": True}
 
 
@@ -155,14 +155,14 @@ _VERBS = _ENDINGS | {
 
 
 def events(step: Step, head: Mapping[str, Any]) -> list[bytes]:
-    """The server-sent events that a step becomes.
+    """Encode a step as server-sent events.
 
     Args:
-        step: one that writes; the verbs of time and of the connection are the endpoint's.
-        head: the fields that every chunk of the answer carries.
+        step: a step that writes; the endpoint runs those of time and of the connection.
+        head: the fields of every chunk of the answer.
 
     Raises:
-        LocalProtocolError: no such step.
+        LocalProtocolError: if the step writes nothing.
     """
 
     def delta(fields: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
@@ -185,12 +185,12 @@ def events(step: Step, head: Mapping[str, Any]) -> list[bytes]:
         case {"tool_call": name, "arguments": arguments}:
             values = [delta({"tool_calls": [call]}) for call in _call_pieces(step, name, arguments)]
         case _:
-            raise LocalProtocolError(f"no step that writes: {step!r}")
+            raise LocalProtocolError(f"expected a step that writes, got {step!r}")
     return [b"data: " + json.dumps(value) + b"\n\n" for value in values]
 
 
 def whole(steps: Iterable[Step], head: Mapping[str, Any]) -> dict[str, Any]:
-    """The one JSON object that steps become where no stream is asked for; see `events`."""
+    """Encode steps as the one JSON object of an answer without a stream; see `events`."""
     message: dict[str, Any] = {"role": "assistant", "content": None}
     answer: dict[str, Any] = {**head, "object": "chat.completion"}
     reason = "stop"

@@ -5,8 +5,8 @@
     @given(eca.params("chat/prompt"))
     def test_my_client_writes_what_my_server_reads(params): ...
 
-Typed values are such as `revision` writes whole, so that reading what was written gives them
-back. They shrink towards absent options, empty texts and the first member of a union.
+A typed value contains only what `revision` writes, so a round trip returns an equal value. Values
+shrink towards absent options, empty texts and the first member of a union.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SCALARS: dict[ScalarName, st.SearchStrategy[Any]] = {
 
 @functools.cache
 def json_values() -> st.SearchStrategy[Any]:
-    """Any JSON value: null, booleans, numbers, text, and lists and objects of them."""
+    """Generate JSON values: null, booleans, numbers, text, and lists and objects of them."""
     leaves = st.none() | st.booleans() | _SCALARS["number"] | st.text()
     return st.recursive(
         leaves,
@@ -78,18 +78,18 @@ def json_values() -> st.SearchStrategy[Any]:
 
 @functools.cache
 def json_objects() -> st.SearchStrategy[dict[str, Any]]:
-    """Any JSON object."""
+    """Generate JSON objects."""
     return st.dictionaries(st.text(), json_values(), max_size=3)
 
 
 def from_model(
     cls: ModelClass, *, revision: Revision = Revision.CURRENT, unknown: bool = True
 ) -> st.SearchStrategy[Any]:
-    """Instances of a message class, with what `revision` writes.
+    """Generate instances of a message class, limited to what `revision` writes.
 
     Args:
         cls: the class, for example `ChatPromptParams`.
-        revision: fields, values and types outside it stay at their defaults.
+        revision: the edition; fields, values and types outside it keep their defaults.
         unknown: whether strings and types that no edition lists may appear.
     """
     return _from_hint(cls, revision, unknown=unknown)
@@ -98,14 +98,14 @@ def from_model(
 def contents(
     *, revision: Revision = Revision.CURRENT, unknown: bool = True
 ) -> st.SearchStrategy[ChatContent]:
-    """What a chat may stream: a `ChatContent` of any type."""
+    """Generate `ChatContent` objects of any type."""
     return _from_hint(ChatContent, revision, unknown=unknown)
 
 
 def contexts(
     *, revision: Revision = Revision.CURRENT, unknown: bool = True
 ) -> st.SearchStrategy[ChatContext]:
-    """What a prompt may carry: a `ChatContext` of any type."""
+    """Generate `ChatContext` objects of any type."""
     return _from_hint(ChatContext, revision, unknown=unknown)
 
 
@@ -116,7 +116,7 @@ def params(
     unknown: bool = True,
     table: Table = ECA,
 ) -> st.SearchStrategy[Any]:
-    """The typed params of a method; None for a method without params."""
+    """Generate typed params of a method; None for a method without params."""
     return _from_hint(_row(table, method).params, revision, unknown=unknown)
 
 
@@ -127,7 +127,7 @@ def results(
     unknown: bool = True,
     table: Table = ECA,
 ) -> st.SearchStrategy[Any]:
-    """The typed result of a request; None for a request that answers nothing."""
+    """Generate typed results of a request; None for a request without a result."""
     return _from_hint(_row(table, method).result, revision, unknown=unknown)
 
 
@@ -140,13 +140,13 @@ def messages(
     revision: Revision = Revision.CURRENT,
     table: Table = ECA,
 ) -> tuple[str, Any]:
-    """A method that `revision` writes, and typed params for it.
+    """Generate a method that `revision` writes, with typed params.
 
     Args:
-        draw: given by hypothesis.
-        direction: only `client_to_server` or `server_to_client`.
-        kind: only `request` or `notification`.
-        revision: the edition written.
+        draw: supplied by hypothesis.
+        direction: `client_to_server` or `server_to_client`; by default both.
+        kind: `request` or `notification`; by default both.
+        revision: the edition to write.
         table: the methods to choose from.
     """
     names = [
@@ -165,10 +165,10 @@ def messages(
 def raw_params(
     method: str, *, revision: Revision = Revision.CURRENT, table: Table = ECA
 ) -> st.SearchStrategy[Any]:
-    """Params as JSON values that must be read, with noise which the rulings allow.
+    """Generate params as JSON that a reader must accept, with noise that the rulings allow.
 
-    Beside what `revision` writes: keys that nobody knows, nulls for what is absent, and required
-    fields left out where a ruling forgives it.
+    The noise is unknown keys, null for absent fields, and missing required fields where a ruling
+    tolerates that.
     """
     hint = _row(table, method).params
     encode = functools.partial(Codec(table, revision).encode_params, method)
@@ -178,7 +178,7 @@ def raw_params(
 def raw_results(
     method: str, *, revision: Revision = Revision.CURRENT, table: Table = ECA
 ) -> st.SearchStrategy[Any]:
-    """Results as JSON values that must be read; see `raw_params`."""
+    """Generate results as JSON that a reader must accept; see `raw_params`."""
     hint = _row(table, method).result
     encode = functools.partial(Codec(table, revision).encode_result, method)
     return _raw(hint, results(method, revision=revision, table=table), encode)
@@ -186,7 +186,7 @@ def raw_results(
 
 @st.composite
 def broken(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> Any:
-    """JSON values of `values` with one place in them replaced by something else, or gone."""
+    """Generate values of `values` in which one place is replaced or removed."""
     return _with_one_place_replaced(draw, draw(values))
 
 
@@ -289,7 +289,7 @@ def _raw(draw: st.DrawFn, hint: Any, typed: st.SearchStrategy[Any], encode: Any)
 
 
 def _with_noise(draw: st.DrawFn, shape: Shape, raw: Any) -> Any:
-    """`raw`, which was written from `shape`, with noise that must not matter to a reader."""
+    """Return `raw`, written from `shape`, with noise that a reader must ignore."""
     match shape:
         case Array(item):
             return [_with_noise(draw, item, entry) for entry in raw]

@@ -26,6 +26,7 @@ from eca_server.chat.steering import take_steers
 from eca_server.chat.steps import PendingChanges, Step, in_order
 from eca_server.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.chat.turn import Turn
+from eca_server.content_formatting import PREFIX
 from eca_server.context import PromptContext
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request
@@ -33,7 +34,6 @@ from eca_server.llm.events import ToolCallFinished
 from eca_server.llm.history import ImagePart, Message, Origin, Part, TextPart, effective_history
 from eca_server.llm.models import Model
 from eca_server.llm.reasoning import origin_of_dropped_reasoning
-from eca_server.spelling import PREFIX
 from eca_server.telemetry import operation
 from eca_server.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.tools.permissions import Permissions
@@ -434,7 +434,7 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
             assert step.prepared is not None
             known = _for_hooks(step.call.naming, step.prepared, step.call.arguments)
             output = await hooks.after_call(*known, output)
-        if span.wants_content:
+        if span.records_content:
             texts = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(
                 gen_ai__tool__call__arguments=json.dumps(step.call.arguments).decode(),

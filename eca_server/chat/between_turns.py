@@ -138,7 +138,7 @@ class BetweenTurns:
         self._chat.replayer.end()
         self._chat.forget()
         params = ChatClearedParams(chat_id=self._chat.id, messages=True)
-        self._chat.session.notify("chat/cleared", params, asked=True)
+        self._chat.session.notify("chat/cleared", params, newest=True)
         before, self._cleared = self._cleared, cleared
         self._to_be_cleared = None
         erasure = None

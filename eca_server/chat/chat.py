@@ -32,9 +32,9 @@ from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Steer, Turn
 from eca_server.chat.usage import SessionUsage
 from eca_server.chat.window import Window
+from eca_server.content_formatting import Role
 from eca_server.llm.history import Message, effective_history
 from eca_server.session import Session
-from eca_server.spelling import Role
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.tool import FileChange
 
@@ -432,6 +432,7 @@ class Chat:
         if action is not Action.CLOSE:
             return
         turn.close_messages()
+        turn.flush()
         self.usage.add(turn.usages)
         if turn.usages and (not turn.stopped or self.session.profile.counts_stopped):
             turn.write_usage()

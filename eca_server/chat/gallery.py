@@ -17,7 +17,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol.messages import ChatImageContent
-from eca_server.config import make_data_folder
+from eca_server.config import make_data_directory
 from eca_server.config.private_file import replace_file
 
 __all__ = ["MOST_FILES", "Gallery"]
@@ -64,7 +64,7 @@ class Gallery:
         path = self._path(chat_id, picture)
         try:
             with self._writing:
-                make_data_folder(self._data)
+                make_data_directory(self._data)
                 for folder in (self._folder, path.parent):
                     folder.mkdir(mode=0o700, exist_ok=True)
                 if path.exists() or sum(1 for _ in path.parent.iterdir()) >= MOST_FILES:

@@ -18,6 +18,7 @@ from eca_server.chat.states import ChatState
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Steer, Turn
 from eca_server.config.hook_settings import HookEvent
+from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.context.block import Section, render
 from eca_server.hooks import (
     ActionResult,
@@ -28,7 +29,6 @@ from eca_server.hooks import (
     ToolCallEvent,
 )
 from eca_server.llm.history import Message, TextPart
-from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.approval import Decision, Verdict
 from eca_server.tools.output import Cap, cut_middle
 from eca_server.tools.tool import ToolOutput

@@ -10,7 +10,7 @@ import trio
 
 from eca_server.config import Behavior, Config
 from eca_server.config.files import Unreadable
-from eca_server.config.folder_files import read_named
+from eca_server.config.workspace_files import read_named
 from eca_server.context.provenance import NOTICE
 from eca_server.tools.files import printable
 from eca_server.workspace import Root

@@ -179,7 +179,7 @@ class Memory:
     async def store_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
         """Store pictures that the client cannot show as files, within a time limit."""
         for content in map(picture_content, pictures):
-            if not chat.session.spelling.shows(content):
+            if not chat.session.formatter.shows(content):
                 await self._gallery.keep(chat.id, content)
 
     async def store_settings(self, chat: Chat) -> None:

@@ -7,7 +7,7 @@ blank line if other text came before, and so does the text behind a system text.
 from __future__ import annotations
 
 from eca_protocol.messages import ChatContent, ChatTextContent
-from eca_server.spelling import Role
+from eca_server.content_formatting import Role
 
 __all__ = ["Paragraphs"]
 

@@ -25,6 +25,7 @@ from eca_server.chat.flags import Flag
 from eca_server.chat.pictures import picture_content
 from eca_server.chat.subagent_work import chat_id_of, details_of
 from eca_server.chat.tool_call import Naming, ToolCall
+from eca_server.content_formatting import Role
 from eca_server.llm.history import (
     CallView,
     CitationPart,
@@ -37,7 +38,6 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.spelling import Role
 from eca_server.tools.tool import ToolOutput
 
 __all__ = ["Describe", "ReplayedContent", "replayed"]

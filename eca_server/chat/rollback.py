@@ -19,8 +19,8 @@ from eca_server.chat.store import Change, ChatSettings, Rollback, Store
 from eca_server.chat.stored_messages import restored
 from eca_server.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.config.lock import Locked, lock
+from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.llm.history import CompactionPart, Message, ToolCallPart, ToolResultPart
-from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.output import counted
 from eca_server.workspace import Workspace
 

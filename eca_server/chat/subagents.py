@@ -28,8 +28,8 @@ from eca_server.chat.chat import Chat
 from eca_server.chat.subagent_work import chat_id_of, details_of, reduced
 from eca_server.chat.turn import Body, Prompt, Turn
 from eca_server.config import Behavior
+from eca_server.content_formatting import Role
 from eca_server.llm.history import Subagent, TextPart
-from eca_server.spelling import Role
 from eca_server.tools.files import printable
 from eca_server.tools.output import Cap, cut_middle
 from eca_server.tools.tool import (

@@ -36,6 +36,7 @@ from eca_server.chat.draft import Draft
 from eca_server.chat.merging import Merger
 from eca_server.chat.paragraphs import Paragraphs
 from eca_server.chat.tool_call import CallState, Naming, Reason, ToolCall, milliseconds_since
+from eca_server.content_formatting import Role
 from eca_server.llm.events import Usage
 from eca_server.llm.history import (
     Message,
@@ -45,7 +46,6 @@ from eca_server.llm.history import (
     ToolResultPart,
     effective_history,
 )
-from eca_server.spelling import Role
 from eca_server.tools.tool import FileChange
 
 if TYPE_CHECKING:
@@ -145,10 +145,10 @@ class Turn:
         self.thoughts: dict[str, tuple[str, int]] = {}
         self._reasons: dict[str, tuple[str, float]] = {}
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
-        self._is_closing = False
+        self._is_closing = self._is_stopping = False
         self._mute = False
         self._paragraphs = Paragraphs()
-        self._merger = Merger(chat.emit, chat.session.profile.merge_seconds, chat.nursery)
+        self._merger = Merger(chat.emit, chat.session.profile, chat.nursery)
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Write a content; drop it if the turn is stopped or finished."""
@@ -304,7 +304,8 @@ class Turn:
 
     def close_contents(self, reason: Reason = "user-choice") -> None:
         """Finish open contents; reject calls that did not run, with this reason."""
-        self._merger.flush()
+        if not self._is_stopping:
+            self._merger.flush()
         for key in tuple(self._reasons):
             self.finish_reason(key)
         for ended in tuple(self._hooks.values()):
@@ -330,8 +331,13 @@ class Turn:
             self.messages.append(Message(role="tool", parts=results))
 
     def stop(self) -> None:
-        """End the body early: finish open contents now, and drop what the body still writes."""
-        self._is_closing = True
+        """End the body early: finish open contents now, and drop what the body still writes.
+
+        Text that waits to be merged is written right before `finished`: a client that started to
+        paint it would see `finished` only after that.
+        """
+        self._is_closing = self._is_stopping = True
+        self._merger.wait_for_flush()
         self.stopped_during_tool = any(
             call.state is CallState.RUNNING for call in self.calls.values()
         )
@@ -390,9 +396,14 @@ class Turn:
         """True if nothing more is written."""
         return self._mute
 
+    def flush(self) -> None:
+        """Write the text that waits to be merged."""
+        self._merger.flush()
+
     def silence(self) -> None:
         """Write nothing more."""
         self._mute = True
+        self._merger.drop()
 
     def relay(self, subagent_id: str, role: Role, content: ChatContent) -> None:
         """Write a content of a subagent's chat; drop it after the end of this turn."""

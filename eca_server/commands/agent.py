@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, CommandContext, arguments_of, fenced
-from eca_server.config import OTHER_NAMES
+from eca_server.config import AGENT_ALIASES
 
 __all__ = ["AGENT"]
 
@@ -13,7 +13,7 @@ __all__ = ["AGENT"]
 async def _run(turn: Turn, context: CommandContext) -> None:
     requested = arguments_of(context.text).lower()
     names = context.loaded.config.selectable_behaviors
-    requested = OTHER_NAMES.get(requested, requested)
+    requested = AGENT_ALIASES.get(requested, requested)
     agent = next((name for name in names if name.lower() == requested), None)
     if agent is not None:
         context.select_agent(turn.chat, agent)

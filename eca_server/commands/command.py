@@ -15,7 +15,7 @@ from eca_server.chat.agent import Agent
 from eca_server.chat.memory import Memory
 from eca_server.chat.store import ChatSettings
 from eca_server.commands.custom import CommandFiles
-from eca_server.config import Loaded, Source
+from eca_server.config import LoadedConfig, Source
 from eca_server.credentials import Logins
 from eca_server.llm.history import Message
 from eca_server.llm.models import Models
@@ -130,7 +130,7 @@ class CommandContext:
     """
 
     text: str
-    loaded: Loaded
+    loaded: LoadedConfig
     models: Models
     model: str
     behavior: str

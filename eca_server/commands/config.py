@@ -15,7 +15,7 @@ import attrs
 from eca_protocol import json
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, CommandContext, mask_keys, source_lines
-from eca_server.config import Loaded
+from eca_server.config import LoadedConfig
 from eca_server.config.problems import dotted
 from eca_server.secret import HIDDEN, Secret
 from eca_server.tools.files import printable
@@ -43,7 +43,7 @@ class _Setting:
     source: str
 
 
-def report(loaded: Loaded, keys: Iterable[Secret]) -> str:
+def report(loaded: LoadedConfig, keys: Iterable[Secret]) -> str:
     """Return the configured values as Markdown.
 
     Args:

@@ -190,12 +190,12 @@ class CommandFiles:
 
     Attributes:
         workspace: its roots are searched.
-        user_folder: the user's configuration directory, `~/.config/eca`.
+        user_directory: the user's configuration directory, `~/.config/eca`.
         configured: paths of files and directories; relative ones start in each root.
     """
 
     workspace: Workspace
-    user_folder: Path
+    user_directory: Path
     configured: tuple[str, ...] = ()
 
     async def read(self, *, taken: Iterable[str]) -> CommandList:
@@ -207,8 +207,8 @@ class CommandFiles:
                 taken=frozenset(taken),
                 checkpoint=trio.from_thread.check_cancelled,
             )
-            own, of_workspace = reading.configured(self.configured, self.user_folder)
-            for path in (str(self.user_folder / "commands"), *own):
+            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            for path in (str(self.user_directory / "commands"), *own):
                 reading.add(path)
             folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]
             for path in (*folders, *of_workspace):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, CommandContext, arguments_of, ask_model
-from eca_server.config import in_behavior
+from eca_server.config import apply_behavior
 
 __all__ = ["INIT"]
 
@@ -32,7 +32,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if not roots:
         turn.fail("No folder is open. Open a folder, and send `/init` again.")
         return
-    own = in_behavior(context.loaded.config, context.behavior).prompts.init
+    own = apply_behavior(context.loaded.config, context.behavior).prompts.init
     text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
     wishes = arguments_of(context.text)
     await ask_model(turn, context, f"{text}\n\n{wishes}" if wishes else text)

@@ -24,7 +24,7 @@ from eca_server.credentials.flows import KEY_HINTS, Flow, LoginInstructions, flo
 from eca_server.credentials.server_secrets import is_server_entry
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
 from eca_server.llm.models import Models
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = [
     "LOGIN",
@@ -151,7 +151,7 @@ def key_problem(key: Secret) -> str | None:
     if len(text.split()) > 1:
         return "expected one word, got several"
     try:
-        key_from(text)
+        parse_key(text)
     except ValueError as error:
         return str(error)
     return None

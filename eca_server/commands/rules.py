@@ -15,7 +15,7 @@ async def _list(turn: Turn, context: CommandContext) -> None:
     config = context.loaded.config
     instructions = await read_instruction_files(
         context.workspace,
-        user_folder=context.skill_files.user_folder,
+        user_directory=context.skill_files.user_directory,
         rules=[rule.path for rule in config.rules if rule.path is not None],
         parents=config.include_parent_agents_files,
         behavior=context.behavior,

@@ -11,7 +11,7 @@ from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, CommandContext, arguments_of, ask_model, fenced
 from eca_server.commands.custom import CustomCommand
-from eca_server.config import in_behavior
+from eca_server.config import apply_behavior
 from eca_server.skills import Skill
 
 __all__ = ["SKILLS", "SKILL_CREATE", "SkillCommand"]
@@ -98,13 +98,13 @@ async def _create(turn: Turn, context: CommandContext) -> None:
         "skillFilePath": str(_place(context, name)),
         "userPrompt": purpose.strip(),
     }
-    prompts = in_behavior(context.loaded.config, context.behavior).prompts
+    prompts = apply_behavior(context.loaded.config, context.behavior).prompts
     text = prompts.skill_create or _INSTRUCTION
     await ask_model(turn, context, _PLACEHOLDERS.sub(lambda match: values[match[1]], text))
 
 
 def _place(context: CommandContext, name: str) -> Path:
-    return context.skill_files.user_folder / "skills" / name / "SKILL.md"
+    return context.skill_files.user_directory / "skills" / name / "SKILL.md"
 
 
 SKILLS = Command(

@@ -14,7 +14,7 @@ from eca_protocol.errors import ECAError
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
 from eca_server.commands.command import Command, CommandContext, arguments_of
-from eca_server.config import Loaded
+from eca_server.config import LoadedConfig
 from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_texts import PREFIX, count, guards_off, shown, summary, unique_roots
 
@@ -96,12 +96,12 @@ def _roots(context: CommandContext) -> list[str]:
     return report_trust(context.loaded, paths)
 
 
-def report_trust(loaded: Loaded, roots: Iterable[Path]) -> list[str]:
+def report_trust(loaded: LoadedConfig, roots: Iterable[Path]) -> list[str]:
     """Return lines for each root: its trust, and its settings that wait."""
     return [f"- {line}" for root in roots for line in _root_lines(loaded, root)]
 
 
-def _root_lines(loaded: Loaded, root: Path) -> Iterator[str]:
+def _root_lines(loaded: LoadedConfig, root: Path) -> Iterator[str]:
     items = [each for each in loaded.withheld if each.root == root]
     state = "trusted" if root in loaded.trusted_roots else "not trusted"
     if not items:
@@ -111,7 +111,7 @@ def _root_lines(loaded: Loaded, root: Path) -> Iterator[str]:
     yield from (f"  - {line}" for line in report_withheld(loaded, items))
 
 
-def report_withheld(loaded: Loaded, items: Sequence[TrustItem]) -> Iterator[str]:
+def report_withheld(loaded: LoadedConfig, items: Sequence[TrustItem]) -> Iterator[str]:
     """Yield a line for each withheld setting: its key, its file and the reason."""
     for item in items:
         why = "you refused it" if item.is_refused else "waits for your trust"

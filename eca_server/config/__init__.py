@@ -1,7 +1,7 @@
-"""The configuration: typed, merged from several places, interpolated; errors name their place.
+"""The configuration: typed, merged from several sources, its references resolved.
 
-`load` is all of it: a pure function of its arguments and of the files they lead to. Nothing is
-imported until it is used.
+`load` is the entry point: a pure function of its arguments and of the files they lead to. Modules
+are imported at their first use.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eca_server.config.effective import in_behavior
-    from eca_server.config.folders import cache_folder, data_folder, make_data_folder, user_folder
-    from eca_server.config.loading import Loaded, load
+    from eca_server.config.directories import (
+        cache_directory,
+        data_directory,
+        make_data_directory,
+        user_directory,
+    )
+    from eca_server.config.effective import apply_behavior
+    from eca_server.config.loading import LoadedConfig, load
     from eca_server.config.mcp_settings import MCPServer
     from eca_server.config.problems import Problem, Source
     from eca_server.config.settings import (
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
         Retry,
     )
     from eca_server.config.tool_settings import (
-        OTHER_NAMES,
+        AGENT_ALIASES,
         Approval,
         ApprovalRule,
         Behavior,
@@ -35,10 +40,10 @@ if TYPE_CHECKING:
         ToolCall,
     )
 
-_ROOMS = {
-    "effective": ("in_behavior",),
-    "folders": ("cache_folder", "data_folder", "make_data_folder", "user_folder"),
-    "loading": ("Loaded", "load"),
+_MODULES = {
+    "effective": ("apply_behavior",),
+    "directories": ("cache_directory", "data_directory", "make_data_directory", "user_directory"),
+    "loading": ("LoadedConfig", "load"),
     "mcp_settings": ("MCPServer",),
     "problems": ("Problem", "Source"),
     "settings": (
@@ -52,7 +57,7 @@ _ROOMS = {
         "Retry",
     ),
     "tool_settings": (
-        "OTHER_NAMES",
+        "AGENT_ALIASES",
         "Approval",
         "ApprovalRule",
         "Behavior",
@@ -61,10 +66,10 @@ _ROOMS = {
         "ToolCall",
     ),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "OTHER_NAMES",
+    "AGENT_ALIASES",
     "Approval",
     "ApprovalRule",
     "Behavior",
@@ -73,7 +78,7 @@ __all__ = [
     "Cost",
     "CustomTool",
     "Limit",
-    "Loaded",
+    "LoadedConfig",
     "MCPServer",
     "Model",
     "OutputTruncation",
@@ -83,20 +88,20 @@ __all__ = [
     "Retry",
     "Source",
     "ToolCall",
-    "cache_folder",
-    "data_folder",
-    "in_behavior",
+    "apply_behavior",
+    "cache_directory",
+    "data_directory",
     "load",
-    "make_data_folder",
-    "user_folder",
+    "make_data_directory",
+    "user_directory",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    room = _ROOM_OF.get(name)
-    if room is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """The commands of `${cmd:...}` in the user's configuration, and their output.
 
-The rules of this module: a command has ten seconds, and nothing of it is left afterwards; its
-output is a secret, and is in no message; what succeeded is not run again for five minutes. It
-touches processes and waits: call it in a worker thread.
+A command has ten seconds; then its process group is killed. Its output is a secret and appears in
+no message. A successful output is cached for five minutes. This module blocks: call it in a worker
+thread.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from eca_server.child_process import find_program, hardened
-from eca_server.config.interpolation import Unresolved
+from eca_server.child_process import find_program, harden_environment
+from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
 
 __all__ = ["CACHE_SECONDS", "LARGEST", "TIMEOUT_SECONDS", "CommandOutputs"]
@@ -26,7 +26,7 @@ __all__ = ["CACHE_SECONDS", "LARGEST", "TIMEOUT_SECONDS", "CommandOutputs"]
 TIMEOUT_SECONDS: Final = 10.0
 CACHE_SECONDS: Final = 300.0
 LARGEST: Final = 64 * 1024
-"""Bytes of an output."""
+"""Limit of an output, in bytes."""
 
 _SHOWN: Final = 60  # characters of a command in a message
 
@@ -34,16 +34,16 @@ _cache: dict[tuple[str, str, frozenset[tuple[str, str]]], tuple[float, str]] = {
 
 
 class CommandOutputs:
-    """What the commands of one reading of the configuration print.
+    """The outputs of the commands in one load of the configuration.
 
     Args:
         environ: the environment variables.
-        home: the folder in which they run.
-        may_run: run them; else each is noted as waiting, and is unresolved.
+        home: the directory in which they run.
+        may_run: run them; else each is counted as skipped, and its reference stays unresolved.
 
     Attributes:
         secrets: every output.
-        are_waiting: whether a command was not run since it may not be.
+        has_skipped: whether a command was skipped because `may_run` is false.
     """
 
     def __init__(self, environ: Mapping[str, str], home: Path, *, may_run: bool) -> None:
@@ -51,31 +51,31 @@ class CommandOutputs:
         self._home = home
         self._may_run = may_run
         self.secrets: list[Secret] = []
-        self.are_waiting = False
+        self.has_skipped = False
 
     def __call__(self, command: str) -> str:
         """Return the output of a command, without its last newline.
 
         Raises:
-            Unresolved: it failed, took too long or printed too much.
+            UnresolvedReference: it failed, took too long or printed too much.
         """
         if not self._may_run:
-            self.are_waiting = True
-            raise Unresolved("expected the output of a command, which is not run yet")
+            self.has_skipped = True
+            raise UnresolvedReference("expected the output of a command, which is not run yet")
         key = command, str(self._home), frozenset(self._environ.items())
         known = _cache.get(key)
         if known is not None and time.monotonic() - known[0] < CACHE_SECONDS:
             text = known[1]
         else:
             text = self._run(command)
-            _forget_old()
+            _drop_old()
             _cache[key] = time.monotonic(), text
         self.secrets += [Secret(line) for line in text.splitlines() if line.strip()]
         return text
 
     def _run(self, command: str) -> str:
         shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
-        environment = hardened(self._environ)
+        environment = harden_environment(self._environ)
         path = environment.get("PATH")
         shell = find_program("bash", path) or find_program("sh", path) or "/bin/sh"
         try:
@@ -88,31 +88,33 @@ class CommandOutputs:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except (OSError, ValueError) as fault:
-            raise Unresolved(f"could not run `{shown}`: {fault}") from None
-        read: list[bytes] = []
-        reading = threading.Thread(target=_read, args=(child, read), daemon=True)
-        reading.start()
+        except (OSError, ValueError) as error:
+            raise UnresolvedReference(f"could not run `{shown}`: {error}") from None
+        chunks: list[bytes] = []
+        reader = threading.Thread(target=_read, args=(child, chunks), daemon=True)
+        reader.start()
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        reading.join(TIMEOUT_SECONDS)
-        is_late = reading.is_alive()
-        if not is_late and read and len(read[0]) <= LARGEST:
+        reader.join(TIMEOUT_SECONDS)
+        is_late = reader.is_alive()
+        if not is_late and chunks and len(chunks[0]) <= LARGEST:
             try:
                 child.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 is_late = True
-        _end(child)
+        _kill(child)
         if is_late:
-            raise Unresolved(f"`{shown}` took longer than {TIMEOUT_SECONDS:g} s and was ended")
-        data = read[0] if read else b""
+            raise UnresolvedReference(
+                f"`{shown}` took longer than {TIMEOUT_SECONDS:g} s and was ended"
+            )
+        data = chunks[0] if chunks else b""
         if len(data) > LARGEST:
-            raise Unresolved(f"`{shown}` printed more than {LARGEST:,} bytes")
+            raise UnresolvedReference(f"`{shown}` printed more than {LARGEST:,} bytes")
         if child.returncode != 0:
-            raise Unresolved(f"`{shown}` failed with exit code {child.returncode}")
+            raise UnresolvedReference(f"`{shown}` failed with exit code {child.returncode}")
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise Unresolved(f"expected text of `{shown}`, got other bytes") from None
+            raise UnresolvedReference(f"expected text of `{shown}`, got other bytes") from None
         return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
@@ -122,8 +124,8 @@ def _read(child: subprocess.Popen[bytes], into: list[bytes]) -> None:
         into.append(output.read(LARGEST + 1))
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End what is left of a command, and its group."""
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill the command with its process group."""
     with suppress(OSError):
         if os.name == "nt":
             child.kill()
@@ -133,7 +135,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait(1)
 
 
-def _forget_old() -> None:
+def _drop_old() -> None:
     now = time.monotonic()
     for key, (at, _) in list(_cache.items()):
         if now - at >= CACHE_SECONDS:

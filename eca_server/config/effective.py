@@ -1,6 +1,6 @@
-"""The configuration as it counts in one behaviour: its own words and limits stand over the common.
+"""The configuration in effect for one behaviour: its own prompts and limits win.
 
-What else a behaviour says (`Behavior`) is asked of it where it counts.
+The other settings of a `Behavior` are read where they apply.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import attrs
 
 from eca_server.config.settings import Config
 
-__all__ = ["in_behavior"]
+__all__ = ["apply_behavior"]
 
 
-def in_behavior(config: Config, behavior: str) -> Config:
-    """The configuration with a behaviour's own prompts and limits of tools in it."""
+def apply_behavior(config: Config, behavior: str) -> Config:
+    """Return the configuration with a behaviour's own prompts and limits of tools."""
     own = config.behaviors.get(behavior)
     if own is None:
         return config
     prompts = attrs.evolve(
         config.prompts,
         tools={**config.prompts.tools, **own.tool_prompts},
-        **_said(
+        **_without_empty(
             chat_title=own.title_prompt,
             compact=own.compact_prompt,
             init=own.init_prompt,
@@ -32,9 +32,9 @@ def in_behavior(config: Config, behavior: str) -> Config:
         ),
     )
     calls = config.tool_call
-    read_file = _said(max_lines=own.max_lines)
-    shell_command = _said(summary_max_length=own.summary_max_length)
-    output = _said(lines=own.output_lines, size_kb=own.output_size_kb)
+    read_file = _without_empty(max_lines=own.max_lines)
+    shell_command = _without_empty(summary_max_length=own.summary_max_length)
+    output = _without_empty(lines=own.output_lines, size_kb=own.output_size_kb)
     tool_call = attrs.evolve(
         calls,
         read_file=attrs.evolve(calls.read_file, **read_file),
@@ -44,5 +44,5 @@ def in_behavior(config: Config, behavior: str) -> Config:
     return attrs.evolve(config, prompts=prompts, tool_call=tool_call)
 
 
-def _said(**own: Any) -> dict[str, Any]:
+def _without_empty(**own: Any) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value not in (None, "")}

@@ -1,6 +1,6 @@
-"""Reading a configuration file: bounded, from regular files only, never waiting.
+"""Configuration files: size-limited reads of regular files that never block.
 
-A pipe or a device in a configuration's place would hold the server for ever; it is refused.
+A pipe or a device in a configuration's place would block the server for ever; it is rejected.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 
 MAX_BYTES = 4 * 2**20
 _UNFOLLOWED = getattr(os, "O_NOFOLLOW", 0)
-# Without O_NONBLOCK the mere opening of a pipe waits for its writer.
+# Without O_NONBLOCK, opening a pipe waits for its writer.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _UNFOLLOWED
 
 Stamp: TypeAlias = tuple[int, ...] | None
-"""What differs when a file was written, replaced or made readable; None: there is no file."""
+"""A fingerprint that changes when a file is written, replaced or made readable; None: no file."""
 
 
 class Unreadable(Exception):
@@ -41,8 +41,8 @@ class Unreadable(Exception):
 
     Attributes:
         message: what was expected and what came.
-        absent: there is no such file.
-        line: where the text breaks off, counted from 1, if it does.
+        absent: the file does not exist.
+        line: the line of the first invalid byte, counted from 1.
     """
 
     def __init__(self, message: str, *, absent: bool = False, line: int | None = None) -> None:
@@ -53,33 +53,33 @@ class Unreadable(Exception):
 
 
 def stamp_of(path: Path) -> Stamp:
-    """The stamp of the file a path leads to; what cannot be looked at is as good as absent."""
+    """Return the stamp of the file a path leads to; an inaccessible file counts as absent."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - half the time of Path.stat, and asked often
+        status = os.stat(path)  # noqa: PTH116 - half the time of Path.stat, and called often
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def read_text(path: Path, *, most: int = MAX_BYTES) -> str:
-    """The UTF-8 text of a regular file of at most `most` bytes; a byte order mark is dropped.
+    """Return the UTF-8 text of a regular file of at most `most` bytes, without a byte order mark.
 
     Raises:
-        Unreadable: it is missing, too large, not UTF-8, or no regular file.
+        Unreadable: the file is missing, too large, not UTF-8, or not a regular file.
     """
     return as_text(read_bytes(path, most=most))
 
 
 def as_text(data: bytes) -> str:
-    """Return UTF-8 as text; a byte order mark is dropped.
+    """Decode UTF-8, without a byte order mark.
 
     Raises:
-        Unreadable: it is something else.
+        Unreadable: the data is not UTF-8.
     """
     try:
         return data.decode("utf-8-sig")
-    except UnicodeDecodeError as fault:
-        line = data.count(b"\n", 0, fault.start) + 1
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
         raise Unreadable("expected UTF-8, got other bytes", line=line) from None
 
 
@@ -87,35 +87,35 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
     Raises:
-        Unreadable: it is missing, too large, or no regular file.
+        Unreadable: the file is missing, too large, or not a regular file.
     """
-    with _faults():
+    with _translate_errors():
         return _content_of(os.open(path, _FLAGS | _BINARY), most)
 
 
 def read_real(path: Path, *, most: int = MAX_BYTES) -> bytes:
-    """Return what `read_bytes` does, of a real path: one that leads through no link.
+    """Return the content of a file by its real path: one without symbolic links.
 
     Raises:
-        Unreadable: as `read_bytes`, or there is a link now.
+        Unreadable: as `read_bytes`, or the path has a link now.
     """
-    with _faults():
+    with _translate_errors():
         return _content_of(_open_real(path), most)
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise Unreadable("expected a file, there is none", absent=True) from None
-    except (OSError, ValueError) as fault:
-        reason = fault.strerror if isinstance(fault, OSError) else "not a possible path"
+        raise Unreadable("the file does not exist", absent=True) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a possible path"
         raise Unreadable(f"expected a readable file, got: {reason}") from None
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Return whether a path really lies in a directory, links resolved; asks the disk."""
+    """Return whether a path is inside a directory, links resolved; reads the disk."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
     except ValueError:  # `\0` is in it
@@ -123,15 +123,15 @@ def is_inside(path: Path, root: Path) -> bool:
 
 
 def expand_home(text: str, home: Path) -> Path:
-    """`text` as a path, with a leading `~/` taken as the user's home."""
+    """Return a text as a path, with a leading `~/` replaced by the user's home."""
     return home / text[2:] if text.startswith("~/") else home if text == "~" else Path(text)
 
 
 def _open_real(path: Path) -> int:
-    """Open a real path step by step: a link that was put there since is not followed."""
+    """Open a real path step by step, so that a link created meanwhile is not followed."""
     if os.open not in os.supports_dir_fd:
         if os.path.realpath(path) != str(path):
-            raise Unreadable("expected a file without a link on its path, there is one now")
+            raise Unreadable("expected a path without symbolic links, one was added since")
         return os.open(path, _FLAGS | _BINARY)
     descriptor = os.open(path.anchor, _STEP)
     for depth, name in enumerate(path.parts[1:], start=1):

@@ -1,7 +1,6 @@
-"""`hooks`: commands of the user's that are run at certain moments, and may have a say in them.
+"""`hooks`: the user's commands that run on events, some of which they may block.
 
-The rule it keeps: a damaged matcher never loosens a guard: what cannot be read of it counts as
-"every call".
+Invariant: a damaged matcher never loosens a guard: an unreadable part matches every call.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ def _read_matcher(value: object, place: Place) -> object:
         return _SELECTORS.read(value, place)
     try:
         compile_matcher(value)
-    except BadMatcher as fault:
-        place.refuse(f"{fault} (until this is mended the hook runs for every call)")
+    except BadMatcher as error:
+        place.refuse(f"{error} (until this is fixed the hook runs for every call)")
     return value
 
 
@@ -79,10 +78,10 @@ class HookAction:
     """One item of a hook's `actions`; either `shell` or `file` is set.
 
     Attributes:
-        type: there is but one.
+        type: always `shell`.
         shell: a script.
-        file: one in a file.
-        timeout: in milliseconds; None: the hook's.
+        file: the path of a script.
+        timeout: in milliseconds; default: the hook's.
     """
 
     type: Literal["shell"] = attrs.field(default="shell", metadata=setting(choice("shell"), "type"))
@@ -96,15 +95,15 @@ class Hook:
     """`hooks.<name>`.
 
     Attributes:
-        type: when it runs; None: never.
-        matcher: for which tool calls: a regular expression for `server__tool`, or selectors of
-            tools with patterns for arguments; for which compactions: what triggered them, as one
-            word; None: for all.
-        actions: what is run, one after the other.
-        visible: whether the chat shows that it ran.
-        run_on_error: after a tool call that failed, too.
-        timeout: of each action, in milliseconds.
-        description: for people.
+        type: the event that runs the hook; without it, the hook never runs.
+        matcher: the tool calls it runs for: a regular expression for `server__tool`, or selectors
+            of tools with patterns for arguments. For compaction events, the trigger, as one word.
+            Default: all.
+        actions: the scripts, run one after the other.
+        visible: whether the chat shows that the hook ran.
+        run_on_error: whether the hook also runs after a failed tool call.
+        timeout: limit of each action, in milliseconds.
+        description: a note for people.
     """
 
     type: HookEvent | None = attrs.field(
@@ -122,4 +121,4 @@ class Hook:
 
 
 HOOKS: Reader = each(record(Hook))
-"""`hooks`, by the user's name for each."""
+"""Reader of `hooks`, by the user's name for each."""

@@ -1,9 +1,8 @@
-"""Agents that begin with another one's settings (`inherit`).
+"""Agents that inherit another agent's settings (`inherit`).
 
-The rules it keeps: an agent's own settings count over those it begins with, as a later source's
-count over an earlier one's. A base that is not there, or that leads back to the agent itself, costs
-that agent its base and nothing else; what it would have forbidden is not known, so until it is
-mended, what no rule of the agent's covers asks. So it does for whoever begins with that agent.
+An agent's own settings override inherited ones, as a later source overrides an earlier one. A
+missing or circular base is dropped. Its denials are then unknown, so every call that no rule of the
+agent covers asks, for that agent and for all that inherit from it.
 """
 
 from __future__ import annotations
@@ -13,60 +12,62 @@ from typing import Any, Final
 
 from eca_server.config.reading import KeyPath, deep_merge
 from eca_server.config.tool_settings import (
-    BUILT_IN,
+    AGENT_ALIASES,
+    BUILT_IN_AGENTS,
     BUILT_IN_SUBAGENTS,
-    OTHER_NAMES,
     cautious_approval,
 )
 
-__all__ = ["inherited", "where_it_inherits", "with_built_in"]
+__all__ = ["inherit_path", "resolve_inheritance", "with_built_in"]
 
-_UNTIL_THEN: Final = "(until this is mended, what no rule allows this agent asks)"
+_UNTIL_THEN: Final = "(until this is fixed, each call that no rule of this agent allows asks first)"
 _SHOWN: Final = 10  # names in a message
 
 
-def inherited(agents: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Agents as they were read and merged, each with the settings it begins with.
+def resolve_inheritance(agents: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """Add inherited settings to agents, as they were read and merged.
 
     Returns:
-        Them, each under its name and with the name of its base, if it has one; and what is wrong,
-        by the name of the agent where it is. Of a circle it is told once.
+        The agents by name, each with the name of its base, if it has one. Error messages by the
+        name of the agent; a cycle is reported once.
     """
-    agents = with_built_in(agents)  # of their base ours have nothing but what it may do
+    agents = with_built_in(agents)  # these inherit only permissions
     bases = {
-        name: OTHER_NAMES.get(own["inherit"], own["inherit"])
+        name: AGENT_ALIASES.get(own["inherit"], own["inherit"])
         for name, own in agents.items()
         if own and own.get("inherit") and own["inherit"] != _ours(name, "inherit")
     }
-    known = dict.fromkeys([*BUILT_IN, *(name for name, own in agents.items() if own is not None)])
-    lost = {name for name, base in bases.items() if base not in known}
-    among = f"expected the name of an agent, got another one; there are: {_named(known)}"
-    faults = dict.fromkeys((name for name in bases if name in lost), among)
-    for circle in _circles(bases):
-        lost.update(circle)
-        way = _named([*circle, circle[0]], " -> ")
-        faults[circle[0]] = f"expected an agent that does not begin with this one, got {way}"
+    known = dict.fromkeys(
+        [*BUILT_IN_AGENTS, *(name for name, own in agents.items() if own is not None)]
+    )
+    missing_base = {name for name, base in bases.items() if base not in known}
+    among = f"expected the name of an agent, one of: {_listed(known)}"
+    errors = dict.fromkeys((name for name in bases if name in missing_base), among)
+    for cycle in _cycles(bases):
+        missing_base.update(cycle)
+        chain = _listed([*cycle, cycle[0]], " -> ")
+        errors[cycle[0]] = f"expected an agent that does not inherit from this one, got {chain}"
     whole: dict[str, Any] = {}
-    cautious = set(lost)
+    cautious = set(missing_base)
     for name in agents:
-        for each in _roots_first(name, bases, lost, whole):
+        for each in _bases_first(name, bases, missing_base, whole):
             own: Any = agents.get(each)
-            base = None if each in lost else bases.get(each)
+            base = None if each in missing_base else bases.get(each)
             if base is not None:
-                own = _over(whole[base] or {}, own)
-            if each in lost or base in cautious:
+                own = _merged(whole[base] or {}, own)
+            if each in missing_base or base in cautious:
                 cautious.add(each)
                 own = {**own, "approval": cautious_approval(own.get("approval"))}
             whole[each] = {**own, "inherit": base} if each in bases else own
-    told = {name: f"{message} {_UNTIL_THEN}" for name, message in faults.items()}
-    return {name: whole[name] for name in agents}, told
+    messages = {name: f"{message} {_UNTIL_THEN}" for name, message in errors.items()}
+    return {name: whole[name] for name in agents}, messages
 
 
 def with_built_in(agents: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the agents with the built-in subagents.
 
-    One that is configured with a `mode` stands in place of ours, else its settings stand over ours;
-    null turns it off.
+    A configured agent of the same name replaces the built-in one if it has a `mode`; else its
+    settings are merged over it. Null turns the built-in one off.
     """
     ours = {
         name: {**built_in, **agents.get(name, {})}
@@ -85,53 +86,53 @@ def _ours(agent: str, setting: str) -> object:
     return BUILT_IN_SUBAGENTS.get(agent, {}).get(setting)
 
 
-def where_it_inherits(value: object, agent: str) -> KeyPath | None:
-    """The path in a source's JSON at which that agent is given its base; None: it is not there."""
-    names = [agent, *(other for other, ours in OTHER_NAMES.items() if ours == agent)]
+def inherit_path(value: object, agent: str) -> KeyPath | None:
+    """Return the path of an agent's `inherit` key in a source's JSON, or None if it has none."""
+    names = [agent, *(other for other, ours in AGENT_ALIASES.items() if ours == agent)]
     paths = ((key, name, "inherit") for key in ("agent", "behavior") for name in names)
-    return next((path for path in paths if _stands_at(value, path)), None)
+    return next((path for path in paths if _has_value(value, path)), None)
 
 
-def _circles(bases: Mapping[str, str]) -> Iterator[list[str]]:
-    """Agents of which each begins with the next one, and the last with the first."""
-    seen: set[str] = set()
+def _cycles(bases: Mapping[str, str]) -> Iterator[list[str]]:
+    """Yield each cycle of agents: each inherits from the next, and the last from the first."""
+    visited: set[str] = set()
     for start in bases:
-        way: list[str] = []
+        chain: list[str] = []
         name = start
-        while name in bases and name not in seen:
-            seen.add(name)
-            way.append(name)
+        while name in bases and name not in visited:
+            visited.add(name)
+            chain.append(name)
             name = bases[name]
-        if name in way:
-            yield way[way.index(name) :]
+        if name in chain:
+            yield chain[chain.index(name) :]
 
 
-def _roots_first(
-    start: str, bases: Mapping[str, str], lost: set[str], done: Mapping[str, Any]
+def _bases_first(
+    start: str, bases: Mapping[str, str], missing_base: set[str], done: Mapping[str, Any]
 ) -> list[str]:
-    """An agent and those it begins with that are not done, the last of its bases first."""
+    """Return an agent and its bases that are not done, the most remote base first."""
     chain: list[str] = []
     name: str | None = start
     while name is not None and name not in done:
         chain.append(name)
-        name = None if name in lost else bases.get(name)
+        name = None if name in missing_base else bases.get(name)
     return chain[::-1]
 
 
-def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """An agent's own settings over its base's; a file with its prompt stands over a text there."""
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge an agent's settings over its base's; its prompt file overrides the base's prompt."""
     merged = deep_merge(base, own)
     if own.get("system_prompt_file") and not own.get("system_prompt"):
         merged["system_prompt"] = None
     return merged
 
 
-def _stands_at(value: object, path: KeyPath) -> bool:
+def _has_value(value: object, path: KeyPath) -> bool:
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None
     return value is not None
 
 
-def _named(names: Iterable[str], between: str = ", ") -> str:
-    listed = [*names]
-    return between.join([*listed[:_SHOWN], *["..."][: len(listed) - _SHOWN]])
+def _listed(names: Iterable[str], separator: str = ", ") -> str:
+    every = [*names]
+    return separator.join([*every[:_SHOWN], *["..."][: len(every) - _SHOWN]])

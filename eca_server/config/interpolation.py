@@ -1,7 +1,7 @@
 """`${env:NAME}`, `${env:NAME:default}`, `${file:PATH}` and `${cmd:COMMAND}` in configured texts.
 
-What this server writes itself may hold `${kept:NAME}`, too: a secret that is kept with the logins.
-What is put in is not searched again, so a variable's content is never taken as a reference.
+The settings that this server writes may also hold `${kept:NAME}`: a secret stored with the logins.
+Inserted text is not searched again, so a variable's content is never taken as a reference.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ import attrs
 
 from eca_server.config.files import Unreadable, expand_home, read_text
 
-__all__ = ["AsWritten", "Resolved", "Surroundings", "Unresolved", "has_reference", "references_in"]
+__all__ = [
+    "NullResolver",
+    "ReferenceResolver",
+    "ResolvedText",
+    "UnresolvedReference",
+    "has_reference",
+    "references_in",
+]
 
-# The kinds upstream knows; any other `${...}` is the user's own text.
+# The kinds that the upstream server knows; any other `${...}` is plain text.
 _REFERENCE = re.compile(
     r"\$\{(env|file|kept|cmd|netrc|classpath|plugin):"
     r"([^{}]*|(?<=\{cmd:)(?:[^{}]|\{[^{}]*\})*)\}"  # a command may hold braces itself
 )
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
-_OPEN = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
-"""Variables that are no secrets of anybody, and stand in half of all texts."""
+_PUBLIC = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
+"""Well-known variables, whose values are never secret."""
 
 
 def has_reference(value: object) -> bool:
-    """Return whether a text anywhere in a JSON value holds a `${..}` reference."""
+    """Return whether any string of a JSON value holds a `${..}` reference."""
     if isinstance(value, str):
         return _REFERENCE.search(value) is not None
     if isinstance(value, Mapping):
@@ -41,76 +48,77 @@ def references_in(text: str, *, shell_like: bool = False) -> Iterator[tuple[str,
 
     Args:
         text: as configured.
-        shell_like: count `$NAME` and `${NAME}`, too, but for well-known variables as `$HOME`.
+        shell_like: include `$NAME` and `${NAME}`, except well-known variables like `$HOME`.
     """
-    for found in (_REFERENCE_OR_NAME if shell_like else _REFERENCE).finditer(text):
-        kind, what, *names = found.groups()
+    for match in (_REFERENCE_OR_NAME if shell_like else _REFERENCE).finditer(text):
+        kind, target, *names = match.groups()
         if kind is not None:
-            yield kind, what.partition(":")[0] if kind == "env" else what
+            yield kind, target.partition(":")[0] if kind == "env" else target
         for name in names:
-            if name is not None and name not in _OPEN:
+            if name is not None and name not in _PUBLIC:
                 yield "env", name
 
 
-class Resolved(str):
-    """A text with its references replaced, which knows what must not be shown of it.
+class ResolvedText(str):
+    """A text with its references replaced, and the secrets this put into it.
 
     Attributes:
-        written: the text as it was configured.
-        stands_for: what its references were replaced with.
+        written: the text as configured.
+        replacements: the values that replaced its references.
     """
 
-    __slots__ = ("stands_for", "written")
+    __slots__ = ("replacements", "written")
 
     written: str
-    stands_for: tuple[str, ...]
+    replacements: tuple[str, ...]
 
-    def __new__(cls, text: str, *, written: str = "", stands_for: Iterable[str] = ()) -> Self:
-        """The text that came out, beside what went in."""
+    def __new__(cls, text: str, *, written: str = "", replacements: Iterable[str] = ()) -> Self:
+        """Create the resolved text."""
         self = super().__new__(cls, text)
         self.written = written
-        self.stands_for = tuple(stands_for)
+        self.replacements = tuple(replacements)
         return self
 
 
-class Unresolved(Exception):
-    """A reference to something that is not there; the message names it, never its content."""
+class UnresolvedReference(Exception):
+    """A reference that cannot be resolved; the message names it, never its content."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
-class Surroundings:
-    """What the references of one source are resolved against.
+class ReferenceResolver:
+    """The resolver of the references in one source.
 
     Attributes:
         environ: the environment variables.
-        home: what a leading `~/` stands for.
-        folder: where the source's file lies; None for a source that is no file.
-        on_file: told of each file before it is read.
-        on_value: told of what a reference of the user's is replaced with, and may be a secret.
-        commands: returns the output of a command; None: no command is run for this source.
-        kept: what a name stands for that is kept with the logins; None: this source has none.
+        home: the directory that a leading `~/` stands for.
+        directory: the directory of the source's file; None for a source that is not a file.
+        on_file: called with each file before it is read.
+        on_value: called with each replacement, which may be a secret.
+        commands: returns the output of a command; None: this source runs no commands.
+        stored_secret: returns the secret stored with the logins under a name, or None; None: this
+            source may not read stored secrets.
     """
 
     environ: Mapping[str, str]
     home: Path
-    folder: Path | None
+    directory: Path | None
     on_file: Callable[[Path], None] = lambda _: None
     on_value: Callable[[str], object] = lambda _: None
-    kept: Callable[[str], str | None] | None = None
+    stored_secret: Callable[[str], str | None] | None = None
     commands: Callable[[str], str] | None = None
 
     def path(self, text: str) -> Path:
-        """The file that `text` names: absolute, `~/..`, or relative to the source's folder.
+        """Return the path in `text`: absolute, `~/..`, or relative to the source's directory.
 
         Raises:
-            Unresolved: it is relative, and the source has no folder.
+            UnresolvedReference: the path is relative, and the source has no directory.
         """
         path = expand_home(text, self.home)
         if path.is_absolute():
             return path
-        if self.folder is None:
-            raise Unresolved(f"expected an absolute path or ~/.., got the file {text!r}")
-        return self.folder / path
+        if self.directory is None:
+            raise UnresolvedReference(f"expected an absolute path or ~/.., got {text!r}")
+        return self.directory / path
 
     def named(self, text: str) -> str:
         """Return the path that a text names, for the code that opens it. Raises as `path`."""
@@ -120,72 +128,76 @@ class Surroundings:
         """Return the text of a file that a reference names.
 
         Raises:
-            Unreadable: it cannot be read.
+            Unreadable: the file cannot be read.
         """
         self.on_file(path)
         return read_text(path)
 
     def resolve(self, text: str, *, shell_like: bool = False) -> str:
-        """`text` with every reference replaced.
+        """Return `text` with every reference replaced.
 
         Args:
             text: as configured.
-            shell_like: replace `$NAME` and `${NAME}` as well, where such a variable is set.
+            shell_like: also replace `$NAME` and `${NAME}`, where such a variable is set.
 
         Raises:
-            Unresolved: a variable is not set and has no default, a file cannot be read, or the
-                kind of reference is one we do not have.
+            UnresolvedReference: a variable is not set and has no default, a file cannot be read, or
+                this kind of reference is not supported.
         """
         if shell_like:
             return _REFERENCE_OR_NAME.sub(self._replace, text) if "$" in text else text
         return _REFERENCE.sub(self._replace, text) if "${" in text else text
 
     def _replace(self, reference: re.Match[str]) -> str:
-        kind, what, *names = reference.groups()
+        kind, target, *names = reference.groups()
         for name in names:
             if name is not None:
                 return (
-                    self._noted(self.environ[name], name) if name in self.environ else reference[0]
+                    self._reported(self.environ[name], name)
+                    if name in self.environ
+                    else reference[0]
                 )
         if kind == "env":
-            return self._noted(self._variable(what), what.partition(":")[0])
+            return self._reported(self._variable(target), target.partition(":")[0])
         if kind == "file":
-            return self._noted(self._file(what))
-        if kind == "kept" and self.kept is not None:
-            return self._kept(self.kept(what))
+            return self._reported(self._file(target))
+        if kind == "kept" and self.stored_secret is not None:
+            return self._checked_secret(self.stored_secret(target))
         if kind == "cmd" and self.commands is not None:
-            return self._noted(self.commands(what))
-        raise Unresolved(f"expected ${{env:..}}, ${{file:..}} or ${{cmd:..}}, got ${{{kind}:..}}")
+            return self._reported(self.commands(target))
+        raise UnresolvedReference(
+            f"expected ${{env:..}}, ${{file:..}} or ${{cmd:..}}, got ${{{kind}:..}}"
+        )
 
-    def _noted(self, value: str, variable: str = "") -> str:
-        if variable not in _OPEN:
+    def _reported(self, value: str, variable: str = "") -> str:
+        if variable not in _PUBLIC:
             self.on_value(value)
         return value
 
-    def _variable(self, what: str) -> str:
-        name, colon, default = what.partition(":")
+    def _variable(self, target: str) -> str:
+        name, colon, default = target.partition(":")
         value = self.environ.get(name)
         if value is None and not colon:
-            raise Unresolved(f"expected the environment variable {name}, it is not set")
+            raise UnresolvedReference(f"the environment variable {name} is not set")
         return value or default
 
-    def _kept(self, found: str | None) -> str:
-        if found is None:
-            raise Unresolved("expected a secret that is kept with the logins, there is none")
-        return found
+    def _checked_secret(self, secret: str | None) -> str:
+        if secret is None:
+            raise UnresolvedReference("expected a secret stored with the logins, found none")
+        return secret
 
-    def _file(self, what: str) -> str:
-        path = self.path(what)
+    def _file(self, target: str) -> str:
+        path = self.path(target)
         try:
             text = self.read(path)
-        except Unreadable as fault:
-            raise Unresolved(f"file {path}: {fault.message}") from None
+        except Unreadable as error:
+            raise UnresolvedReference(f"file {path}: {error.message}") from None
         return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
-class AsWritten(Surroundings):
-    """Surroundings that resolve nothing: a source is read for its mistakes alone."""
+class NullResolver(ReferenceResolver):
+    """A resolver that leaves references as they are: a source is only checked for mistakes."""
 
     def resolve(self, text: str, *, shell_like: bool = False) -> str:
-        """Return the text as it is."""
+        """Return the text unchanged."""
         return text

@@ -1,8 +1,7 @@
-"""JSON with comments, read so that a fault can be shown by line and column.
+"""JSON with comments, whose errors are located by line and column.
 
-`//` and `/* */` comments are blanked, not removed: every character keeps its place, so an
-offset in what the JSON reader sees is an offset in what the user wrote. Where a key stands is
-looked up only when there is something to report about it.
+`//` and `/* */` comments are replaced by spaces, so an offset in the parsed text is an offset in
+the user's text. Positions of keys are computed only when there is an error to report.
 """
 
 from __future__ import annotations
@@ -14,88 +13,88 @@ from typing import NamedTuple
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 
-__all__ = ["BadText", "Places", "Spot", "blank_comments", "parse"]
+__all__ = ["InvalidText", "Position", "Positions", "blank_comments", "parse"]
 
-# A string is matched first, so that slashes inside one are text; so is one that never ends.
+# A string, even an unterminated one, is matched first: slashes inside it are text.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 _COMMENT = re.compile(rf"{_STRING}|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<open>/\*)", re.DOTALL)
 _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:"]+')
 _NOT_NEWLINE = re.compile(r"[^\n\r]")
 
 
-class Spot(NamedTuple):
+class Position(NamedTuple):
     """A place in a text; both count from 1."""
 
     line: int
     column: int
 
 
-class BadText(Exception):
-    """A text that is not JSON with comments; the message shows no text of it."""
+class InvalidText(Exception):
+    """A text that is not JSON with comments; the message quotes nothing of it."""
 
-    def __init__(self, message: str, spot: Spot | None) -> None:
+    def __init__(self, message: str, position: Position | None) -> None:
         super().__init__(message)
         self.message = message
-        self.spot = spot
+        self.position = position
 
 
 def parse(text: str) -> object:
-    """The value of a JSON text with comments; a text of nothing but comments is an empty object.
+    """Parse JSON with comments; a text of comments alone is an empty object.
 
     Raises:
-        BadText: it is not JSON; a trailing comma is not either.
+        InvalidText: the text is not JSON, or has a trailing comma.
     """
     plain = blank_comments(text)
     if not plain.strip():
         return {}
     try:
         return json.loads(plain)
-    except InvalidJSON as fault:
-        if fault.position is None:
-            raise BadText(fault.message, None) from None
-        offset, message = _explain(plain, fault.position)
-        raise BadText(message, _spot(text, offset)) from None
+    except InvalidJSON as error:
+        if error.position is None:
+            raise InvalidText(error.message, None) from None
+        offset, message = _explain(plain, error.position)
+        raise InvalidText(message, _position(text, offset)) from None
 
 
 def blank_comments(text: str) -> str:
-    """`text` with every comment turned into spaces; line breaks and lengths stay.
+    """Return `text` with every comment replaced by spaces; line breaks and lengths stay.
 
     Raises:
-        BadText: a `/*` without its `*/`.
+        InvalidText: a `/*` has no `*/`.
     """
 
     def blank(match: re.Match[str]) -> str:
         if match["open"]:
-            raise BadText("expected `*/` to end this comment", _spot(text, match.start()))
+            raise InvalidText("expected `*/` to end this comment", _position(text, match.start()))
         comment = match["comment"]
         return _NOT_NEWLINE.sub(" ", comment) if comment else match[0]
 
     return _COMMENT.sub(blank, text) if "/" in text else text
 
 
-class Places:
-    """Where each key of a valid text stands; the text is walked at the first question."""
+class Positions:
+    """The positions of the keys in a valid text, computed at the first lookup."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._offsets: dict[tuple[str | int, ...], int] | None = None
 
-    def spot(self, path: Sequence[str | int]) -> Spot | None:
-        """The place of the key or list item at `path`, or of its nearest parent that is there.
+    def position(self, path: Sequence[str | int]) -> Position | None:
+        """Return the position of the key or list item at `path`, or of its nearest existing parent.
 
-        Of two equal keys it is the last one, as it is for the JSON reader.
+        The last one of duplicate keys counts, as for the JSON parser.
         """
         if self._offsets is None:
             self._offsets = dict(_walk(blank_comments(self._text)))
         for length in range(len(path), 0, -1):
             offset = self._offsets.get(tuple(path[:length]))
             if offset is not None:
-                return _spot(self._text, offset)
+                return _position(self._text, offset)
         return None
 
 
 def _walk(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
-    """Every path of a valid JSON text with the offset of its key or item, in order."""
+    """Yield every path of a valid JSON text with the offset of its key or item, in order."""
     path: list[str | int] = []  # one step for each open object or list
     expects_key = False
     for match in _TOKEN.finditer(text):
@@ -121,11 +120,11 @@ def _walk(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
 
 
 def _explain(text: str, offset: int) -> tuple[int, str]:
-    """What is wrong near `offset`, and exactly where, in words that quote no value."""
+    """Return the exact offset of the error near `offset`, and a message that quotes no value."""
     before = text[:offset].rstrip()
     comma = len(before) - 1 if before.endswith(",") else offset
     if text[comma : comma + 1] == "," and text[comma + 1 :].lstrip()[:1] in ("}", "]"):
-        return comma, "expected no comma before the closing bracket: JSON has no trailing commas"
+        return comma, "expected no comma before the closing bracket (JSON allows no trailing comma)"
     got = text[offset : offset + 1]
     if not got:
         return offset, "expected more JSON, got the end of the text"
@@ -139,8 +138,8 @@ def _explain(text: str, offset: int) -> tuple[int, str]:
     return offset, f"expected JSON, got {got if got in '{}[],:' else 'something else'}"
 
 
-def _spot(text: str, offset: int) -> Spot:
-    return Spot(
+def _position(text: str, offset: int) -> Position:
+    return Position(
         line=text.count("\n", 0, offset) + 1,
         column=offset - (text.rfind("\n", 0, offset) + 1) + 1,
     )

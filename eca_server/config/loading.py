@@ -1,11 +1,11 @@
-"""From all the places a configuration may stand in to one `Config`.
+"""The load of all configuration sources into one `Config`.
 
-The later wins: our defaults, `initializationOptions`, the variable `ECA_CONFIG`, the user's
-file, the file of each workspace root in order; `--config-file` stands in place of these files.
-Then come the files that the user names in `extraConfigs` (what those name there is not read), and
-last what the user decided in the editor, which this server keeps (`own_layer`). A root's file may
-tighten what the user has configured; the rest of it counts if the user trusts it (`folder`).
-Nothing here raises for what a user wrote: it becomes a `Problem`, and the rest counts.
+A later source wins: the defaults, `initializationOptions`, the variable `ECA_CONFIG`, the user's
+file, the file of each workspace root in order; `--config-file` replaces these files. Then come the
+files that the user names in `extraConfigs` (not recursively), and last the settings saved from the
+editor (`saved_settings`). A root's file may restrict the user's configuration; its other settings
+apply only with the user's trust (`workspace_sources`). A mistake in a source never raises: it
+becomes a `Problem`, and the rest applies.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ import attrs
 
 from eca_server.config.agent_files import FOLDER
 from eca_server.config.command_output import CommandOutputs
+from eca_server.config.directories import home_directory, user_directory
 from eca_server.config.files import Stamp, stamp_of
-from eca_server.config.folder import Accepted, Decisions, FolderSources
-from eca_server.config.folders import home_folder, user_folder
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, Source
 from eca_server.config.reading import deep_merge
 from eca_server.config.settings import Config
 from eca_server.config.sources import CONFIG, OPTIONS, Sources
 from eca_server.config.trust_items import TrustItem
-from eca_server.config.trust_store import RootTrust, TrustFault, TrustStore, real_root
-from eca_server.config.workspace_layer import Known, provider_name
+from eca_server.config.trust_store import RootTrust, TrustStore, TrustStoreError, real_root
+from eca_server.config.workspace_layer import UserSettings, provider_name
+from eca_server.config.workspace_sources import AcceptedItems, RootDecisions, WorkspaceSources
 from eca_server.printable import printable_line
 from eca_server.secret import Secret
 
-__all__ = ["Loaded", "load"]
+__all__ = ["LoadedConfig", "load"]
 
 _ALL_OF_A_SERVER: Final = {field.name for field in attrs.fields(MCPServer) if field.metadata}
 
 
 @attrs.frozen(kw_only=True)
-class Loaded:
-    """What `load` found.
+class LoadedConfig:
+    """The result of `load`.
 
     Attributes:
-        config: everything that could be read and counts, merged.
-        problems: everything that could not, in the order of the sources.
-        sources: every place that was looked at, the earliest first.
-        files: every file whose content or absence counts, as it was just before it was read.
-        values: the JSON of each source that could be read, by its name.
-        is_pure: the client's options are the only source, as they want it.
-        withheld: settings of opened folders that wait for the user's trust.
-        accepted: settings of opened folders that count since the user trusts them.
+        config: the merged configuration.
+        problems: everything that could not be read, in the order of the sources.
+        sources: every source, the earliest first.
+        files: the stamp of each file that was looked for, taken just before it was read.
+        values: the JSON of each readable source, by its name.
+        is_pure: whether the client's options are the only source, as `pureConfig` demands.
+        withheld: settings of workspace folders that wait for the user's trust.
+        accepted: settings of workspace folders that apply because the user trusts them.
         trusted_roots: the workspace roots that the user trusts.
-        may_ask: the user may be asked about what is withheld; the editor has not ruled it out.
+        may_ask: whether the user may be asked about `withheld`; the editor can forbid it.
         secrets: the output of each `${cmd:...}`.
-        awaits_commands: a `${cmd:...}` was not run, since none was to be.
+        awaits_commands: whether a `${cmd:...}` was skipped because `runs_commands` was false.
     """
 
     config: Config
@@ -63,14 +63,14 @@ class Loaded:
     values: Mapping[str, object] = attrs.field(factory=dict, repr=False)
     is_pure: bool = False
     withheld: tuple[TrustItem, ...] = ()
-    accepted: Accepted = attrs.field(factory=dict, repr=False)
+    accepted: AcceptedItems = attrs.field(factory=dict, repr=False)
     trusted_roots: frozenset[Path] = frozenset()
     may_ask: bool = True
     secrets: tuple[Secret, ...] = ()
     awaits_commands: bool = False
 
     def is_current(self) -> bool:
-        """Whether every file is still as it was; asks the disk."""
+        """Return whether every file is unchanged; reads the disk."""
         return all(stamp_of(path) == stamp for path, stamp in self.files.items())
 
 
@@ -81,89 +81,90 @@ def load(
     environ: Mapping[str, str],
     config_file: Path | None = None,
     home: Path | None = None,
-    before: Loaded | None = None,
-    kept: Callable[[str], str | None] = lambda _: None,
+    previous: LoadedConfig | None = None,
+    stored_secret: Callable[[str], str | None] = lambda _: None,
     trusts_workspace: bool = False,
     known_providers: Callable[[], Collection[str]] = tuple,
     logins: Callable[[], Collection[str]] = tuple,
     is_first: bool = False,
     runs_commands: bool = True,
-) -> Loaded:
-    """Read, check and merge the whole configuration; reads files, raises nothing of its own.
+) -> LoadedConfig:
+    """Read, check and merge the whole configuration.
 
     Args:
-        initialization_options: as the client sent them, any JSON; `pureConfig: true` in them
-            makes them the only source, `workspaceTrusted` says whether the editor trusts the
-            roots. Their `chatBehavior` is no layer (ruling W-28).
-        roots: the workspace roots, in the client's order; their files merge deep like the rest.
+        initialization_options: as the client sent them, any JSON; `pureConfig: true` makes them
+            the only source, `workspaceTrusted` says whether the editor trusts the roots. Their
+            `chatBehavior` is no layer (ruling W-28).
+        roots: the workspace roots, in the client's order.
         environ: the environment variables.
-        config_file: read in place of the user's and the workspace's files.
-        home: the user's home; by default what `environ` says.
-        before: what was loaded before, from the same places.
-        kept: what a `${kept:NAME}` of our own layer stands for.
-        trusts_workspace: every root is trusted for this session, but for what takes variables or
+        config_file: replaces the user's and the workspace's files.
+        home: the user's home; by default from `environ`.
+        previous: the previous result from the same sources.
+        stored_secret: resolves `${stored_secret:NAME}` in the saved settings.
+        trusts_workspace: trust every root for this session, except settings that use variables or
             files of the user's.
         known_providers: returns the names of the providers that need no configuration.
         logins: returns the names of the providers with a stored login.
-        is_first: read only the user's own settings without agents in files: what the answer to
-            `initialize` needs.
-        runs_commands: run what `${cmd:...}` names, which takes time; else it is unresolved.
+        is_first: read only the user's own settings, without agents in files: enough to answer
+            `initialize`.
+        runs_commands: run the commands of `${cmd:...}`, which takes time; else they stay
+            unresolved.
     """
-    home = home or home_folder(environ)
+    home = home or home_directory(environ)
     roots = tuple(roots)
     commands = CommandOutputs(environ, home, may_run=runs_commands)
-    known = before.values if before else {}
-    sources = Sources(environ=environ, home=home, before=known, commands=commands)
+    previous_values = previous.values if previous else {}
+    sources = Sources(environ=environ, home=home, previous=previous_values, commands=commands)
     is_pure = sources.add_options(initialization_options)
-    folders = _Folders(environ=environ, home=home, before=before)
-    folders.may_ask = not is_pure
+    workspace = _WorkspaceRoots(environ=environ, home=home, previous=previous)
+    workspace.may_ask = not is_pure
     if is_pure:
         _join_spellings(sources, known_providers)
     else:
-        sources.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), folder=None)
+        sources.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), directory=None)
         if config_file is not None:
             sources.add_file(config_file, required=True)
         else:
-            folder = user_folder(environ, home)
+            directory = user_directory(environ, home)
             if not is_first:
-                sources.add_agents(folder / FOLDER)
-            sources.add_file(folder / "config.json")
+                sources.add_agents(directory / FOLDER)
+            sources.add_file(directory / "config.json")
         _join_spellings(sources, known_providers)
-        last = sources.apart()
+        last = sources.empty_copy()
         for path in sources.config().extra_configs:
             last.add_file(Path(path), required=True)
-        last.add_own_layer(roots, kept)
+        last.add_saved_settings(roots, stored_secret)
         if config_file is None and not is_first:
             editor = _editor_trust(initialization_options)
-            folders.accepts_all = trusts_workspace or editor is True
-            folders.may_ask = editor is not False
-            folders.read(roots, sources, last, known_providers, logins)
-        sources.then(last)
-        folders.drop_removed(sources.merged)
-    sources.tell_of_bases()
-    return Loaded(
-        config=folders.complete(sources.config()),
+            workspace.accepts_all = trusts_workspace or editor is True
+            workspace.may_ask = editor is not False
+            workspace.read(roots, sources, last, known_providers, logins)
+        sources.append(last)
+        workspace.drop_removed(sources.merged)
+    sources.report_missing_bases()
+    return LoadedConfig(
+        config=workspace.complete(sources.config()),
         problems=tuple(sources.problems),
         sources=tuple(sources.sources),
         files=sources.files,
         values=sources.values,
         is_pure=is_pure,
-        withheld=tuple(folders.withheld),
-        accepted=folders.accepted,
-        trusted_roots=frozenset(folders.trusted),
-        may_ask=folders.may_ask,
+        withheld=tuple(workspace.withheld),
+        accepted=workspace.accepted,
+        trusted_roots=frozenset(workspace.trusted),
+        may_ask=workspace.may_ask,
         secrets=tuple(commands.secrets),
-        awaits_commands=commands.are_waiting,
+        awaits_commands=commands.has_skipped,
     )
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
-class _Folders:
-    """The opened folders, read one after the other over the user's settings."""
+class _WorkspaceRoots:
+    """The sources of the workspace roots, read one after the other over the user's settings."""
 
     environ: Mapping[str, str]
     home: Path
-    before: Loaded | None
+    previous: LoadedConfig | None
     accepts_all: bool = False
     may_ask: bool = True
     withheld: list[TrustItem] = attrs.field(factory=list)
@@ -179,90 +180,92 @@ class _Folders:
         known_providers: Callable[[], Collection[str]],
         logins: Callable[[], Collection[str]],
     ) -> None:
-        """Read the roots' sources; `last` are sources of the user's that count over them."""
-        decided = self._decided(sources)
+        """Read the roots' sources; `last` holds the user's sources that override them."""
+        decisions = self._decisions(sources)
         for root in roots:
-            is_configured = (root / ".eca").exists()  # else nothing is held against the user's
-            known = Known(
+            is_configured = (root / ".eca").exists()
+            user = UserSettings(
                 merged=deep_merge(sources.merged, last.merged),
                 providers=frozenset(map(provider_name, logins() if is_configured else ())),
                 known_providers=frozenset(
                     map(provider_name, known_providers() if is_configured else ())
                 ),
             )
-            known = known.with_others(sources.merged).with_others(_defined_in(last.merged))
-            trust = decided.get(real_root(root), RootTrust())
+            user = user.with_others(sources.merged).with_others(_defined_in(last.merged))
+            trust = decisions.get(real_root(root), RootTrust())
             is_trusted = trust.is_trusted or self.accepts_all
             if is_trusted:
                 self.trusted.append(root)
-            folder = FolderSources(
+            own = WorkspaceSources(
                 environ=self.environ,
                 home=self.home,
-                before=sources.before,
+                previous=sources.previous,
                 commands=sources.commands,
                 merged=sources.merged,
                 files=sources.files,
                 budget=sources.budget,
                 root=root,
-                known=known,
-                decisions=Decisions(
+                user=user,
+                decisions=RootDecisions(
                     is_trusted=is_trusted,
                     accepts_all=self.accepts_all,
                     accepted=frozenset(trust.accepted),
                     refused=frozenset(trust.refused),
-                    before=self.before.accepted if self.before else {},
+                    previous=self.previous.accepted if self.previous else {},
                 ),
             )
-            folder.read()
-            sources.then(folder)
-            self.withheld += folder.withheld
-            self.accepted |= folder.accepted
-            if folder.restriction:
-                restriction = CONFIG.build(folder.restriction)
+            own.read()
+            sources.append(own)
+            self.withheld += own.withheld
+            self.accepted |= own.accepted
+            if own.restriction:
+                restriction = CONFIG.build(own.restriction)
                 assert isinstance(restriction, Config)
                 self.restrictions.append(restriction)
 
     def drop_removed(self, merged: Mapping[str, Any]) -> None:
-        """Drop the servers that wait and that the user has removed in the editor."""
+        """Drop waiting servers that the user has removed in the editor."""
         servers = merged.get("mcp_servers") or {}
         removed = {("mcpServers", name) for name, server in servers.items() if server is None}
         self.withheld = [each for each in self.withheld if each.path not in removed]
 
     def complete(self, config: Config) -> Config:
-        """Return the configuration with the folders' restrictions, and the servers that wait."""
+        """Return the configuration with the roots' restrictions and the waiting servers."""
         servers = dict(config.mcp_servers)
         for item in self.withheld:
             if item.path[0] == "mcpServers" and len(item.path) == 2:
                 name = str(item.path[1])
-                known = servers.get(name)  # or what the user has changed of it in the editor
+                known = servers.get(name)  # perhaps with changes the user made in the editor
                 if known is None or not (known.command or known.url):
                     servers[name] = _waiting_server(item.value)
         restrictions = tuple(self.restrictions)
         return attrs.evolve(config, mcp_servers=servers, restrictions=restrictions)
 
-    def _decided(self, sources: Sources) -> Mapping[str, RootTrust]:
+    def _decisions(self, sources: Sources) -> Mapping[str, RootTrust]:
         store = TrustStore(self.environ, self.home)
         sources.note_file(store.path)
         try:
             return store.read()
-        except TrustFault as fault:
-            message = f"{fault} (until this is mended no folder is trusted)"
+        except TrustStoreError as error:
+            message = f"{error} (until this is fixed, no folder is trusted)"
             sources.problems.append(Problem(source=str(store.path), message=message))
             return {}
 
 
 def _join_spellings(sources: Sources, known_providers: Callable[[], Collection[str]]) -> None:
-    """Join the editor's `myProvider` with the provider that is `my-provider` elsewhere.
+    """Merge the editor's `myProvider` with `my-provider` of another source.
 
-    Editors spell their options' keys in camelCase.
+    Editors spell the keys of their options in camelCase.
     """
     written = {name: _providers_in(value) for name, value in sources.values.items()}
     of_options = written.pop(OPTIONS, set()).difference(*written.values())
-    odd = {name for name in of_options if name != provider_name(name).lower().replace("_", "-")}
-    if not odd:
+    camel_cased = {
+        name for name in of_options if name != provider_name(name).lower().replace("_", "-")
+    }
+    if not camel_cased:
         return
     merged = dict(sources.merged.get("providers") or {})
-    for name in odd & merged.keys():
+    for name in camel_cased & merged.keys():
         others = [each for each in (*merged, *known_providers()) if each != name]
         same = next((each for each in others if provider_name(each) == provider_name(name)), None)
         if same is not None:
@@ -277,7 +280,7 @@ def _providers_in(value: object) -> set[str]:
 
 
 def _defined_in(merged: Mapping[str, Any]) -> dict[str, Any]:
-    """What the last sources define: a server that the editor has merely changed is not theirs."""
+    """Return the last sources' settings without servers that the editor only changed."""
     servers = merged.get("mcp_servers") or {}
     whole = {
         name: server
@@ -288,9 +291,9 @@ def _defined_in(merged: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _waiting_server(value: Any) -> MCPServer:
-    """An MCP server that waits for trust, as it is written and in printable form.
+    """Return a waiting MCP server, as written and in printable form.
 
-    The client shows it, and a user who starts it there consents to what was shown.
+    The client shows it; a user who starts it there accepts what was shown.
     """
     value = value if isinstance(value, Mapping) else {}
     command, url, args = value.get("command"), value.get("url"), value.get("args")
@@ -304,6 +307,6 @@ def _waiting_server(value: Any) -> MCPServer:
 
 
 def _editor_trust(options: object) -> bool | None:
-    """Whether the editor trusts the roots; None: it does not say."""
+    """Return whether the editor trusts the roots, or None if it does not say."""
     trusted = options.get("workspaceTrusted") if isinstance(options, Mapping) else None
     return trusted if isinstance(trusted, bool) else None

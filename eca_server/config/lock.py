@@ -1,6 +1,6 @@
-"""A file lock: one server at a time, whoever dies lets go.
+"""A file lock: one server holds it at a time; the operating system releases it with the process.
 
-On Windows there is none: two servers that write in the same instant may lose one of two changes.
+Windows has none: of two simultaneous changes, one may be lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
 class Locked(OSError):
-    """Another server has held the lock for too long."""
+    """The error when another server holds the lock for too long."""
 
 
 @contextmanager
@@ -30,11 +30,11 @@ def lock_in_thread(path: Path, *, seconds: float) -> Iterator[None]:
     """Hold the lock while the block runs; for a worker thread.
 
     Args:
-        path: the lock's file, made if need be.
-        seconds: how long to wait for it.
+        path: the lock's file, created if it is missing.
+        seconds: the longest wait.
 
     Raises:
-        Locked: it was not to be had in that time.
+        Locked: the wait was too long.
         OSError: the file cannot be opened.
     """
     deadline = time.monotonic() + seconds
@@ -50,10 +50,10 @@ def lock_in_thread(path: Path, *, seconds: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def lock(path: Path, *, seconds: float) -> AsyncIterator[None]:
-    """As `lock_in_thread`, for a task."""
+    """Hold the lock while the block runs, as `lock_in_thread` does, for a task."""
     descriptor = None
     with trio.move_on_after(seconds):
-        descriptor = await _taken(path)
+        descriptor = await _acquire(path)
     if descriptor is None:
         raise Locked
     try:
@@ -62,7 +62,7 @@ async def lock(path: Path, *, seconds: float) -> AsyncIterator[None]:
         os.close(descriptor)
 
 
-async def _taken(path: Path) -> int:
+async def _acquire(path: Path) -> int:
     while True:
         descriptor = await trio.to_thread.run_sync(_try, path)
         if descriptor is not None:
@@ -71,7 +71,7 @@ async def _taken(path: Path) -> int:
 
 
 def _try(path: Path) -> int | None:
-    """The descriptor that holds the lock, if it was free."""
+    """Return the descriptor that holds the lock, or None if the lock is not free."""
     descriptor = os.open(path, _FLAGS, 0o600)
     if sys.platform == "win32":
         return descriptor

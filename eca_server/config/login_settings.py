@@ -1,4 +1,4 @@
-"""The part of the configuration that is about logins and about the way to the network."""
+"""The settings of logins and of the network."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ __all__ = ["Auth", "Network"]
 
 @attrs.frozen(kw_only=True)
 class Auth:
-    """`providers.<name>.auth`: how `/login` gets a token, by OAuth, where no key is pasted.
+    """`providers.<name>.auth`: the OAuth login of `/login`, for a provider without a pasted key.
 
-    A provider whose vendor lets only its own programs in has nothing here by default: whose name
-    this server gives is the user's decision.
+    There are no defaults for a vendor that admits only its own programs: using such a client id is
+    the user's decision.
 
     Attributes:
-        client_id: the public name of the program that logs in.
-        url: of an installation of the user's own (GitHub Enterprise).
-        authorize_url: where the browser is sent; with `token_url` it makes a login in the browser.
-        device_url: where a code for another device is had; with `token_url` likewise.
-        token_url: where codes are exchanged for tokens.
-        scope: what is asked for.
-        redirect_port: the port that the browser comes back to, if only one is allowed; 0: any.
-        redirect_path: the path that it comes back to.
+        client_id: the OAuth client id.
+        url: the address of the user's own installation (GitHub Enterprise).
+        authorize_url: the authorization endpoint; with `token_url`, for a login in the browser.
+        device_url: the device authorization endpoint; with `token_url`, for a login by a code on
+            another device.
+        token_url: the token endpoint.
+        scope: the requested scope.
+        redirect_port: the port of the redirect URL, if only one is allowed; 0: any.
+        redirect_path: the path of the redirect URL.
     """
 
     client_id: str | None = attrs.field(default=None, metadata=setting(NAME, "clientId"))
@@ -43,19 +44,19 @@ class Auth:
 
 @attrs.frozen(kw_only=True)
 class Network:
-    """`network`: what every connection needs.
+    """`network`: the TLS certificates of connections.
 
-    The client certificate tells who the user is. It is shown, to whoever asks for it, where the
-    user's own choice leads: to providers, to MCP servers (but not where they redirect), to where
-    one logs in at either. It is not shown to web pages, whose addresses a model or a text may have
-    chosen, nor where the catalogue of models is fetched. Each of its settings stands in an
-    environment variable, too, as the upstream server has them; the configuration comes first.
+    The client certificate identifies the user. It is offered to addresses that the user chose:
+    providers, MCP servers (but not their redirects) and the login pages of both. It is never
+    offered to web pages, whose addresses a model or a text may have chosen, nor to the model
+    catalogue. Each setting but `caCertFile` can also come from an environment variable, as in the
+    upstream server; the configuration wins.
 
     Attributes:
-        ca_cert_file: certificates of authorities that are trusted beside the usual ones.
-        client_cert: the client certificate (`ECA_CLIENT_CERT`).
-        client_key: its private key (`ECA_CLIENT_KEY`), if that stands in a file of its own.
-        client_key_passphrase: what the key is encrypted with (`ECA_CLIENT_KEY_PASSPHRASE`).
+        ca_cert_file: a file of certificate authorities to trust besides the system's.
+        client_cert: the file of the client certificate (`ECA_CLIENT_CERT`).
+        client_key: the file of its private key (`ECA_CLIENT_KEY`), if it is a separate file.
+        client_key_passphrase: the passphrase of the key (`ECA_CLIENT_KEY_PASSPHRASE`).
     """
 
     ca_cert_file: str | None = attrs.field(default=None, metadata=setting(PATH, "caCertFile"))
@@ -66,9 +67,9 @@ class Network:
     )
 
     def client_certificate(self, environ: Mapping[str, str]) -> ClientCertificate | None:
-        """What is shown to servers that ask; None: nothing is configured."""
+        """Return the client certificate, or None if none is configured."""
         key = self.client_key or environ.get("ECA_CLIENT_KEY") or None
-        # A key alone is looked at as if its file held both, and found to hold no certificate.
+        # A key alone is loaded as a file of both, which reports the missing certificate.
         certificate = self.client_cert or environ.get("ECA_CLIENT_CERT") or key
         passphrase = self.passphrase(environ)
         return certificate and ClientCertificate(
@@ -78,6 +79,6 @@ class Network:
         )
 
     def passphrase(self, environ: Mapping[str, str]) -> Secret | None:
-        """What the key is encrypted with, if it is."""
+        """Return the passphrase of the private key, or None."""
         variable = environ.get("ECA_CLIENT_KEY_PASSPHRASE")
         return self.client_key_passphrase or (Secret(variable) if variable else None)

@@ -1,8 +1,8 @@
-r"""The patterns of `argsMatchers` and `disabledTools`: they cannot hold the server up.
+r"""The patterns of `argsMatchers` and `disabledTools`, which cannot block the server.
 
-They run on text a model wrote, so each search has a time limit, which the standard library's
-`re` does not offer. What would make the compiler itself heavy is refused here,
-like `((a{999}){999}){9}`.
+They search text that a model wrote, so each search has a time limit, which the standard library's
+`re` does not offer. Patterns that are expensive to compile, like `((a{999}){999}){9}`, are
+rejected.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["BadMatcher", "compile_matcher", "matches_name"]
 
 _LONGEST = 1_000
-_MOST_COPIES = 1_000  # of a part, by all its counted repetitions together
-_NAME_SECONDS = 0.01  # for a pattern on one name: there may be hundreds of them
-_PLAIN = re.compile(r"[\w .:/@-]*")  # a dot is part of a name more often than not
+_MOST_COPIES = 1_000  # of one part, the product of all its counted repetitions
+_NAME_SECONDS = 0.01  # for one name: there may be hundreds
+_PLAIN = re.compile(r"[\w .:/@-]*")  # a dot is usually part of a name
 _COUNTED = re.compile(r"\{(?:\d*,)?(\d+)\}|\{(\d+),\}")
 
 
 class BadMatcher(ValueError):
-    """A pattern that cannot be used; the message shows nothing of it."""
+    """The error of an unusable pattern; the message quotes nothing of it."""
 
 
 def compile_matcher(pattern: str, *, dot_is_all: bool = False) -> regex.Pattern[str]:
-    """The compiled pattern.
+    """Compile a pattern.
 
     Args:
         pattern: as configured.
-        dot_is_all: a dot matches line breaks as well.
+        dot_is_all: whether a dot also matches line breaks.
 
     Raises:
-        BadMatcher: it is no regular expression, or too large.
+        BadMatcher: the pattern is not a regular expression, or too large.
     """
-    # 45 ms, and most configurations have no matcher.
+    # The import takes 45 ms, and most configurations have no matcher.
     import regex  # noqa: PLC0415
 
     if len(pattern) > _LONGEST:
@@ -50,19 +50,19 @@ def compile_matcher(pattern: str, *, dot_is_all: bool = False) -> regex.Pattern[
         raise BadMatcher(f"expected at most {_MOST_COPIES} counted repetitions, got {copies}")
     try:
         return regex.compile(pattern, regex.DOTALL if dot_is_all else 0)
-    except regex.error as fault:
-        raise BadMatcher(f"expected a regular expression, got: {fault}") from None
+    except regex.error as error:
+        raise BadMatcher(f"expected a regular expression, got: {error}") from None
     except (RecursionError, OverflowError, MemoryError):
         raise BadMatcher("expected a regular expression, got one nested too deep") from None
 
 
 def matches_name(selector: str, names: Collection[str], *, if_late: bool = True) -> bool:
-    """Whether a selector is one of the names, or a pattern (`server__.*`) for all of one.
+    """Return whether a selector equals one of the names, or fully matches one as a pattern.
 
     Args:
-        selector: a name or a pattern.
+        selector: a name or a pattern (`server__.*`).
         names: every name of one thing.
-        if_late: the answer for a pattern that takes too long: true where it withholds something.
+        if_late: the result after a timeout: true where a match withholds something.
     """
     if selector in names:
         return True

@@ -1,7 +1,7 @@
-"""The part of the configuration that is about MCP servers.
+"""The settings of MCP servers.
 
-The rule it keeps: a server of which anything could not be read does not start, for with an argument
-or a header less it might do something else than the user meant.
+Invariant: a server with an unreadable setting does not start, because without that argument or
+header it might do something other than the user meant.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config.interpolation import Resolved, Surroundings, Unresolved
+from eca_server.config.interpolation import ReferenceResolver, ResolvedText, UnresolvedReference
 from eca_server.config.problems import dotted
 from eca_server.config.reading import (
     COUNT,
@@ -32,40 +32,42 @@ from eca_server.config.reading import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["MCP_SERVERS", "MCPServer", "as_written", "fault_in", "is_secret", "keys_of_servers"]
+__all__ = ["MCP_SERVERS", "MCPServer", "find_errors", "is_secret", "original_text", "server_keys"]
 
 _OURS = "eca"
-_SHORTEST_SECRET = 8  # of shorter ones too much else would be hidden
+_SHORTEST_SECRET = 8  # masking shorter ones would hide ordinary text
 _IS_SECRET = re.compile(r"key|token|secret|pass|auth|credential", re.IGNORECASE)
 _NO_URL = "expected a url that begins with http:// or https:// and names a host"
-_HINDERS = "(until this is mended the MCP server does not start)"
+_HINDERS = "(until this is fixed the MCP server does not start)"
 
 
 def _read_text(
     value: object, place: Place, *, shell_like: bool = True, strips: bool = False
 ) -> str:
     place.expect(isinstance(value, str), "a string", value)
-    found: list[str] = []
-    surroundings = attrs.evolve(place.surroundings, on_value=found.append)
+    replacements: list[str] = []
+    resolver = attrs.evolve(place.resolver, on_value=replacements.append)
     try:
-        text = surroundings.resolve(str(value), shell_like=shell_like)
-    except Unresolved as fault:
-        place.refuse(str(fault))
+        text = resolver.resolve(str(value), shell_like=shell_like)
+    except UnresolvedReference as error:
+        place.refuse(str(error))
     text = text.strip() if strips else text
-    return Resolved(text, written=str(value), stands_for=found) if found else text
+    return (
+        ResolvedText(text, written=str(value), replacements=replacements) if replacements else text
+    )
 
 
 def _read_name(value: object, place: Place) -> str | None:
     return _read_text(value, place, strips=True) or None
 
 
-# With `$NAME` and `${NAME}` replaced as well, as the upstream server does.
+# These replace `$NAME` and `${NAME}` as well, as the upstream server does.
 _TEXT = Reader(read=_read_text, schema={"type": "string"})
 _NAME = Reader(read=_read_name, schema={"type": "string"})
 _VALUE = Reader(read=partial(_read_text, shell_like=False), schema={"type": "string"})
 _VARIABLES = Reader(
     read=each(_VALUE).read,
-    build=dict,  # a null is no value left out: it takes the variable away
+    build=dict,  # a null stays: it removes the variable
     schema={"type": "object"},
     members=_VALUE,
 )
@@ -77,33 +79,34 @@ def _masked(text: str | None) -> str:
 
 @attrs.frozen(kw_only=True)
 class MCPServer:
-    """`mcpServers.<name>`: a program that is started, or an address.
+    """`mcpServers.<name>`: a program to start, or an address.
 
     Attributes:
-        command: the program; its arguments stand in `args`.
-        args: of the program.
-        env: variables of the program beside ours; null takes one away.
-        cwd: the folder it starts in, absolute or relative to the first workspace root; None: that
-            root itself.
-        url: where it is reached over HTTP, in place of `command`.
-        headers: sent with each request to `url`.
-        type: how it is talked to, where that does not follow from `command` or `url`.
-        protocol: which family of the protocol's editions is spoken; `auto`: what it understands.
-        disabled: it starts only when the user says so.
-        client_id: the name by which we are known to its authorization server.
-        client_secret: what goes with that name, if anything.
-        client_name: the name under which we ask its authorization server for an id.
-        client_metadata_url: where a document about this client is, which is its id at authorization
-            servers that read such documents; others are asked for an id.
-        oauth_port: the port that the browser comes back to after a login; 0: any.
-        auth_scope: who shares a login: all workspaces, this one, or those that give this name.
-        start_timeout: until it is ready; None: as `mcpTimeoutSeconds` says.
-        call_timeout: how long a call may go on without a sign of progress.
-        tool_timeouts: the same by the name of the tool.
-        most_calls: calls that run at the same time; more of them wait.
-        is_damaged: some of it could not be read, so it does not start.
-        awaits_trust: an opened folder configures it, and the user has not accepted that yet; so it
-            does not start, and its texts are as written.
+        command: the program; its arguments are in `args`.
+        args: the program's arguments.
+        env: variables added to the program's environment; null removes one.
+        cwd: the program's directory, absolute or relative to the first workspace root; default:
+            that root.
+        url: the address of an HTTP server, in place of `command`.
+        headers: HTTP headers of each request to `url`.
+        type: the transport; default: from `command` or `url`.
+        protocol: the family of protocol revisions to use; `auto`: negotiated.
+        disabled: whether it starts only on the user's request.
+        client_id: this client's id at the authorization server.
+        client_secret: the secret of that id, if it has one.
+        client_name: the name for dynamic registration at the authorization server.
+        client_metadata_url: the URL of this client's metadata document, used as the id at
+            authorization servers that support such documents.
+        oauth_port: the port of the redirect URL after a login; 0: any.
+        auth_scope: the workspaces that share a login: all, this one, or those with the same name
+            here.
+        start_timeout: limit until the server is ready; default: `mcpTimeoutSeconds`.
+        call_timeout: limit of a call without progress.
+        tool_timeouts: the same limit by the name of the tool.
+        max_calls: the number of concurrent calls; further ones wait.
+        is_damaged: whether a setting could not be read; then the server does not start.
+        awaits_trust: whether a workspace folder configures the server without the user's
+            acceptance; then it does not start, and its texts are unresolved.
     """
 
     command: str | None = attrs.field(default=None, metadata=setting(_NAME, "command"))
@@ -140,28 +143,28 @@ class MCPServer:
     tool_timeouts: Mapping[str, float] = attrs.field(
         factory=dict, metadata=setting(each(SECONDS), "toolTimeoutSeconds")
     )
-    most_calls: int = attrs.field(default=8, metadata=setting(COUNT, "maxConcurrency"))
+    max_calls: int = attrs.field(default=8, metadata=setting(COUNT, "maxConcurrency"))
     is_damaged: bool = False
     awaits_trust: bool = False
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What must not be shown: headers, variables whose names say so, what references mean."""
+        """The texts to mask: headers, variables with telling names, and replaced references."""
         known = [*self.headers.values()]
         known += [value for name, value in self.env.items() if value and _IS_SECRET.search(name)]
         texts: list[object] = [*attrs.astuple(self, recurse=False), *self.args, *self.env.values()]
         for text in (*texts, *self.headers.values()):
-            known += text.stands_for if isinstance(text, Resolved) else ()
+            known += text.replacements if isinstance(text, ResolvedText) else ()
         long = dict.fromkeys(text for text in known if len(text) >= _SHORTEST_SECRET)
         return (*map(Secret, long), *([self.client_secret] if self.client_secret else []))
 
     @property
-    def fault(self) -> str | None:
-        """Why it cannot be started as configured, for the user; None: it can."""
+    def config_error(self) -> str | None:
+        """The reason, for the user, why the server cannot start as configured, or None."""
         if self.awaits_trust:
-            return "the opened folder configures it, and that is not accepted yet (`/trust`)"
+            return "the opened folder configures this server; accept it with `/trust` first"
         if self.is_damaged:
-            return "a part of its configuration cannot be read"
+            return "its configuration has errors (`/config` shows them)"
         if self.command and self.url:
             return "expected a command or a url, got both"
         if self.url and not _is_http(self.url):
@@ -181,11 +184,11 @@ _KEYS = record(MCPServer)
 
 
 def _read_server(value: object, place: Place) -> dict[str, Any]:
-    before = len(place.faults)
+    before = len(place.errors)
     layer: dict[str, Any] = _KEYS.read(value, place)
-    new = list(place.faults)[before:]
+    new = list(place.errors)[before:]
     for path in new:
-        place.faults[path] += f" {_HINDERS}"
+        place.errors[path] += f" {_HINDERS}"
     return layer | {"is_damaged": True} if new else layer
 
 
@@ -202,36 +205,38 @@ _NAMED = each(_SERVER)
 def _read_servers(value: object, place: Place) -> dict[str, Any]:
     servers: dict[str, Any] = _NAMED.read(value, place)
     for name in [name for name in servers if not name.strip() or name.strip().lower() == _OURS]:
-        place.faults[place.at(name).path] = "expected another name: this one is taken or blank"
+        place.errors[place.at(name).path] = (
+            "expected a different name: this one is reserved or blank"
+        )
         del servers[name]
     return servers
 
 
 MCP_SERVERS = attrs.evolve(_NAMED, read=_read_servers)
-"""`mcpServers`, by the name the user gives each."""
+"""Reader of `mcpServers`, by the user's name for each."""
 
 
-def fault_in(name: str, settings: object, surroundings: Surroundings) -> str | None:
-    """What of a server's settings, as JSON, cannot be read; None: nothing."""
-    place = Place(surroundings)
+def find_errors(name: str, settings: object, resolver: ReferenceResolver) -> str | None:
+    """Return the errors in a server's settings, given as JSON, or None."""
+    place = Place(resolver)
     layer = _read_servers({name: settings}, place)
     url = layer.get(name, {}).get("url")
-    if not place.faults and url and not _is_http(url):
-        place.faults[(name, "url")] = _NO_URL
-    told = (f"{dotted(path[1:])}: {fault}" for path, fault in place.faults.items())
-    return "; ".join(text.strip(": ").removesuffix(f" {_HINDERS}") for text in told) or None
+    if not place.errors and url and not _is_http(url):
+        place.errors[(name, "url")] = _NO_URL
+    messages = (f"{dotted(path[1:])}: {error}" for path, error in place.errors.items())
+    return "; ".join(text.strip(": ").removesuffix(f" {_HINDERS}") for text in messages) or None
 
 
-def as_written(text: str) -> str:
-    """A text of a server as it was configured, its references as such."""
-    return text.written if isinstance(text, Resolved) else text
+def original_text(text: str) -> str:
+    """Return a text of a server as configured, its references unresolved."""
+    return text.written if isinstance(text, ResolvedText) else text
 
 
-def keys_of_servers() -> tuple[str, ...]:
-    """Every key that a server's settings can have."""
+def server_keys() -> tuple[str, ...]:
+    """Return every key that a server's settings can have."""
     return tuple(key[0] for each in settings_of(MCPServer) for key in each.keys)
 
 
 def is_secret(variable: str) -> bool:
-    """Whether the value of a variable of that name is a secret."""
+    """Return whether a variable of this name holds a secret."""
     return _IS_SECRET.search(variable) is not None

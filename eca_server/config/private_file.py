@@ -1,6 +1,6 @@
-"""Files that only the user can read, each replaced as a whole: nobody ever meets half of one.
+"""Files that only the user can read, each replaced atomically.
 
-Everything here touches the disk: call it in a worker thread.
+Every function touches the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 
 
 
 def make_private(path: Path) -> None:
-    """Take a file from the eyes of others, where the file system knows modes."""
+    """Make a file readable by its owner alone, where the file system has modes."""
     with suppress(OSError):
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             path.chmod(0o600)
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a new file in the place of that one, or of none.
+    """Create a file, or replace it atomically.
 
     Raises:
-        OSError: it cannot be written; what was there is unchanged.
+        OSError: the file cannot be written; the previous content is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, _FLAGS, 0o600)

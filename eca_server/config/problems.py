@@ -1,8 +1,8 @@
-"""What is wrong with the configuration, as values: a broken source never stops the server.
+"""Problems of the configuration, as values: a broken source never stops the server.
 
-The rule it keeps: a message tells what was expected and the kind of what came, never a value,
-because any value may be a key. Only a number where one is expected, and a plain word where one of
-a few is, are told as they came.
+Invariant: a message names what was expected and the kind of the value, never the value itself,
+which may be a key. Exceptions are a number where one is expected, and a plain word where one of a
+few words is.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _PLAIN_NAME = re.compile(r"[\w-]+")
 
 @attrs.frozen(kw_only=True)
 class Problem:
-    """One fault of one source; the server shows it and goes on with the rest.
+    """One error or warning about one source; the rest of the source applies.
 
     Attributes:
         source: `initializationOptions`, `ECA_CONFIG`, `environment`, or the file's path.
         line: counted from 1; None where the source has no text of its own.
         column: counted from 1, in characters.
-        key: the dotted key, or the variable's name; None if the whole source is meant.
+        key: the dotted key, or the variable's name; None for the whole source.
         message: what was expected and what came.
-        level: a warning costs nothing, an error costs the key.
+        level: after an error, the key is ignored.
     """
 
     source: str
@@ -44,20 +44,20 @@ class Problem:
     level: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
-        """`FILE:LINE:COLUMN: KEY: MESSAGE`, without the parts that are not known."""
+        """Return `FILE:LINE:COLUMN: KEY: MESSAGE`, without the unknown parts."""
         place = [self.source, self.line, self.column]
         where = ":".join(str(part) for part in place if part is not None)
         text = ": ".join(part for part in (where, self.key, self.message) if part)
-        return printable_line(text, longest=_LONGEST)  # names in it may be a folder's
+        return printable_line(text, longest=_LONGEST)  # names may come from an untrusted folder
 
 
 @attrs.frozen(kw_only=True)
 class Source:
-    """One place the configuration may come from.
+    """One source of the configuration.
 
     Attributes:
         name: as in `Problem.source`.
-        state: `used`, `absent`, or `broken`: not one key of it could be read.
+        state: `used`, `absent`, or `broken` (no key could be read).
     """
 
     name: str
@@ -65,7 +65,7 @@ class Source:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A path as a reader would write it: `providers."my.corp".models.m.extraPayload.stop[0]`."""
+    """Return a path as users write it: `providers."my.corp".models.m.extraPayload.stop[0]`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -77,7 +77,7 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The JSON kind of a value, in words: what a message may tell of it."""
+    """Return the JSON kind of a value in words, which is all that a message may show of it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

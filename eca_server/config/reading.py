@@ -1,10 +1,10 @@
-"""From the JSON of one source to the keys we know, each of its own type.
+"""The typed reading of one source's JSON.
 
-The rule it keeps: a value of a wrong type costs its own key and nothing else, so what an earlier
-source said of that key stays. Keys we do not know are passed over. Null unsets.
+A value of a wrong type is ignored with its key alone, so the value of an earlier source stays.
+Unknown keys are ignored. Null unsets.
 
-A class says beside each field where its value is written and how it is read (`setting`). The
-sources are read with `Reader.read`, merged as plain mappings, and made objects by `Reader.build`.
+Each field of a settings class declares its keys and its reader (`setting`). Sources are read with
+`Reader.read`, merged as plain mappings, and turned into objects by `Reader.build`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import attrs
 
-from eca_server.config.interpolation import Surroundings, Unresolved
+from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
 from eca_server.config.problems import kind_of
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = [
     "COUNT",
@@ -33,10 +33,10 @@ __all__ = [
     "SECONDS",
     "SECRET",
     "TEXT",
+    "InvalidValue",
     "KeyPath",
     "Place",
     "Reader",
-    "Refused",
     "Setting",
     "Workspace",
     "choice",
@@ -57,8 +57,8 @@ _MOST = 2**53
 _WORD = re.compile(r"[A-Za-z_-]{1,32}")  # a key has digits, or is longer
 
 
-class Refused(Exception):
-    """A value that does not fit; `path` leads to it, the message shows nothing of a key."""
+class InvalidValue(Exception):
+    """The error of a value that does not fit, at `path`; the message never shows a secret."""
 
     def __init__(self, path: KeyPath, message: str) -> None:
         super().__init__(message)
@@ -68,43 +68,49 @@ class Refused(Exception):
 
 @attrs.frozen(eq=False, repr=False)
 class Place:
-    """Where in a source the reading stands, and what was refused so far."""
+    """A position in a source that is being read, and the errors so far.
 
-    surroundings: Surroundings
-    faults: dict[KeyPath, str] = attrs.field(factory=dict)
+    Attributes:
+        resolver: resolves the references of the source.
+        errors: error messages by the path of their value.
+        path: the path of this position.
+    """
+
+    resolver: ReferenceResolver
+    errors: dict[KeyPath, str] = attrs.field(factory=dict)
     path: KeyPath = ()
 
     def at(self, step: str | int) -> Place:
-        """The place one key or list item deeper."""
+        """Return the place of a member: one key or list item deeper."""
         return attrs.evolve(self, path=(*self.path, step))
 
     def expect(self, fits: bool, expected: str, value: object) -> None:
-        """Refuse `value` here unless it fits."""
+        """Reject `value` here unless it fits."""
         if not fits:
             self.refuse(f"expected {expected}, got {kind_of(value)}")
 
     def refuse(self, message: str) -> NoReturn:
-        """Give up the value here."""
-        raise Refused(self.path, message)
+        """Reject the value here."""
+        raise InvalidValue(self.path, message)
 
     def resolve(self, text: str) -> str:
-        """`text` with its `${..}` references replaced."""
+        """Return `text` with its `${..}` references replaced."""
         try:
-            return self.surroundings.resolve(text)
-        except Unresolved as fault:
-            self.refuse(str(fault))
+            return self.resolver.resolve(text)
+        except UnresolvedReference as error:
+            self.refuse(str(error))
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Reader:
-    """How one kind of value is read from JSON, and made the object the server works with.
+    """The reader of one kind of value.
 
     Attributes:
-        read: from a source's JSON to plain data that merges; raises Refused.
-        build: from the merged data to the object.
-        schema: what JSON it reads, if it is no record.
-        record: the class whose settings are an object's keys, if it is one.
-        members: reads each value of an object or list, if they are all of one kind.
+        read: turns a source's JSON into plain data that merges; raises InvalidValue.
+        build: turns the merged data into the object.
+        schema: the JSON Schema of the value, unless it is a record.
+        record: the settings class of an object with known keys, if it is one.
+        members: the reader of each value of an object or list, if they are all of one kind.
     """
 
     read: Callable[[Any, Place], Any]
@@ -114,39 +120,39 @@ class Reader:
     members: Reader | None = None
 
     def attempt(self, value: object, place: Place, into: dict[str, Any], name: str) -> None:
-        """Put the value into the mapping, or its fault into the place's list.
+        """Put the value into a mapping, or its error into `place.errors`.
 
-        A map that is already there under another spelling is merged with.
+        A map is merged into one already there, from another spelling of the key.
         """
         try:
             read = None if value is None else self.read(value, place)
-        except Refused as fault:
-            place.faults[fault.path] = fault.message
+        except InvalidValue as error:
+            place.errors[error.path] = error.message
         else:
             into.update(deep_merge({name: into.get(name)}, {name: read}))
 
 
 class Workspace(enum.Enum):
-    """The trust class of a setting: its effect when an opened folder configures it.
+    """The trust class of a setting: its effect when a workspace folder configures it.
 
-    A folder that is not trusted may only tighten what the user has configured, or give text.
+    An untrusted folder may only restrict the user's configuration, or add text.
     """
 
-    NEEDS_TRUST = "the user has to trust the folder"
-    NEVER = "only the user's own configuration counts, even if the folder is trusted"
-    RESTRICTS = "a value that restricts tool calls counts, the others need trust"
-    SMALLER = "a smaller value counts, a larger one needs trust"
+    NEEDS_TRUST = "the user must trust the folder"
+    NEVER = "only the user's own configuration applies, even if the folder is trusted"
+    RESTRICTS = "a value that restricts tool calls applies, the others need trust"
+    SMALLER = "a smaller value applies, a larger one needs trust"
     ADDS = "items are added to the user's"
     INSIDE = "paths inside the folder are added to the user's, the others need trust"
 
 
 class Setting(NamedTuple):
-    """A field of a class of settings, as `setting` declares it.
+    """A field of a settings class, as `setting` declares it.
 
     Attributes:
         name: the field's name.
-        reader: reads its values.
-        keys: the keys it is written under, as paths; the last one counts first.
+        reader: the reader of its values.
+        keys: its keys, as paths; the last one wins.
         workspace: its trust class.
     """
 
@@ -159,9 +165,9 @@ class Setting(NamedTuple):
 def setting(
     reader: Reader, *keys: str, workspace: Workspace = Workspace.NEEDS_TRUST
 ) -> dict[str, Any]:
-    """Return metadata for `attrs.field`: the dotted keys it is written under, and its class.
+    """Return metadata for `attrs.field`: the reader, the dotted keys and the trust class.
 
-    The last key counts first. A setting without a class needs trust.
+    The last key wins. A setting without a trust class needs trust.
     """
     return {_SETTING: (reader, tuple(tuple(key.split(".")) for key in keys), workspace)}
 
@@ -174,28 +180,28 @@ def settings_of(cls: type) -> Iterator[Setting]:
 
 
 def record(cls: type) -> Reader:
-    """An object whose known keys are the settings of an attrs class."""
+    """Return the reader of an object whose known keys are the settings of an attrs class."""
 
     def read(value: object, place: Place) -> dict[str, Any]:
         place.expect(isinstance(value, Mapping), "an object", value)
         layer: dict[str, Any] = {}
         for name, reader, keys, _ in settings_of(cls):
             for key in keys:
-                found, where = _find(value, key, place)
-                if found is not _MISSING:
-                    reader.attempt(found, where, layer, name)
+                member, where = _find(value, key, place)
+                if member is not _MISSING:
+                    reader.attempt(member, where, layer, name)
         return layer
 
     def build(merged: Mapping[str, Any]) -> object:
         readers = {each.name: each.reader for each in settings_of(cls)}
-        given = {name: value for name, value in merged.items() if value is not None}
-        return cls(**{name: readers[name].build(value) for name, value in given.items()})
+        known = {name: value for name, value in merged.items() if value is not None}
+        return cls(**{name: readers[name].build(value) for name, value in known.items()})
 
     return Reader(read=read, build=build, record=cls)
 
 
 def each(reader: Reader) -> Reader:
-    """An object with keys of the user's own choice and values of one kind."""
+    """Return the reader of an object with any keys and values of one kind."""
 
     def read(value: object, place: Place) -> dict[str, Any]:
         place.expect(isinstance(value, Mapping), "an object", value)
@@ -213,15 +219,18 @@ def each(reader: Reader) -> Reader:
 
 
 def listing(reader: Reader) -> Reader:
-    """A list of values of one kind; a wrong one is left out. Lists replace each other."""
+    """Return the reader of a list of values of one kind; an invalid one is left out.
+
+    Lists replace each other when they are merged.
+    """
 
     def read(value: object, place: Place) -> list[Any]:
         place.expect(isinstance(value, list | tuple), "a list", value)
         assert isinstance(value, list | tuple)
-        found: dict[str, Any] = {}
+        items: dict[str, Any] = {}
         for index, item in enumerate(value):
-            reader.attempt(item, place.at(index), found, str(index))
-        return [item for item in found.values() if item is not None]
+            reader.attempt(item, place.at(index), items, str(index))
+        return [item for item in items.values() if item is not None]
 
     def build(merged: list[Any]) -> tuple[Any, ...]:
         return tuple(reader.build(item) for item in merged)
@@ -231,18 +240,18 @@ def listing(reader: Reader) -> Reader:
 
 
 def choice(*values: str) -> Reader:
-    """One of these words."""
+    """Return the reader of one of these words."""
 
     def read(value: object, place: Place) -> object:
         if not isinstance(value, str) or value not in values:
-            place.refuse(f"expected {' or '.join(values)}, got {_other_than(value)}")
+            place.refuse(f"expected {' or '.join(values)}, got {_shown(value)}")
         return value
 
     return Reader(read=read, schema={"enum": list(values)})
 
 
 def deep_merge(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
-    """Both mappings in one: maps merge, everything else of `newer` replaces (lists too)."""
+    """Merge two mappings: maps merge, everything else of `newer` replaces (lists too)."""
     merged = dict(older)
     for name, value in newer.items():
         before = merged.get(name)
@@ -258,7 +267,7 @@ def _find(value: Any, key: tuple[str, ...], place: Place) -> tuple[object, Place
         if value is None:
             return _MISSING, place
         if not isinstance(value, Mapping):
-            place.faults[place.path] = f"expected an object, got {kind_of(value)}"
+            place.errors[place.path] = f"expected an object, got {kind_of(value)}"
             return _MISSING, place
     return value.get(key[-1], _MISSING), place.at(key[-1])
 
@@ -275,20 +284,20 @@ def _name(value: object, place: Place) -> str | None:
 def _path(value: object, place: Place) -> str | None:
     name = _name(value, place)
     try:
-        return name and place.surroundings.named(name)
-    except Unresolved as fault:
-        place.refuse(str(fault))
+        return name and place.resolver.named(name)
+    except UnresolvedReference as error:
+        place.refuse(str(error))
 
 
 def _key(value: object, place: Place) -> object:
     try:
-        return key_from(_text(value, place))
-    except ValueError as fault:
-        place.refuse(str(fault))
+        return parse_key(_text(value, place))
+    except ValueError as error:
+        place.refuse(str(error))
 
 
 def _secret(value: object, place: Place) -> Secret | None:
-    text = _text(value, place).strip("\r\n")  # a file that holds it ends its line
+    text = _text(value, place).strip("\r\n")  # a file ends its last line
     return Secret(text) if text else None
 
 
@@ -318,7 +327,7 @@ def _price(value: Any, place: Place) -> object:
 
 
 def _expect_amount(fits: bool, expected: str, value: Any, place: Place) -> None:
-    """As `Place.expect`, and say which number came, unless it is endless."""
+    """Reject `value` unless it fits, and quote a number, unless it is endless."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not fits and is_number and -_MOST <= value <= _MOST:
         place.refuse(f"expected {expected}, got {value}")
@@ -326,14 +335,14 @@ def _expect_amount(fits: bool, expected: str, value: Any, place: Place) -> None:
 
 
 def _data(value: object, place: Place) -> object:
-    """The user's own JSON: nothing is changed but the references inside its strings."""
+    """Return the user's own JSON with the references in its strings replaced."""
     if isinstance(value, str):
         return place.resolve(value)
     if isinstance(value, Mapping):
-        read: dict[str, Any] = {}
+        layer: dict[str, Any] = {}
         for name, member in value.items():
-            _DATA.attempt(member, place.at(name), read, name)
-        return read
+            _DATA.attempt(member, place.at(name), layer, name)
+        return layer
     if isinstance(value, list | tuple):
         return [_data(item, place.at(index)) for index, item in enumerate(value)]
     return value
@@ -344,10 +353,10 @@ def _object(value: object, place: Place) -> object:
     return _data(value, place)
 
 
-def _other_than(value: object) -> str:
+def _shown(value: object) -> str:
     if not isinstance(value, str):
         return kind_of(value)
-    return repr(value) if _WORD.fullmatch(value) else "another one"
+    return repr(value) if _WORD.fullmatch(value) else "a different one"
 
 
 def _above_zero(most: float) -> JSONSchema:
@@ -355,8 +364,8 @@ def _above_zero(most: float) -> JSONSchema:
 
 
 TEXT = Reader(read=_text, schema={"type": "string"})
-NAME = Reader(read=_name, schema={"type": "string"})  # blanks around it are cut, only blanks unset
-PATH = Reader(read=_path, schema={"type": "string"})  # relative to the folder of its file
+NAME = Reader(read=_name, schema={"type": "string"})  # stripped; blank unsets
+PATH = Reader(read=_path, schema={"type": "string"})  # relative to the directory of its file
 KEY = Reader(read=_key, schema={"type": "string"})
 SECRET = Reader(read=_secret, schema={"type": "string"})  # any text
 FLAG = Reader(read=_flag, schema={"type": "boolean"})
@@ -372,4 +381,4 @@ PERCENT = Reader(
 )
 PRICE = Reader(read=_price, schema={"type": "number", "minimum": 0, "maximum": _MOST})
 _DATA = Reader(read=_data)
-OBJECT = Reader(read=_object, schema={"type": "object"})  # the user's own, its nulls included
+OBJECT = Reader(read=_object, schema={"type": "object"})  # any JSON, nulls included

@@ -1,7 +1,7 @@
-"""The JSON Schema of the configuration file, made from the classes it is read into.
+"""The JSON Schema of the configuration file, generated from the settings classes.
 
-It lists the keys this server reads, and those the upstream server reads and this one does not:
-a file made for that server is not a wrong one.
+It lists the keys this server reads, and those that only the upstream server reads: a file made for
+that server stays valid.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
 def config_schema() -> dict[str, Any]:
-    """The schema of the whole file (JSON Schema, edition 2020-12).
+    """Return the schema of the whole file (JSON Schema, edition 2020-12).
 
-    Every key may be left out, and null unsets what an earlier file said.
+    Every key is optional, and null unsets the value of an earlier file.
     """
     schema = _record_schema(Config)
     for key in UPSTREAM_KEYS:
-        *way, last = key.split(".")
-        _object_at(schema, way)["properties"][last] = {
+        *parents, last = key.split(".")
+        _object_at(schema, parents)["properties"][last] = {
             "description": "Read by the upstream server, not by this one."
         }
     return {"$schema": _SPECIFICATION, "title": "Configuration of ECA for Python", **schema}
@@ -48,17 +48,17 @@ def _record_schema(cls: type) -> dict[str, Any]:
     schema = _empty_object()
     notes = _attribute_notes(cls)
     for name, reader, keys, _ in settings_of(cls):
-        for *way, last in keys:
+        for *parents, last in keys:
             member = _schema(reader)
             if name in notes:
                 member["description"] = notes[name]
-            _object_at(schema, way)["properties"][last] = member
+            _object_at(schema, parents)["properties"][last] = member
     return schema
 
 
-def _object_at(schema: dict[str, Any], way: list[str]) -> dict[str, Any]:
-    """The object schema that lies this way down; made where there is none."""
-    for step in way:
+def _object_at(schema: dict[str, Any], path: list[str]) -> dict[str, Any]:
+    """Return the object schema at a path, created where it is missing."""
+    for step in path:
         if step == "*":
             schema = schema["additionalProperties"]
         else:
@@ -79,6 +79,6 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attribute_notes(cls: type) -> dict[str, str]:
-    """What the class's docstring says of each attribute; nothing under `-OO`."""
+    """Return the description of each attribute from the class's docstring; empty under `-OO`."""
     _, _, attributes = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
     return {name: " ".join(note.split()) for name, note in _ATTRIBUTE.findall(attributes)}

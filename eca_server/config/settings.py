@@ -1,7 +1,7 @@
-"""The configuration as the server works with it: one class per object of the file.
+"""The settings classes: one for each object of the configuration file.
 
-Beside each field stands the key it is read from. What nobody configured is None where the
-default depends on something else (a model's limits, an endpoint's timers).
+Each field declares its keys. An unset field is None where the default depends on something else (a
+model's limits, an endpoint's timers).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from eca_server.config.reading import (
 )
 from eca_server.config.tool_settings import (
     BEHAVIORS,
-    BUILT_IN,
+    BUILT_IN_AGENTS,
     BUILT_IN_SUBAGENTS,
     NAMES,
     Behavior,
@@ -73,13 +73,13 @@ class Limit:
 
 @attrs.frozen(kw_only=True)
 class Cost:
-    """What a model costs, in US dollars per million tokens.
+    """The price of a model, in US dollars per million tokens.
 
     Attributes:
-        input: of a prompt.
-        output: of an answer.
-        cache_read: of what came from the provider's cache; None: as other input.
-        cache_write: of what went into it; None: as other input.
+        input: the price of input.
+        output: the price of output.
+        cache_read: the price of input read from the provider's cache; default: as other input.
+        cache_write: the price of input written to that cache; default: as other input.
     """
 
     input: float | None = attrs.field(default=None, metadata=setting(PRICE, "input"))
@@ -93,16 +93,16 @@ class Model:
     """`providers.<name>.models.<model>`.
 
     Attributes:
-        model_name: what the endpoint calls it; None: as we do.
-        extra_payload: merged into each request; a null in it removes the key.
-        extra_headers: sent with each request.
-        variants: more payloads for the same model, each under its name (`high`), by which it is
-            selected as `provider/model:name`; it counts more than `extraPayload`.
-        reasoning_history: which of its thoughts go back to a model that does not insist on them:
-            all, those since the user's last message, none.
-        image_input: whether it reads pictures.
-        limit: what the user knows of its limits.
-        cost: what it costs the user; counts if `input` and `output` are given.
+        model_name: the endpoint's name of the model; default: the same name.
+        extra_payload: JSON merged into each request; a null removes the key.
+        extra_headers: HTTP headers of each request.
+        variants: further payloads for the same model by name (`high`), selected as
+            `provider/model:name`; they win over `extraPayload`.
+        reasoning_history: the thoughts sent back to a model that does not require them: all, those
+            since the user's last message, or none.
+        image_input: whether the model accepts images.
+        limit: the model's limits.
+        cost: the model's price; used only with both `input` and `output`.
     """
 
     model_name: str | None = attrs.field(default=None, metadata=setting(NAME, "modelName"))
@@ -125,13 +125,13 @@ class Model:
 
 @attrs.frozen(kw_only=True)
 class Retry:
-    """`retry`: what is None is the retry room's own default.
+    """`retry`: how a failed request is repeated; a None stands for the built-in default.
 
     Attributes:
-        max_retries: tries after the first one; 0 turns them off.
-        base_delay_ms: the first wait, in milliseconds.
-        backoff_multiplier: what each wait is multiplied by to give the next.
-        max_delay_ms: no wait is longer, in milliseconds.
+        max_retries: attempts after the first one; 0 turns retries off.
+        base_delay_ms: the first delay, in milliseconds.
+        backoff_multiplier: the factor from one delay to the next.
+        max_delay_ms: the longest delay, in milliseconds.
     """
 
     max_retries: int | None = attrs.field(default=None, metadata=setting(COUNT, "maxRetries"))
@@ -147,21 +147,22 @@ class Provider:
     """`providers.<name>`: an endpoint and its models.
 
     Attributes:
-        api: which wire API it speaks (`openai-chat`, ...); not judged here.
-        url: the base that the API's path is added to.
-        url_env: the variable that holds the url, if `url` is not set.
-        key: the key itself.
-        key_env: the variable that holds the key, if `key` is not set.
-        key_rc: the entry of the netrc file that holds it, as `[LOGIN@]MACHINE[:PORT]`.
-        auth: how `/login` gets a token.
-        completion_url_relative_path: in place of the API's own path.
-        extra_headers: sent with each request.
-        think_tag_start: what begins a thought in the text of an answer; None: `<think>`.
-        think_tag_end: what ends it; None: `</think>`.
-        fetch_models: whether the endpoint is asked which models it has, to offer them, too.
-        retry: how a failed request is tried again; None in it: as `retry` for all.
-        rate_limit_max_wait: a longer wait asked for by the endpoint is not slept; None: as for all.
-        models: by the name the user gives them.
+        api: the wire API (`openai-chat`, ...).
+        url: the base URL, to which the API's path is added.
+        url_env: the environment variable with the URL, if `url` is not set.
+        key: the API key.
+        key_env: the environment variable with the key, if `key` is not set.
+        key_rc: the entry of the netrc file with the key, as `[LOGIN@]MACHINE[:PORT]`.
+        auth: the OAuth login of `/login`.
+        completion_url_relative_path: the path of requests, in place of the API's own.
+        extra_headers: HTTP headers of each request.
+        think_tag_start: the start tag of thoughts in an answer's text; default: `<think>`.
+        think_tag_end: the end tag of thoughts; default: `</think>`.
+        fetch_models: whether to request the list of the endpoint's models and offer them, too.
+        retry: how a failed request is repeated; default: the global `retry`.
+        rate_limit_max_wait: the longest wait that the endpoint may demand, in seconds, before the
+            request fails; default: the global setting.
+        models: models by the user's name for each.
     """
 
     api: str | None = attrs.field(default=None, metadata=setting(NAME, "api"))
@@ -193,11 +194,11 @@ class Provider:
 
 @attrs.frozen(kw_only=True)
 class CatalogSettings:
-    """`catalog`: limits, prices and abilities of models, as a public catalogue has them.
+    """`catalog`: the public catalogue of limits, prices and capabilities of models.
 
     Attributes:
-        refresh: whether it is fetched, once a day at most; else what is packaged counts.
-        url: where it is fetched from, in the form of models.dev.
+        refresh: whether to download it, at most once a day; else the packaged copy is used.
+        url: its address; the format is that of models.dev.
     """
 
     refresh: bool = attrs.field(default=True, metadata=setting(FLAG, "refresh"))
@@ -206,18 +207,18 @@ class CatalogSettings:
 
 @attrs.frozen(kw_only=True)
 class Prompts:
-    """`prompts`: the user's words in place of ours.
+    """`prompts`: replacements of the built-in prompts.
 
     Attributes:
-        chat: the instructions of every behaviour without its own.
-        chat_title: how a title is asked for.
-        compact: how a summary is asked for.
-        init: what `/init` asks for.
-        skill_create: what `/skill-create` asks for, with `{{skillName}}`, `{{skillFilePath}}` and
-            `{{userPrompt}}` where these belong.
-        completion: how a completion is asked for.
-        rewrite: how a rewrite is asked for.
-        tools: what the model is told of a native tool, by the tool's name.
+        chat: the system prompt of every behaviour without its own.
+        chat_title: the prompt for a chat's title.
+        compact: the prompt for a summary.
+        init: the prompt of `/init`.
+        skill_create: the prompt of `/skill-create`, with the placeholders `{{skillName}}`,
+            `{{skillFilePath}}` and `{{userPrompt}}`.
+        completion: the prompt for a completion.
+        rewrite: the prompt for a rewrite.
+        tools: descriptions of native tools for the model, by the tool's name.
     """
 
     chat: str | None = attrs.field(default=None, metadata=setting(TEXT, "chat"))
@@ -232,12 +233,12 @@ class Prompts:
 
 @attrs.frozen(kw_only=True)
 class InlineChats:
-    """`chatInline`: what a chat has that is shown in the text, unless its prompt says another.
+    """`chatInline`: defaults of chats shown inside the edited text; a prompt can override them.
 
     Attributes:
-        model: `provider/model`; None: its source's, or the selected one.
-        variant: of that model.
-        agent: who answers.
+        model: `provider/model`; default: that of the source chat, or the selected one.
+        variant: the variant of that model.
+        agent: the agent.
     """
 
     model: str | None = attrs.field(default=None, metadata=setting(NAME, "model"))
@@ -247,56 +248,56 @@ class InlineChats:
 
 @attrs.frozen(kw_only=True)
 class Config:
-    """The whole configuration. Times are in seconds, each None: the HTTP room's own default.
+    """The whole configuration. Times are in seconds; an unset one has a built-in default.
 
     Attributes:
-        providers: by the name that stands before the slash in `provider/model`.
-        default_model: `provider/model`, or None: the first that can be used.
+        providers: endpoints by name, the part before the slash in `provider/model`.
+        default_model: `provider/model`; default: the first usable one.
         default_behavior: the behaviour of a new chat (ruling W-28 ranks it last).
         welcome_message: Markdown, shown by the editor in an empty chat.
-        prompts: the user's words in place of ours.
-        compact_prompt_file: its text counts, if `prompts.compact` is not set.
-        completion_model: `provider/model` for completions, or None: the one chats have.
-        rewrite_model: likewise for rewrites.
-        rewrite_file_lines: of the file around it a rewrite is shown at most so many lines.
-        chat_title: whether a title is asked from the model (ruling W-25).
-        chat_inline: what chats have that are shown in the text.
-        auto_compact_percentage: how full of its chat a model's context may be, in percent, before
-            a summary takes the chat's place.
-        auto_compact_tokens_left: how many tokens of a model's context must be left, in place of
-            that percentage; it does not count for a model whose whole context is not larger.
-        connect_timeout: for the connection to an endpoint.
-        first_byte_timeout: from the request to the first byte of its answer.
-        stream_idle_timeout: between two bytes of an answer.
-        no_progress_timeout: between two events of an answer that mean something.
-        answer_max_kb: KiB of text of one answer of a model, after which it is cut.
-        rate_limit_max_wait: a longer wait asked for by an endpoint is not slept.
-        retry: how a failed request is tried again.
-        netrc_file: in place of `~/.netrc`.
-        keyring: whether logins are kept in the system's keyring.
-        network: the way to the network.
-        otlp: properties of OpenTelemetry by their names (`otel.exporter.otlp.endpoint`); they may
-            hold keys.
-        catalog: where more is learned about models.
-        behaviors: what differs in each behaviour, by its name.
-        disabled_tools: never offered to the model.
-        enabled_tools: the only tools that are offered, named as in `disabledTools`; None: all.
-        tool_call: which calls may run, and the limits of tools.
-        custom_tools: commands the model may call, by the name of the tool.
-        rules: files whose text every chat is given.
-        commands: files whose text is sent in place of a slash command.
-        skills: folders of skills, or SKILL.md files, beside the usual places.
-        hooks: commands that are run at certain moments of a chat, by the user's name for each.
-        ignore_files: which files say what is left out of trees and searches.
-        lsp_timeout: for what the editor is asked.
+        prompts: replacements of the built-in prompts.
+        compact_prompt_file: a file with the prompt for a summary, if `prompts.compact` is not set.
+        completion_model: `provider/model` for completions; default: the model of chats.
+        rewrite_model: `provider/model` for rewrites; default: the model of chats.
+        rewrite_file_lines: the most lines of the surrounding file that a rewrite sends.
+        chat_title: whether the model writes a title for each chat (ruling W-25).
+        chat_inline: defaults of chats shown inside the edited text.
+        auto_compact_percentage: the share of a model's context, in percent, above which a summary
+            replaces the chat's history.
+        auto_compact_tokens_left: the tokens of a model's context to leave free, in place of that
+            percentage; ignored for a model whose context is not larger.
+        connect_timeout: limit of the connection to an endpoint.
+        first_byte_timeout: limit from the request to the first byte of its answer.
+        stream_idle_timeout: limit between two bytes of an answer.
+        no_progress_timeout: limit between two meaningful events of an answer.
+        answer_max_kb: limit of the text of one answer, in KiB; a longer answer is cut.
+        rate_limit_max_wait: the longest wait that an endpoint may demand before the request fails.
+        retry: how a failed request is repeated.
+        netrc_file: the netrc file, in place of `~/.netrc`.
+        keyring: whether logins are stored in the system's keyring.
+        network: the TLS certificates of connections.
+        otlp: OpenTelemetry properties by name (`otel.exporter.otlp.endpoint`); values may be
+            secret.
+        catalog: the public catalogue of models.
+        behaviors: the settings of each agent, by its name.
+        disabled_tools: tools that are never offered to the model.
+        enabled_tools: the only tools offered, named as in `disabledTools`; default: all.
+        tool_call: the approval of tool calls and the limits of tools.
+        custom_tools: commands that the model may call as tools, by the name of the tool.
+        rules: files whose text is added to every chat.
+        commands: files whose text a slash command sends.
+        skills: folders of skills, or SKILL.md files, besides the usual places.
+        hooks: commands that run on events of a chat, by the user's name for each.
+        ignore_files: the kinds of ignore files that trees and searches respect.
+        lsp_timeout: limit of a request to the editor.
         mcp_servers: servers of tools, prompts and resources, by the user's name for each.
-        mcp_timeout: until an MCP server is ready.
-        mcp_tool_search: keep the schemas of MCP tools out of the model's context until it looks for
-            them.
-        mcp_keep_alive: between two signs of life of an MCP server at a `url`.
-        extra_configs: more files like this one; they win over all others.
-        include_parent_agents_files: whether an AGENTS.md above the workspace counts.
-        restrictions: what opened folders restrict; each holds rules for tool calls alone.
+        mcp_timeout: limit until an MCP server is ready.
+        mcp_tool_search: whether the model searches for MCP tools instead of getting the schemas of
+            all of them.
+        mcp_keep_alive: the time between two pings of an MCP server at a `url`.
+        extra_configs: further configuration files; they win over all others.
+        include_parent_agents_files: whether an AGENTS.md above the workspace is read.
+        restrictions: the restrictions of workspace folders, each with rules for tool calls alone.
     """
 
     providers: Mapping[str, Provider] = attrs.field(
@@ -426,12 +427,12 @@ class Config:
 
     @property
     def selectable_behaviors(self) -> tuple[str, ...]:
-        """The behaviours a user can select: ours, then the configured ones but for subagents."""
+        """The behaviours a user can select: built-in ones, then configured ones but subagents."""
         own = (name for name, each in self.behaviors.items() if name and each.mode != ("subagent",))
-        return tuple(dict.fromkeys((*BUILT_IN, *own)))
+        return tuple(dict.fromkeys((*BUILT_IN_AGENTS, *own)))
 
     def built_in(self, behavior: str) -> str:
-        """Which of ours stands for a behaviour: `plan` if it begins with that, else `agent`."""
+        """Return a behaviour's built-in base: `plan` if it inherits from that, else `agent`."""
         name: str | None = behavior
         while name is not None and name != "plan":
             name = self.behaviors[name].inherit if name in self.behaviors else None

@@ -1,7 +1,7 @@
 """The sources of the configuration, read and merged one after the other.
 
-The rule it keeps: nothing here raises for a mistake in a source: it becomes a `Problem`, and the
-rest counts. A file that is broken now and was whole before counts as it was then.
+A mistake in a source never raises: it becomes a `Problem`, and the rest of the source applies. A
+file that became unreadable keeps its previous values.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from typing import Any
 
 import attrs
 
-from eca_server.config.agent_files import LARGEST, MOST, BadAgent, Budget, agent_of
+from eca_server.config.agent_files import LARGEST, MOST, Budget, InvalidAgentFile, parse_agent_file
 from eca_server.config.files import MAX_BYTES, Stamp, Unreadable, read_text, stamp_of
-from eca_server.config.inheritance import inherited, where_it_inherits
-from eca_server.config.interpolation import Surroundings
-from eca_server.config.jsonc import BadText, Places, Spot, parse
-from eca_server.config.own_layer import LayerFault, layer_path, parse_layer
+from eca_server.config.inheritance import inherit_path, resolve_inheritance
+from eca_server.config.interpolation import ReferenceResolver
+from eca_server.config.jsonc import InvalidText, Position, Positions, parse
 from eca_server.config.problems import Problem, Source, dotted, kind_of
 from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
+from eca_server.config.saved_settings import (
+    SavedSettingsError,
+    parse_saved_settings,
+    saved_settings_path,
+)
 from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
@@ -30,143 +34,163 @@ __all__ = ["CONFIG", "OPTIONS", "Sources"]
 OPTIONS = "initializationOptions"
 """The name of the source that the client sends."""
 
-# Each problem becomes a message in the editor; nobody reads a thousand.
+# Each problem becomes a message in the editor.
 _MOST_PROBLEMS = 20
 CONFIG = record(Config)
-"""Reads the whole configuration."""
+"""The reader of the whole configuration."""
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
 class Sources:
-    """The sources so far, the earliest first."""
+    """The sources read so far, the earliest first.
+
+    Attributes:
+        environ: the environment variables.
+        home: the user's home.
+        previous: the JSON of each source in the previous load, by its name.
+        commands: returns the output of a `${cmd:...}`; None: commands are not run.
+        merged: the merged settings.
+        problems: the problems so far.
+        sources: the name and state of each source.
+        files: the stamp of each file that was looked for.
+        values: the JSON of each source by its name.
+        positions: the positions of keys by the name of the source.
+        budget: the YAML that may still be read.
+    """
 
     environ: Mapping[str, str]
     home: Path
-    before: Mapping[str, object]
+    previous: Mapping[str, object]
     commands: Callable[[str], str] | None = None
     merged: dict[str, Any] = attrs.field(factory=dict)
     problems: list[Problem] = attrs.field(factory=list)
     sources: list[Source] = attrs.field(factory=list)
     files: dict[Path, Stamp] = attrs.field(factory=dict)
     values: dict[str, object] = attrs.field(factory=dict)
-    places: dict[str, Places] = attrs.field(factory=dict)
+    positions: dict[str, Positions] = attrs.field(factory=dict)
     budget: Budget = attrs.field(factory=Budget)
 
     def config(self) -> Config:
-        """What the sources so far make together."""
-        behaviors, _ = inherited(self.merged.get("behaviors") or {})
+        """Return the configuration of the sources so far."""
+        behaviors, _ = resolve_inheritance(self.merged.get("behaviors") or {})
         config = CONFIG.build({**self.merged, "behaviors": behaviors})
         assert isinstance(config, Config)
         return config
 
-    def tell_of_bases(self) -> None:
-        """Report the agents that cannot begin with another one, each where that is asked for."""
-        _, faults = inherited(self.merged.get("behaviors") or {})
-        for agent, message in [*faults.items()][:_MOST_PROBLEMS]:
+    def report_missing_bases(self) -> None:
+        """Report each agent whose base is missing or circular, at its `inherit` key."""
+        _, errors = resolve_inheritance(self.merged.get("behaviors") or {})
+        for agent, message in [*errors.items()][:_MOST_PROBLEMS]:
             for name, value in reversed(self.values.items()):
-                path = where_it_inherits(value, agent)
+                path = inherit_path(value, agent)
                 if path is not None:
-                    spot = self.places[name].spot(path) if name in self.places else None
-                    self.problems.append(_problem(name, message, spot, key=dotted(path)))
+                    position = (
+                        self.positions[name].position(path) if name in self.positions else None
+                    )
+                    self.problems.append(_problem(name, message, position, key=dotted(path)))
                     break
 
     def add_options(self, options: object) -> bool:
-        """Add the client's options; tell whether they ask for no other source."""
+        """Add the client's options; return whether they demand to be the only source."""
         if not options:
             self.sources.append(Source(name=OPTIONS, state="absent"))
             return False
         place = self._place()
         self._add(OPTIONS, options, place)
-        pure: dict[str, Any] = {}
+        pure_options: dict[str, Any] = {}
         if isinstance(options, Mapping):
-            FLAG.attempt(options.get("pureConfig"), place.at("pureConfig"), pure, "pureConfig")
-        self._report(OPTIONS, place.faults)
-        return pure.get("pureConfig") is True
+            FLAG.attempt(
+                options.get("pureConfig"), place.at("pureConfig"), pure_options, "pureConfig"
+            )
+        self._report(OPTIONS, place.errors)
+        return pure_options.get("pureConfig") is True
 
     def add_file(self, path: Path, *, required: bool = False) -> None:
-        """Add a file; one that is not there is a problem only if it is required."""
+        """Add a file; a missing one is a problem only if it is required."""
         self.note_file(path)
-        folder = path.absolute().parent
+        directory = path.absolute().parent
         try:
             text = self._read(path)
-        except Unreadable as fault:
-            if fault.absent and not required:
+        except Unreadable as error:
+            if error.absent and not required:
                 self.sources.append(Source(name=str(path), state="absent"))
             else:
-                spot = Spot(fault.line, 1) if fault.line else None
-                self._broken(str(path), fault.message, spot, self._place(folder))
+                position = Position(error.line, 1) if error.line else None
+                self._add_broken(str(path), error.message, position, self._place(directory))
             return
-        self.add_text(str(path), text, folder=folder)
+        self.add_text(str(path), text, directory=directory)
 
-    def add_agents(self, folder: Path) -> None:
-        """Add the agents in a folder's Markdown files; one that is none costs itself alone."""
-        self.note_file(folder)
-        if self.files[folder] is None:
+    def add_agents(self, directory: Path) -> None:
+        """Add the agents in a directory's Markdown files; report and skip an invalid file."""
+        self.note_file(directory)
+        if self.files[directory] is None:
             return
-        for path in sorted(folder.glob("*.md"))[:MOST]:
+        for path in sorted(directory.glob("*.md"))[:MOST]:
             self.note_file(path)
-            place = self._place(folder)
+            place = self._place(directory)
             try:
-                value = agent_of(path, self._read(path, most=LARGEST), self.budget)
-            except (Unreadable, BadAgent) as fault:
-                self._broken(str(path), str(fault), None, place)
+                value = parse_agent_file(path, self._read(path, most=LARGEST), self.budget)
+            except (Unreadable, InvalidAgentFile) as error:
+                self._add_broken(str(path), str(error), None, place)
                 continue
             self._add(str(path), value, place)
-            self._report(str(path), place.faults)
-            self._tell_what_has_no_effect(str(path), value)
+            self._report(str(path), place.errors)
+            self._warn_of_upstream_keys(str(path), value)
 
-    def add_text(self, name: str, text: str, *, folder: Path | None) -> None:
-        """Add a source by its text; a blank variable is as good as none."""
-        if folder is None and not text.strip():
+    def add_text(self, name: str, text: str, *, directory: Path | None) -> None:
+        """Add a source by its text; a blank variable counts as absent."""
+        if directory is None and not text.strip():
             self.sources.append(Source(name=name, state="absent"))
             return
-        place = self._place(folder)
+        place = self._place(directory)
         try:
             value = parse(text)
-        except BadText as fault:
-            self._broken(name, fault.message, fault.spot, place)
+        except InvalidText as error:
+            self._add_broken(name, error.message, error.position, place)
             return
         self._add(name, value, place)
-        self.places[name] = places = Places(text)
-        self._report(name, place.faults, places)
-        self._warn(name, [*unknown_keys(value, config_schema())], places)
-        self._tell_what_has_no_effect(name, value)
+        self.positions[name] = positions = Positions(text)
+        self._report(name, place.errors, positions)
+        self._warn(name, [*unknown_keys(value, config_schema())], positions)
+        self._warn_of_upstream_keys(name, value)
 
-    def add_own_layer(self, roots: Iterable[Path], kept: Callable[[str], str | None]) -> None:
-        """Add what the user decided in the editor."""
-        path = layer_path(self.environ, self.home)
+    def add_saved_settings(
+        self, roots: Iterable[Path], stored_secret: Callable[[str], str | None]
+    ) -> None:
+        """Add the settings saved from the editor."""
+        path = saved_settings_path(self.environ, self.home)
         self.note_file(path)
-        place = self._place(kept=kept)
+        place = self._place(stored_secret=stored_secret)
         try:
-            value = parse_layer(read_text(path), roots)
-        except (Unreadable, LayerFault) as fault:
-            if not (isinstance(fault, Unreadable) and fault.absent):
-                self._broken(str(path), str(fault), None, place)
+            value = parse_saved_settings(read_text(path), roots)
+        except (Unreadable, SavedSettingsError) as error:
+            if not (isinstance(error, Unreadable) and error.absent):
+                self._add_broken(str(path), str(error), None, place)
         else:
             self._add(str(path), value, place)
-            self._report(str(path), place.faults)
+            self._report(str(path), place.errors)
 
-    def then(self, others: Sources) -> None:
-        """Add sources that were read apart, behind the ones so far."""
+    def append(self, others: Sources) -> None:
+        """Append sources that were read separately."""
         self.merged = deep_merge(self.merged, others.merged)
         self.problems += others.problems
         self.sources += others.sources
         self.values |= others.values
-        self.places |= others.places
+        self.positions |= others.positions
 
-    def apart(self) -> Sources:
-        """Return sources without any so far, which are read from the same places."""
+    def empty_copy(self) -> Sources:
+        """Return an empty instance with the same environment, to be read separately."""
         return Sources(
             environ=self.environ,
             home=self.home,
-            before=self.before,
+            previous=self.previous,
             commands=self.commands,
             files=self.files,
             budget=self.budget,
         )
 
     def _read(self, path: Path, *, most: int = MAX_BYTES) -> str:
-        """Return the text of a file that is a source of its own. Raises as `read_text`."""
+        """Return the text of a source's file. Raises as `read_text`."""
         return read_text(path, most=most)
 
     def _add(self, name: str, value: object, place: Place) -> None:
@@ -174,76 +198,83 @@ class Sources:
             self.sources.append(Source(name=name, state="used"))
             self._merge(name, value, place)
         else:
-            self._broken(name, f"expected an object, got {kind_of(value)}", None, place)
+            self._add_broken(name, f"expected an object, got {kind_of(value)}", None, place)
 
     def _merge(self, name: str, value: object, place: Place) -> None:
         self.merged = deep_merge(self.merged, CONFIG.read(value, place))
         self.values[name] = value
 
     def _place(
-        self, folder: Path | None = None, *, kept: Callable[[str], str | None] | None = None
+        self,
+        directory: Path | None = None,
+        *,
+        stored_secret: Callable[[str], str | None] | None = None,
     ) -> Place:
         return Place(
-            Surroundings(
+            ReferenceResolver(
                 environ=self.environ,
                 home=self.home,
-                folder=folder,
+                directory=directory,
                 on_file=self.note_file,
-                kept=kept,
+                stored_secret=stored_secret,
                 commands=self.commands,
             )
         )
 
     def note_file(self, path: Path) -> None:
-        """Remember how a file is before it is read."""
+        """Record the stamp of a file before it is read."""
         self.files.setdefault(path, stamp_of(path))
 
-    def _broken(self, name: str, message: str, spot: Spot | None, place: Place) -> None:
+    def _add_broken(self, name: str, message: str, position: Position | None, place: Place) -> None:
         self.sources.append(Source(name=name, state="broken"))
-        if name in self.before:
-            self._merge(name, self.before[name], place)
-            message += " (until this is mended, what stood there before counts)"
-        self.problems.append(_problem(name, message, spot))
+        if name in self.previous:
+            self._merge(name, self.previous[name], place)
+            message += " (until this is fixed, its previous content stays in force)"
+        self.problems.append(_problem(name, message, position))
 
     def _report(
-        self, name: str, faults: Mapping[KeyPath, str], places: Places | None = None
+        self, name: str, errors: Mapping[KeyPath, str], positions: Positions | None = None
     ) -> None:
-        for path in list(faults)[:_MOST_PROBLEMS]:
-            spot = places.spot(path) if places else None
-            self.problems.append(_problem(name, faults[path], spot, key=dotted(path)))
-        if len(faults) > _MOST_PROBLEMS:
-            rest = len(faults) - _MOST_PROBLEMS
+        for path in list(errors)[:_MOST_PROBLEMS]:
+            position = positions.position(path) if positions else None
+            self.problems.append(_problem(name, errors[path], position, key=dotted(path)))
+        if len(errors) > _MOST_PROBLEMS:
+            rest = len(errors) - _MOST_PROBLEMS
             self.problems.append(_problem(name, f"and {rest} more problems like these", None))
 
     def _warn(
-        self, name: str, unknown: Sequence[tuple[KeyPath, Collection[str]]], places: Places
+        self, name: str, unknown: Sequence[tuple[KeyPath, Collection[str]]], positions: Positions
     ) -> None:
-        """Warn of keys nobody reads. The client's options are its own, and are not warned about."""
+        """Warn of unknown keys. The client's options have keys of its own and are exempt."""
         for path, known in unknown[:_MOST_PROBLEMS]:
             message = hint(str(path[-1]), known)
-            problem = _problem(name, message, places.spot(path), key=dotted(path))
+            problem = _problem(name, message, positions.position(path), key=dotted(path))
             self.problems.append(attrs.evolve(problem, level="warning"))
         if len(unknown) > _MOST_PROBLEMS:
             rest = len(unknown) - _MOST_PROBLEMS
             problem = _problem(name, f"and {rest} more keys like these", None)
             self.problems.append(attrs.evolve(problem, level="warning"))
 
-    def _tell_what_has_no_effect(self, name: str, value: object) -> None:
-        """Say in one sentence which keys only the upstream server acts upon."""
-        found = list(without_effect(value))
-        if found:
+    def _warn_of_upstream_keys(self, name: str, value: object) -> None:
+        """Warn in one sentence of the keys that only the upstream server reads."""
+        ineffective = list(without_effect(value))
+        if ineffective:
             more = (
-                f", and {len(found) - _MOST_PROBLEMS} more" if len(found) > _MOST_PROBLEMS else ""
+                f", and {len(ineffective) - _MOST_PROBLEMS} more"
+                if len(ineffective) > _MOST_PROBLEMS
+                else ""
             )
-            message = f"without effect here: {', '.join(found[:_MOST_PROBLEMS])}{more}"
+            message = f"no effect in this server: {', '.join(ineffective[:_MOST_PROBLEMS])}{more}"
             self.problems.append(attrs.evolve(_problem(name, message, None), level="warning"))
 
 
-def _problem(name: str, message: str, spot: Spot | None, *, key: str | None = None) -> Problem:
+def _problem(
+    name: str, message: str, position: Position | None, *, key: str | None = None
+) -> Problem:
     return Problem(
         source=name,
-        line=spot.line if spot else None,
-        column=spot.column if spot else None,
+        line=position.line if position else None,
+        column=position.column if position else None,
         key=key,
         message=message,
     )

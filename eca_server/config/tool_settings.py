@@ -1,4 +1,4 @@
-"""The part of the configuration that is about tools: which exist, which may run, their limits."""
+"""The settings of tools and agents: which tools exist, which calls may run, limits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from eca_server.config.reading import (
     PATH,
     PERCENT,
     TEXT,
+    InvalidValue,
     Place,
     Reader,
-    Refused,
     Workspace,
     choice,
     deep_merge,
@@ -31,10 +31,10 @@ from eca_server.config.reading import (
 )
 
 __all__ = [
+    "AGENT_ALIASES",
     "BEHAVIORS",
-    "BUILT_IN",
+    "BUILT_IN_AGENTS",
     "BUILT_IN_SUBAGENTS",
-    "OTHER_NAMES",
     "RULE",
     "Approval",
     "ApprovalRule",
@@ -57,12 +57,12 @@ NAMES = listing(NAME)
 
 @attrs.frozen(kw_only=True)
 class ApprovalRule:
-    """What stands behind a selector in `allow`, `ask` or `deny`.
+    """The value of a selector in `allow`, `ask` or `deny`.
 
     Attributes:
         args_matchers: by argument, regular expressions for its text; empty: every call.
-        is_damaged: some of it could not be read. A damaged rule must not loosen anything: as an
-            `allow` it counts for no call, as an `ask` or a `deny` for every call.
+        is_damaged: whether a part could not be read. A damaged rule must not loosen a permission:
+            as an `allow` it matches no call, as an `ask` or a `deny` it matches every call.
     """
 
     args_matchers: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
@@ -74,13 +74,13 @@ def _read_rule(value: Any, place: Place) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         _damage(place, layer, f"expected an object, got {kind_of(value)}")
         return layer
-    given = value.get("argsMatchers")
+    matchers = value.get("argsMatchers")
     unknown = next((name for name in value if name != "argsMatchers"), None)
     if unknown is not None:
-        _damage(place.at(unknown), layer, "expected only argsMatchers, got another key")
-    elif given is not None and not isinstance(given, Mapping):
-        _damage(place.at("argsMatchers"), layer, f"expected an object, got {kind_of(given)}")
-    for argument, patterns in given.items() if isinstance(given, Mapping) else ():
+        _damage(place.at(unknown), layer, "expected only argsMatchers, got a different key")
+    elif matchers is not None and not isinstance(matchers, Mapping):
+        _damage(place.at("argsMatchers"), layer, f"expected an object, got {kind_of(matchers)}")
+    for argument, patterns in matchers.items() if isinstance(matchers, Mapping) else ():
         where = place.at("argsMatchers").at(argument)
         listed = isinstance(patterns, list | tuple)
         if not listed:
@@ -97,17 +97,18 @@ def _is_matcher(pattern: object, place: Place, layer: dict[str, Any]) -> bool:
     try:
         place.expect(isinstance(pattern, str), "a string", pattern)
         compile_matcher(str(pattern))
-    except Refused as fault:
-        _damage(place, layer, fault.message)
-    except BadMatcher as fault:
-        _damage(place, layer, str(fault))
+    except InvalidValue as error:
+        _damage(place, layer, error.message)
+    except BadMatcher as error:
+        _damage(place, layer, str(error))
     return not layer["is_damaged"]
 
 
 def _damage(place: Place, layer: dict[str, Any], message: str) -> None:
     layer["is_damaged"] = True
-    place.faults[place.path] = (
-        f"{message} (until this is mended the rule allows nothing, or asks or denies every time)"
+    place.errors[place.path] = (
+        f"{message} (until this is fixed, as an allow rule it allows nothing, "
+        "as an ask or deny rule it always applies)"
     )
 
 
@@ -124,7 +125,7 @@ RULE = Reader(
         "properties": {
             "argsMatchers": {
                 "type": "object",
-                "description": "by argument, regular expressions for its whole text",
+                "description": "by argument, regular expressions that must match its whole text",
                 "additionalProperties": {
                     "type": "array",
                     "items": {"type": "string", "format": "regex"},
@@ -138,15 +139,16 @@ RULE = Reader(
 
 @attrs.frozen(kw_only=True)
 class Approval:
-    """`toolCall.approval`: what runs, what asks first, what never runs.
+    """`toolCall.approval`: which tool calls run, ask first, or never run.
 
     The selectors are the names of tools or servers.
 
     Attributes:
-        by_default: for what no rule covers; None: reading in the workspace runs, the rest asks.
-        allow: what runs without asking.
-        ask: what asks first.
-        deny: what never runs, whatever else is said.
+        by_default: for calls that no rule covers; default: calls that read the workspace run, the
+            others ask.
+        allow: calls that run without asking.
+        ask: calls that ask first.
+        deny: calls that never run; wins over `allow` and `ask`.
     """
 
     by_default: Verdict | None = attrs.field(
@@ -171,7 +173,7 @@ class ReadFile:
     """`toolCall.readFile`.
 
     Attributes:
-        max_lines: of one call's output.
+        max_lines: limit of one call's output.
     """
 
     max_lines: int = attrs.field(
@@ -192,11 +194,11 @@ class ShellCommand:
 
 @attrs.frozen(kw_only=True)
 class OutputTruncation:
-    """`toolCall.outputTruncation`: the most that a tool's output may be.
+    """`toolCall.outputTruncation`: the limits of a tool's output; longer output is cut.
 
     Attributes:
-        lines: of one call's output.
-        size_kb: of one call's output, in KiB.
+        lines: lines of one call's output.
+        size_kb: KiB of one call's output.
     """
 
     lines: int = attrs.field(
@@ -220,15 +222,13 @@ _MANUAL_APPROVAL = Reader(
 
 @attrs.frozen(kw_only=True)
 class SandboxSettings:
-    """`toolCall.sandbox`: whether commands run in a sandbox, and what they may do there.
-
-    Written as a word, it is the mode alone.
+    """`toolCall.sandbox`: the sandbox of shell commands; a string sets the mode alone.
 
     Attributes:
-        mode: `off`: commands run as they are. `auto`: they run in the sandbox without a question,
-            and outside after one. `require`: they never run outside.
-        network: whether they may use the network there.
-        writable: folders outside the workspace that they may change (caches).
+        mode: `off`: commands run without a sandbox. `auto`: they run in the sandbox without
+            approval, and outside with approval. `require`: they never run outside.
+        network: whether commands may use the network in the sandbox.
+        writable: folders outside the workspace that commands may change (caches).
     """
 
     mode: Literal["off", "auto", "require"] = attrs.field(
@@ -252,16 +252,16 @@ _SANDBOX = attrs.evolve(
 
 @attrs.frozen(kw_only=True)
 class ToolCall:
-    """`toolCall`.
+    """`toolCall`: the approval of tool calls and the limits of tools.
 
     Attributes:
-        approval: what may run.
-        manual_approval: the older way to say it: true asks for what no rule covers, a list asks
-            for the tools it names.
-        read_file: of the tool that reads files.
-        shell_command: of the tool that runs commands.
-        output_truncation: of every tool.
-        sandbox: where commands run.
+        approval: which calls run, ask first, or never run.
+        manual_approval: the older form: true asks for calls that no rule covers, a list asks for
+            the tools it names.
+        read_file: settings of the tool that reads files.
+        shell_command: settings of the tool that runs commands.
+        output_truncation: the limits of every tool's output.
+        sandbox: the sandbox of shell commands.
     """
 
     approval: Approval = attrs.field(
@@ -290,9 +290,10 @@ class CustomTool:
     """`customTools.<name>`: a command the model may call as a tool.
 
     Attributes:
-        description: what the model is told of it.
-        command: for the shell, with `{{argument}}` where one belongs; None: it is not offered.
-        parameters: the JSON Schema of its arguments: its `properties` and `required`.
+        description: the tool's description for the model.
+        command: a shell command with `{{argument}}` placeholders; without it, the tool is not
+            offered.
+        parameters: the JSON Schema of the arguments: its `properties` and `required`.
     """
 
     description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
@@ -313,37 +314,38 @@ _ONE_OR_MORE = Reader(
 
 @attrs.frozen(kw_only=True)
 class Behavior:
-    """`behavior.<name>`: what differs from the rest of the configuration in this behaviour.
+    """`agent.<name>` or `behavior.<name>`: the settings of one agent.
+
+    An unset one is inherited, else it is the global setting.
 
     Attributes:
-        inherit: the behaviour whose settings count where this one has none of its own.
-        mode: `subagent`: other agents may have it work for them; that alone: it is not offered to
-            the user.
-        description: what other agents are told of it.
-        spawnable_by: the behaviours that may have it work for them; empty: all.
-        subagents: the agents that may work for this one, by name or regular expression; None: all.
-        skills: the skills that it may load, likewise.
-        max_steps: requests of one turn; None: as many as there may be.
-        default_model: `provider/model`; None: as everywhere.
-        variant: of whichever model answers, if it has one of that name and none was selected.
-        system_prompt: stands in place of our instructions.
-        system_prompt_file: its text does, if `systemPrompt` is not set.
-        disabled_tools: not offered; None: what is usual for this behaviour.
-        enabled_tools: the only tools that are offered, as far as the global list has them, too.
-        approval: rules beside the global ones; at the same rank these count first.
-        auto_compact_percentage: as for all behaviours; None: as everywhere.
-        auto_compact_tokens_left: the same.
-        completion_prompt: how a completion is asked for; None, as for the rest: as everywhere.
-        rewrite_prompt: how a rewrite is asked for.
-        title_prompt: how a title is asked for.
-        compact_prompt: how a summary is asked for.
-        init_prompt: what `/init` asks for.
-        skill_create_prompt: what `/skill-create` asks for.
-        tool_prompts: what the model is told of a native tool, by the tool's name.
-        max_lines: of one call's output of the tool that reads files.
+        inherit: the agent whose settings apply where this one has none.
+        mode: `subagent`: other agents may start it; as the only mode, users cannot select it.
+        description: its description for the agents that may start it.
+        spawnable_by: the agents that may start it; empty: all.
+        subagents: the agents that it may start, by name or regular expression; default: all.
+        skills: the skills that it may load, by name or regular expression; default: all.
+        max_steps: limit of model requests in one turn; default: none.
+        default_model: `provider/model`.
+        variant: the variant to use if none was selected and the model has one of this name.
+        system_prompt: replaces the built-in system prompt.
+        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
+        disabled_tools: tools that are not offered; default: those of the built-in agent.
+        enabled_tools: the only tools offered, within the global `enabledTools`.
+        approval: approval rules; before the global ones of the same rank.
+        auto_compact_percentage: the share of the context above which the chat is compacted.
+        auto_compact_tokens_left: the tokens of the context to leave free.
+        completion_prompt: the prompt for a completion.
+        rewrite_prompt: the prompt for a rewrite.
+        title_prompt: the prompt for a chat's title.
+        compact_prompt: the prompt for a summary.
+        init_prompt: the prompt of `/init`.
+        skill_create_prompt: the prompt of `/skill-create`.
+        tool_prompts: descriptions of native tools for the model, by the tool's name.
+        max_lines: limit of one call's output of the tool that reads files.
         summary_max_length: characters of a command in a call's summary.
-        output_lines: of any call's output.
-        output_size_kb: of any call's output, in KiB.
+        output_lines: limit of any call's output, in lines.
+        output_size_kb: limit of any call's output, in KiB.
     """
 
     inherit: str | None = attrs.field(default=None, metadata=setting(NAME, "inherit"))
@@ -419,7 +421,7 @@ _NAMED_BEHAVIORS = each(record(Behavior))
 
 
 def cautious_approval(own: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The approval, as it was read, of a behaviour of whose bases not all are known."""
+    """Return the approval of an agent with an unknown base: calls without a rule ask."""
     own = own or {}
     return {**own, "by_default": own.get("by_default") or "ask"}
 
@@ -427,41 +429,41 @@ def cautious_approval(own: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _read_behaviors(value: object, place: Place) -> dict[str, Any]:
     behaviors: dict[str, Any] = _NAMED_BEHAVIORS.read(value, place)
     for name, own in behaviors.items():
-        if place.at(name).at("inherit").path in place.faults:
+        if place.at(name).at("inherit").path in place.errors:
             own["approval"] = cautious_approval(own.get("approval"))
-    for alias in OTHER_NAMES.keys() & behaviors.keys():
-        layer = {OTHER_NAMES[alias]: behaviors.pop(alias)}
+    for alias in AGENT_ALIASES.keys() & behaviors.keys():
+        layer = {AGENT_ALIASES[alias]: behaviors.pop(alias)}
         behaviors = deep_merge(behaviors, layer)
     return behaviors
 
 
-BUILT_IN: Final = ("agent", "plan")
-"""The behaviours that are there without a word in the configuration."""
+BUILT_IN_AGENTS: Final = ("agent", "plan")
+"""The agents that exist without configuration."""
 
 BUILT_IN_SUBAGENTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "explorer": {
             "mode": ("subagent",),
             "inherit": "plan",
-            "description": "Finds and reads code and answers questions about it; changes nothing.",
-            "system_prompt": "You are ECA, exploring a code base inside the user's editor. Find "
-            "what you are asked for with the tools that search and read. Change nothing. Report "
-            "what you found with paths and line numbers, briefly and exactly; say what you did "
-            "not find.",
+            "description": "Searches and reads code and answers questions about it. Read-only.",
+            "system_prompt": "You are ECA, exploring a code base inside the user's editor. Use the "
+            "search and read tools to answer the task you are given. Do not modify anything. "
+            "Report your findings briefly, with exact paths and line numbers. State clearly what "
+            "you could not find.",
         },
         "general": {
             "mode": ("subagent",),
-            "description": "Does a task of several steps by itself, changes of files included.",
+            "description": "Carries out a task of several steps on its own, including file edits.",
         },
     }
 )
-"""The agents that others may call without a word in the configuration."""
+"""The subagents that exist without configuration."""
 
-OTHER_NAMES: Mapping[str, str] = {"code": "agent", "build": "agent"}
-"""What the upstream server calls our behaviours, or has called them."""
+AGENT_ALIASES: Mapping[str, str] = {"code": "agent", "build": "agent"}
+"""The upstream server's names, present and past, of the built-in agents."""
 
 BEHAVIORS = attrs.evolve(_NAMED_BEHAVIORS, read=_read_behaviors)
-"""`agent` and `behavior`, by the user's name or ours for each behaviour."""
+"""Reader of `agent` and `behavior`, by the name of each agent."""
 
 
 @attrs.frozen(kw_only=True)
@@ -480,7 +482,7 @@ class IgnoreFile:
     """One item of `index.ignoreFiles`.
 
     Attributes:
-        type: `gitignore` is the only one there is.
+        type: always `gitignore`.
     """
 
     type: Literal["gitignore"] | None = attrs.field(

@@ -1,8 +1,8 @@
-"""The settings of an opened folder that need the user's trust, one by one, each with a digest.
+"""The settings of a workspace folder that need the user's trust, each with a digest.
 
-The rule it keeps: what the user accepts is what was shown. A digest covers the key, the JSON as it
-was written and the content of the files that it runs, so a change of any of them waits for a new
-answer. What a setting takes of the user's (variables, files) is named.
+Invariant: the user accepts exactly what was shown. A digest covers the key, the JSON as written and
+the content of the files that the setting runs, so a change of any of them needs a new answer. The
+user's variables and files that a setting uses are named.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _OF_ROOT: Final = ("rules", "commands", "skills")
 
 @attrs.frozen(kw_only=True)
 class TrustItem:
-    """A setting of an opened folder that counts only if the user accepts it.
+    """A setting of a workspace folder that applies only if the user accepts it.
 
     Attributes:
         root: the workspace root it belongs to.
         source: the file that holds it.
-        path: where it is in the source; for a file of an agent, `("agents/NAME.md",)`.
-        value: its JSON as written, references unresolved; for a file of an agent, what it defines.
-        uses: what it takes of the user's: variables as `$NAME`, files outside the root.
-        texts: files of the folder's own whose text it puts in.
-        digest: of all of it, the files that it runs or puts in included.
-        is_refused: the user does not want to be asked about it.
+        path: its path in the source; for an agent's file, `("agents/NAME.md",)`.
+        value: its JSON as written, references unresolved; for an agent's file, the definition.
+        uses: the user's variables, as `$NAME`, and the files outside the root that it uses.
+        texts: the folder's own files whose text it inserts.
+        digest: the digest of all of it, including the files that it runs or inserts.
+        is_refused: whether the user declined to be asked about it.
         more: descriptions of settings that come with it, as those of a file in `extraConfigs`.
     """
 
@@ -61,9 +61,9 @@ class TrustItem:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it does, for the user who decides: a line for each effect, in printable form."""
+        """The effects of the setting, a line for each, in printable form."""
         used = f" (uses {', '.join(self.uses)})" if self.uses else ""
-        texts = f" (puts in the text of {', '.join(self.texts)})" if self.texts else ""
+        texts = f" (inserts the text of {', '.join(self.texts)})" if self.texts else ""
         first, *rest = _effects(self.path, self.value)
         return tuple(printable_line(e) for e in (f"{first}{used}{texts}", *rest, *self.more))
 
@@ -74,10 +74,10 @@ def digest_of(
     """Return the digest of a setting.
 
     Args:
-        path: where it is in its source.
+        path: its path in the source.
         value: its JSON as written.
-        files: what tells the content of each file from others; None for one without any.
-        uses: what it takes of the user's.
+        files: the digest of the content of each file, or None.
+        uses: the user's variables and files that it uses.
     """
     parts = [list(path), value, dict(files), list(uses)]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
@@ -87,42 +87,40 @@ def digest_of(
 def uses_of(
     path: KeyPath, value: Any, outside: Callable[[str, bool], str | None]
 ) -> tuple[str, ...]:
-    """Return what a setting takes of the user's, in the order in which it is written.
+    """Return the user's variables and files that a setting uses, in the order of its JSON.
 
     Args:
-        path: where it is in its source.
+        path: its path in the source.
         value: its JSON as written.
-        outside: returns what to call a path that is not the folder's own, else None; told whether
-            the root is what a relative one begins at, and not its source's directory.
+        outside: returns the display name of a path outside the root, else None; its flag says
+            that a relative path begins at the root instead of the source's directory.
     """
-    found: dict[str, None] = {}
+    uses: dict[str, None] = {}
     shell_like = path[0] == "mcpServers"
     for text in _texts(value):
         for kind, name in references_in(text, shell_like=shell_like):
             if kind == "env":
-                found[f"${name}"] = None
+                uses[f"${name}"] = None
             elif kind != "file":
-                found[f"${{{kind}:{name}}}"] = None
+                uses[f"${{{kind}:{name}}}"] = None
             elif (shown := outside(name, False)) is not None:
-                found[shown] = None
+                uses[shown] = None
     of_root = path[0] in _OF_ROOT
     for text in _paths(path, value):
         if (shown := outside(text, of_root)) is not None:
-            found[shown] = None
+            uses[shown] = None
     if path[0] == "providers" and isinstance(value, Mapping) and len(path) == 2:
         for key in ("keyEnv", "urlEnv"):
             if isinstance(value.get(key), str):
-                found[f"${value[key].strip()}"] = None
+                uses[f"${value[key].strip()}"] = None
         own_key = value.get("key")
-        if (
-            not isinstance(own_key, str) or not own_key.strip() or has_reference(own_key)
-        ):  # may be no key
-            found[f"${provider_name(str(path[1]))}_API_KEY"] = None
-    return tuple(found)
+        if not isinstance(own_key, str) or not own_key.strip() or has_reference(own_key):
+            uses[f"${provider_name(str(path[1]))}_API_KEY"] = None
+    return tuple(uses)
 
 
 def files_in(value: Any) -> Iterator[str]:
-    """Yield the name of each file that a `${file:}` of a setting stands for."""
+    """Yield the name in each `${file:}` of a setting."""
     for text in _texts(value):
         yield from (name for kind, name in references_in(text) if kind == "file")
 
@@ -166,17 +164,17 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _effects(path: KeyPath, value: Any) -> list[str]:
-    """What a setting does, a line for each effect."""
+    """Return the effects of a setting, a line for each."""
     kind, name = str(path[0]), str(path[1]) if len(path) > 1 else ""
     if kind.startswith("agents/"):
         [(agent, own)] = value["agent"].items()
         return _agent(agent, own, file=kind)
-    describe = _OF_A_NAME.get(kind)
+    describe = _DESCRIBERS.get(kind)
     if describe is not None and len(path) == 2 and isinstance(value, Mapping):
         return describe(name, value)
     if path[:3] == ("toolCall", "approval", "allow"):
-        what = str(path[3]) if len(path) > 3 else _json(value)
-        return [f"lets calls of {what} run without asking{_when(value)}"]
+        calls = str(path[3]) if len(path) > 3 else _json(value)
+        return [f"lets calls of {calls} run without asking{_when(value)}"]
     if path == ("toolCall", "approval", "byDefault") and value == "allow":
         return ["lets calls that no rule covers run without asking"]
     if kind in _OF_ROOT:
@@ -195,12 +193,12 @@ def _server(name: str, value: Mapping[str, Any]) -> list[str]:
     variables = f" with {_json(env)} set" if isinstance(env, Mapping) and env else ""
     command = " ".join([_text(value.get("command")), *map(_text, _list(value.get("args")))])
     started = f"starts the MCP server {name}: {command}{where}{variables}"
-    return [started, address] if value.get("url") else [started]  # a blank `url` is none
+    return [started, address] if value.get("url") else [started]
 
 
 def _hook(name: str, value: Mapping[str, Any]) -> list[str]:
     actions = [each for each in _list(value.get("actions")) if isinstance(each, Mapping)]
-    keys = ("shell", "file")  # a blank one is none, and then the other one counts
+    keys = ("shell", "file")
     commands = [_text(each[key]) for each in actions for key in keys if each.get(key)]
     moment = _text(value.get("type"))
     lines = [f"runs the hook {name} at {moment}: {command}" for command in commands]
@@ -257,7 +255,7 @@ def _when(rule: Any) -> str:
 
 
 def _url(value: Any) -> str:
-    return mask(_text(value)) if value else "an address that is not given"
+    return mask(_text(value)) if value else "an unspecified address"
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -273,9 +271,9 @@ def _json(value: Any) -> str:
 
 
 _SHOWN_OF_AN_AGENT: Final = ("inherit", "disabledTools", "enabledTools", "systemPromptFile")
-"""The keys of an agent that may loosen a rule, or read a file."""
+"""The keys of an agent that may loosen a permission, or read a file."""
 
-_OF_A_NAME: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
+_DESCRIBERS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
     "agent": _agent,
     "behavior": _agent,
     "customTools": _tool,
@@ -283,4 +281,4 @@ _OF_A_NAME: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] =
     "mcpServers": _server,
     "providers": _provider,
 }
-"""By the key, what describes one of its members."""
+"""The description function for members of each key."""

@@ -1,8 +1,8 @@
-"""The user's decisions about opened folders: a file in our own data directory.
+"""The user's decisions about workspace folders: a file in the server's data directory.
 
 The file holds, for the real path of each root, digests of the settings that the user has accepted
-or refused (`workspace_layer.TrustItem`). No configuration key can set any of it. The file is
-replaced as a whole, by one server at a time; a damaged file trusts nothing and is left alone.
+or declined (`trust_items.TrustItem`). No configuration key can change it. The file is replaced
+atomically, by one server at a time; a damaged file trusts nothing and is left alone.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
+from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.folders import data_folder, make_data_folder
 from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 
-__all__ = ["RootTrust", "TrustFault", "TrustStore", "real_root"]
+__all__ = ["RootTrust", "TrustStore", "TrustStoreError", "real_root"]
 
 _VERSION: Final = 1
 _LOCK_SECONDS: Final = 2.0
 _MOST_DIGESTS: Final = 2_000  # of one root; the oldest are forgotten first
 
 
-class TrustFault(ECAError):
-    """The file of decisions cannot be read or written; the message says why."""
+class TrustStoreError(ECAError):
+    """The error of a file of decisions that cannot be read or written; the message says why."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +39,7 @@ class RootTrust:
     Attributes:
         is_trusted: the user has accepted this root, perhaps an earlier state of its settings.
         accepted: digests of accepted settings, the oldest first.
-        refused: digests of settings that are not asked about again.
+        refused: digests of declined settings; there is no question about them.
     """
 
     is_trusted: bool = False
@@ -56,28 +56,28 @@ class TrustStore:
     """The file of decisions. Every method touches the disk: call it in a worker thread.
 
     Attributes:
-        path: the file; it need not exist.
+        path: the file, which need not exist.
     """
 
     def __init__(self, environ: Mapping[str, str], home: Path | None = None) -> None:
-        self.path = data_folder(environ, home) / "trust.json"
+        self.path = data_directory(environ, home) / "trust.json"
 
     def read(self) -> dict[str, RootTrust]:
         """Return the decisions by the real path of their root.
 
         Raises:
-            TrustFault: the file cannot be read, or is none of ours.
+            TrustStoreError: the file cannot be read, or is not a file of decisions.
         """
         try:
             text = read_text(self.path)
-        except Unreadable as fault:
-            if fault.absent:
+        except Unreadable as error:
+            if error.absent:
                 return {}
-            raise TrustFault(f"{self.path}: {fault.message}") from None
+            raise TrustStoreError(f"{self.path}: {error.message}") from None
         try:
             return _parse(text)
-        except TrustFault as fault:
-            raise TrustFault(f"{self.path}: {fault}") from None
+        except TrustStoreError as error:
+            raise TrustStoreError(f"{self.path}: {error}") from None
 
     def accept(self, root: Path, digests: Iterable[str], *, trusts_root: bool = True) -> None:
         """Accept settings of a root.
@@ -85,10 +85,10 @@ class TrustStore:
         Args:
             root: the root.
             digests: the settings.
-            trusts_root: the root is trusted from now on; else only these settings are.
+            trusts_root: whether the root becomes trusted, too.
 
         Raises:
-            TrustFault: the decision cannot be stored.
+            TrustStoreError: the decision cannot be stored.
         """
 
         def change(trust: RootTrust) -> RootTrust:
@@ -106,7 +106,7 @@ class TrustStore:
         """Do not ask about these settings of a root again.
 
         Raises:
-            TrustFault: the decision cannot be stored.
+            TrustStoreError: the decision cannot be stored.
         """
 
         def change(trust: RootTrust) -> RootTrust:
@@ -119,10 +119,10 @@ class TrustStore:
         self._change(root, change)
 
     def forget(self, root: Path) -> bool:
-        """Forget every decision about a root; return whether there was one.
+        """Delete every decision about a root; return whether there was one.
 
         Raises:
-            TrustFault: the decision cannot be stored.
+            TrustStoreError: the file cannot be read or written.
         """
         known = real_root(root) in self.read()
         if known:
@@ -131,7 +131,7 @@ class TrustStore:
 
     def _change(self, root: Path, change: Callable[[RootTrust], RootTrust | None]) -> None:
         try:
-            make_data_folder(self.path.parent)
+            make_data_directory(self.path.parent)
             lock = self.path.with_name(f"{self.path.name}.lock")
             with lock_in_thread(lock, seconds=_LOCK_SECONDS):
                 roots = self.read()
@@ -142,16 +142,18 @@ class TrustStore:
                 replace_file(self.path, _content(roots).encode())
                 make_private(self.path)
         except Locked:
-            raise TrustFault(f"{self.path}: another server is writing it") from None
-        except OSError as fault:
-            raise TrustFault(f"{self.path}: {fault.strerror or type(fault).__name__}") from None
+            raise TrustStoreError(f"{self.path}: another server is writing it; try again") from None
+        except OSError as error:
+            raise TrustStoreError(
+                f"{self.path}: {error.strerror or type(error).__name__}"
+            ) from None
 
 
 def _content(roots: Mapping[str, RootTrust]) -> str:
     content = {
         "version": _VERSION,
         "roots": {
-            # Not every path is UTF-8; JSON can hold the surrogates that stand for other bytes.
+            # A path may not be UTF-8; JSON can hold the surrogates that stand for other bytes.
             root: {
                 "trusted": trust.is_trusted,
                 "accepted": list(trust.accepted),
@@ -167,12 +169,12 @@ def _parse(text: str) -> dict[str, RootTrust]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
-        raise TrustFault("expected JSON, got something else") from None
+        raise TrustStoreError("expected JSON, got something else") from None
     if not isinstance(content, dict) or content.get("version") != _VERSION:
-        raise TrustFault(f"expected decisions of version {_VERSION}, got something else")
+        raise TrustStoreError(f"expected decisions of version {_VERSION}, got something else")
     roots = content.get("roots")
     if not isinstance(roots, dict):
-        raise TrustFault("expected an object under `roots`, got something else")
+        raise TrustStoreError("expected an object under `roots`, got something else")
     return {root: _root_trust(root, stored) for root, stored in roots.items()}
 
 
@@ -183,7 +185,7 @@ def _root_trust(root: str, stored: Any) -> RootTrust:
     if not all(
         isinstance(each, list) and all(isinstance(d, str) for d in each) for each in digests
     ):
-        raise TrustFault(f"roots.{root}: expected lists of digests, got something else")
+        raise TrustStoreError(f"roots.{root}: expected lists of digests, got something else")
     assert accepted is not None
     assert refused is not None
     return RootTrust(

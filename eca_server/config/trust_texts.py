@@ -1,7 +1,7 @@
-"""Texts about settings of opened folders that wait for the user's trust.
+"""Texts about settings of workspace folders that wait for the user's trust.
 
-The rules they keep: each setting is described before it can be accepted; nothing in a folder's text
-can act on a terminal, hide behind Markdown, or pass for text of ours; a cut says so.
+Invariants: each setting is described before it can be accepted. Text from a folder cannot control a
+terminal, hide in Markdown, or imitate the server's own text. Every cut is marked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 PREFIX: Final = "Workspace trust"
-"""The first words of every text of ours about trust; no question of a tool may contain them."""
+"""The first words of every text about trust; no question of a tool may contain them."""
 
 TRUST: Final = "Trust this folder"
 NOT_NOW: Final = "Not now"
@@ -63,8 +63,8 @@ class Listing:
 
     Attributes:
         text: the lines.
-        items: the settings that are described in it.
-        omitted: the number of settings that are not.
+        items: the settings that the text describes.
+        omitted: the number of settings that it does not describe.
         is_cut: whether a line was cut, or a setting omitted.
     """
 
@@ -79,8 +79,8 @@ def list_items(items: Iterable[TrustItem], *, longest: int, most: int) -> Listin
 
     Args:
         items: the settings.
-        longest: characters of one line; a longer one is cut in its middle, and says so.
-        most: characters of the whole text; settings beyond it are omitted.
+        longest: limit of one line, in characters; a longer line is cut in its middle.
+        most: limit of the whole text, in characters; further settings are omitted.
     """
     lines: list[str] = []
     listed: list[TrustItem] = []
@@ -109,7 +109,7 @@ def summary(items: Sequence[TrustItem]) -> str:
 
 
 def guards(items: Iterable[TrustItem]) -> tuple[str, ...]:
-    """Return the names of hooks that may forbid a tool call or a prompt."""
+    """Return the names of hooks that can block a tool call or a prompt."""
     return tuple(
         shown(item.path[1], _LONGEST_NAME)
         for item in items
@@ -132,34 +132,34 @@ def question(
 
     Args:
         root: the root.
-        items: all its settings that wait.
-        short: those of them that the question lists; None: the chat lists them.
-        unlisted: how many of them neither the question nor the chat lists.
+        items: all its waiting settings.
+        short: the listing inside the question; None: the chat lists them.
+        unlisted: the number of settings that neither the question nor the chat lists.
     """
-    subject, it = ("They do", "them") if len(items) > 1 else ("It does", "it")
+    subject, it = ("They have", "them") if len(items) > 1 else ("It has", "it")
     opening = (
         f"{PREFIX}: {shown(root)} has {count(items)} that can run programs, send your data or "
-        f"skip your approval. {subject} not count until you accept {it}.{guards_off(items)}"
+        f"skip your approval. {subject} no effect until you accept {it}.{guards_off(items)}"
     )
     if short is None:
-        paragraphs = [opening, f"The chat lists {it}, above: {summary(items)}."]
+        paragraphs = [opening, f"See the list in the chat, above: {summary(items)}."]
     else:
         paragraphs = [opening, f"```\n{short.text}\n```"]
     if short is not None and short.is_cut:
         more = f"{short.omitted} more and " if short.omitted else ""
-        paragraphs.append(f"This list is cut: {more}the full lines are in the chat, above.")
+        paragraphs.append(f"This list is shortened: {more}the full lines are in the chat, above.")
     if unlisted:
         paragraphs.append(
-            f"{unlisted} of them are too many to list; they are asked about later, or read "
-            f"{_sources(items)}."
+            f"{unlisted} more did not fit in the list. You are asked about them later; to see them "
+            f"now, read {_sources(items)}."
         )
-    paragraphs.append(f"Written in {_sources(items)}. Trust this folder?")
+    paragraphs.append(f"Configured in {_sources(items)}. Trust this folder?")
     return "\n\n".join(paragraphs)
 
 
 def full_list(root: Path, listing: Listing) -> str:
-    """Return the settings of a root that a question is too short for."""
-    return f"{PREFIX}: settings of {shown(root)} that wait:\n\n```\n{listing.text}\n```"
+    """Return the full list of a root's settings, for the chat."""
+    return f"{PREFIX}: {shown(root)} has settings that wait:\n\n```\n{listing.text}\n```"
 
 
 def announcement(items: Sequence[TrustItem]) -> str:
@@ -169,28 +169,31 @@ def announcement(items: Sequence[TrustItem]) -> str:
         own = [each for each in items if each.root == root]
         parts.append(f"{shown(root)}: {summary(own)}.{guards_off(own)}")
     return (
-        f"{PREFIX}: settings of the opened folder do not count until you accept them. "
+        f"{PREFIX}: settings of the opened folder have no effect until you accept them. "
         f"{' '.join(parts)} Send `/trust` in a chat to see and accept them, or run "
         "`eca-server trust add FOLDER`."
     )
 
 
-def accepted(root: Path, items: Sequence[TrustItem], left: Sequence[TrustItem]) -> str:
-    """Return words about settings that were accepted; `left` are those of the root that wait."""
-    text = f"{PREFIX}: {count(items)} of {shown(root)} {_verb(items)} from now on."
-    if left:
-        text += f" {count(left)} changed meanwhile, or could not be listed, and still wait."
+def accepted(root: Path, items: Sequence[TrustItem], waiting: Sequence[TrustItem]) -> str:
+    """Return a text about accepted settings; `waiting` are the root's other settings."""
+    text = f"{PREFIX}: {count(items)} of {shown(root)} {_verb(items)} now in effect."
+    if waiting:
+        wait = "waits" if len(waiting) == 1 else "wait"
+        text += (
+            f" {count(waiting)} changed meanwhile, or did not fit in the list, and still {wait}."
+        )
     return text
 
 
 def guards_off(items: Sequence[TrustItem]) -> str:
-    """Return a sentence about hooks that check tool calls or prompts; empty: there are none."""
+    """Return a sentence about waiting hooks that check tool calls or prompts, or an empty text."""
     names = guards(items)
     if not names:
         return ""
     hooks = _all_of("hook", names)
     does = "do" if len(names) > 1 else "does"
-    return f" Until then the {hooks}, which can forbid calls or prompts, {does} not run."
+    return f" Until then the {hooks}, which can block calls or prompts, {does} not run."
 
 
 def unique_roots(items: Iterable[TrustItem]) -> tuple[Path, ...]:
@@ -199,7 +202,7 @@ def unique_roots(items: Iterable[TrustItem]) -> tuple[Path, ...]:
 
 
 def shown(text: object, longest: int = 500) -> str:
-    """Return a folder's text as one line that cannot act on a terminal or end a block of code."""
+    """Return a folder's text as one line that cannot control a terminal or end a code block."""
     return printable_line(str(text), longest=longest).replace("```", "'''")
 
 
@@ -233,7 +236,7 @@ def _sources(items: Sequence[TrustItem]) -> str:
 
 
 def _verb(items: Sequence[TrustItem]) -> str:
-    return "counts" if len(items) == 1 else "count"
+    return "is" if len(items) == 1 else "are"
 
 
 def _all_of(kind: str, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Keys nobody reads: most are slips of the pen, and the user is told the nearest right one."""
+"""Unknown keys, most of them typing errors, and suggestions of the nearest known key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["hint", "unknown_keys"]
 def unknown_keys(
     value: object, schema: Mapping[str, Any], path: KeyPath = ()
 ) -> Iterator[tuple[KeyPath, Collection[str]]]:
-    """Each key that the schema does not name, and the keys that could stand in its place."""
+    """Yield each key that the schema does not name, and the keys it allows there."""
     if isinstance(value, Mapping):
         known = schema.get("properties", {})
         others = schema.get("additionalProperties", {})
@@ -30,8 +30,8 @@ def unknown_keys(
 
 
 def hint(key: str, known: Collection[str]) -> str:
-    """A sentence for the user about this unknown key."""
+    """Return a message for the user about an unknown key."""
     by_lower_case = {name.lower(): name for name in known}
     near = difflib.get_close_matches(key.lower(), by_lower_case, n=1)
-    meant = f"; did you mean {by_lower_case[near[0]]}?" if near else ""
-    return f"expected a key this server knows, got another one{meant}"
+    suggestion = f"; did you mean {by_lower_case[near[0]]}?" if near else ""
+    return f"unknown key{suggestion}"

@@ -1,7 +1,7 @@
-"""Keys the upstream server reads and this one does not: no slips of the pen.
+"""Keys that the upstream server reads and this server ignores.
 
-Whoever moves over is told once what of his file has no effect here, and what follows from it. Where
-nothing follows (the thing is done anyway, or there is nothing to be done), he is told nothing.
+A user of the upstream server is warned once of each such key, and of the consequence. There is no
+warning for a key whose absence changes nothing.
 """
 
 from __future__ import annotations
@@ -16,53 +16,55 @@ __all__ = ["UPSTREAM_KEYS", "without_effect"]
 UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "$schema": None,
     "chat.autoSyncSystemPrompt": None,
-    "chat.defaultTrust": "only the user can trust a chat",
+    "chat.defaultTrust": "only the user can set a chat to trusted",
     "chatRetentionDays": "chats are kept until they are deleted",
     "index.repoMap": None,
     "plugins": "no plugin is loaded",
-    "providers.*.cacheRetention": "the provider's own duration counts",
+    "providers.*.cacheRetention": "the provider's own duration applies",
     "providers.*.httpClient": None,
     "providers.*.requiresAuth": None,
-    "providers.*.retry.maxAutoContinues": "an answer that broke off is not continued",
-    "providers.*.retry.prematureStopMaxRetries": "`retry.maxRetries` counts",
-    "providers.*.retryRules": "only faults known to pass are tried again",
-    "pureConfig": "only the editor's initializationOptions can ask for it",
-    "remote": "nothing listens on the network",
-    "retry.maxAutoContinues": "an answer that broke off is not continued",
-    "retry.prematureStopMaxRetries": "`retry.maxRetries` counts",
-    "toolCall.editorNav": "`disabledTools` tells what the editor is not asked for",
-    "toolCall.shellCommand.args": "commands run in the shell of this server's choice",
-    "toolCall.shellCommand.path": "commands run in the shell of this server's choice",
-    "variantsByModel": "only `variants` of a configured model are known",
+    "providers.*.retry.maxAutoContinues": "an interrupted answer is not continued automatically",
+    "providers.*.retry.prematureStopMaxRetries": "`retry.maxRetries` applies",
+    "providers.*.retryRules": "only known transient errors are retried",
+    "pureConfig": "only the editor's initializationOptions can set it",
+    "remote": "this server does not listen on the network",
+    "retry.maxAutoContinues": "an interrupted answer is not continued automatically",
+    "retry.prematureStopMaxRetries": "`retry.maxRetries` applies",
+    "toolCall.editorNav": "use `disabledTools` to turn off the editor's tools",
+    "toolCall.shellCommand.args": "this server chooses the shell",
+    "toolCall.shellCommand.path": "this server chooses the shell",
+    "variantsByModel": "set `variants` on each configured model instead",
     **{
         f"{name}.*.toolCall.{key}": why
         for name in ("agent", "behavior")
         for key, why in (
-            ("editorNav", "`disabledTools` tells what the editor is not asked for"),
-            ("shellCommand.args", "commands run in the shell of this server's choice"),
-            ("shellCommand.path", "commands run in the shell of this server's choice"),
+            ("editorNav", "use `disabledTools` to turn off the editor's tools"),
+            ("shellCommand.args", "this server chooses the shell"),
+            ("shellCommand.path", "this server chooses the shell"),
         )
     },
 }
-"""By the dotted key, what follows; None: nothing. A `*` stands for a name of the user's own."""
+"""The consequence by the dotted key; None: no consequence. A `*` stands for any name."""
 
 
 def without_effect(value: object) -> Iterator[str]:
-    """What of a source's JSON has no effect here and should have, each with what follows.
+    """Yield the keys of a source's JSON that this server ignores, each with the consequence.
 
-    What is turned off, or empty, has none there either.
+    Keys that are turned off or empty are left out.
     """
     for key, why in UPSTREAM_KEYS.items():
         if why is not None:
-            for path in _found(value, key.split("."), ()):
+            for path in _paths_of(value, key.split("."), ()):
                 yield f"{dotted(path)} ({why})"
 
 
-def _found(value: object, key: Sequence[str], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _paths_of(
+    value: object, key: Sequence[str], path: tuple[str, ...]
+) -> Iterator[tuple[str, ...]]:
     if not key:
         if value:
             yield path
     elif isinstance(value, Mapping):
         for name in value if key[0] == "*" else [key[0]]:
             if name in value:
-                yield from _found(value[name], key[1:], (*path, name))
+                yield from _paths_of(value[name], key[1:], (*path, name))

@@ -1,10 +1,9 @@
-"""The configuration of an opened folder, cut into the settings that count and those that wait.
+"""The configuration of a workspace folder, classified into settings that apply and that wait.
 
-The rules it keeps: without the user's trust a folder may only restrict what the user has
-configured, or name texts of its own. Some settings are never a folder's to make. A provider, an MCP
-server, a hook or a tool of the user's own is never merged with one of the folder's. The trust class
-of each setting is declared beside its field (`reading.Workspace`). Everything here works on the
-JSON as it was written, before any reference in it is resolved.
+Invariants: without the user's trust a folder may only restrict the user's configuration, or name
+texts of its own. Some settings are never allowed in a folder. A provider, an MCP server, a hook or
+a tool of the user's is never merged with one of the folder's. Each field declares its trust class
+(`reading.Workspace`). The input is the JSON as written, its references unresolved.
 """
 
 from __future__ import annotations
@@ -17,15 +16,24 @@ from typing import Any, Final
 import attrs
 
 from eca_server.config.files import expand_home, is_inside
-from eca_server.config.inheritance import inherited, with_built_in
+from eca_server.config.inheritance import resolve_inheritance, with_built_in
 from eca_server.config.interpolation import has_reference
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import BUILT_IN, OTHER_NAMES
+from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS
 from eca_server.printable import printable_line
 
-__all__ = ["Addition", "Cut", "Known", "WaitingSetting", "cut", "provider_name", "put", "value_at"]
+__all__ = [
+    "Addition",
+    "ClassifiedSettings",
+    "UserSettings",
+    "WaitingSetting",
+    "classify",
+    "provider_name",
+    "put",
+    "value_at",
+]
 
 _MISSING: Final = object()
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
@@ -34,20 +42,20 @@ _NAMED: Final[Mapping[tuple[str, ...], str]] = {
     ("hooks",): "a hook",
     ("mcp_servers",): "an MCP server",
 }
-"""Settings by names of the user's choice, which are never merged with those of a folder."""
-_OF_THE_USER: Final = "{} of that name is configured elsewhere; a folder cannot change it"
-_NEVER: Final = "a folder cannot set this; it counts in the user's own configuration alone"
-_UNSEEN: Final = "a name in a folder may hold no unseen character"
-_BUILT_IN_PROVIDER: Final = "a folder cannot change where a known provider is or how it is reached"
+"""Settings with names of the user's choice, which are never merged with those of a folder."""
+_OF_THE_USER: Final = "{} of this name exists already; a folder cannot change it"
+_NEVER: Final = "a folder cannot set this; set it in your own configuration"
+_INVISIBLE: Final = "a name in a folder may not contain invisible characters"
+_BUILT_IN_PROVIDER: Final = "a folder cannot change the address or access of a built-in provider"
 
 
 @attrs.frozen(kw_only=True)
-class Known:
-    """The user's own settings, which those of a folder are held against.
+class UserSettings:
+    """The user's own settings, with which those of a folder are compared.
 
     Attributes:
         merged: the user's settings, read and merged, by the names of the fields.
-        owned: the user's MCP servers, hooks and tools: the name of the field and their own.
+        owned: the user's MCP servers, hooks and tools: the name of the field, the name in it.
         providers: the user's providers and those with a stored login, by `provider_name`.
         known_providers: the providers that need no configuration, by `provider_name`.
     """
@@ -57,8 +65,8 @@ class Known:
     providers: frozenset[str] = frozenset()
     known_providers: frozenset[str] = frozenset()
 
-    def with_others(self, merged: Mapping[str, Any]) -> Known:
-        """Return the same with the named settings of other sources, which count as the user's."""
+    def with_others(self, merged: Mapping[str, Any]) -> UserSettings:
+        """Return a copy that includes the named settings of other sources."""
         owned = {(field, name) for (field,) in _NAMED for name in merged.get(field) or ()}
         providers = map(provider_name, merged.get("providers") or ())
         return attrs.evolve(
@@ -68,12 +76,12 @@ class Known:
     @property
     def agents(self) -> frozenset[str]:
         """The names of the agents that exist without the folder."""
-        return frozenset({*BUILT_IN, *with_built_in(self.merged.get("behaviors") or {})})
+        return frozenset({*BUILT_IN_AGENTS, *with_built_in(self.merged.get("behaviors") or {})})
 
 
 @attrs.frozen
 class WaitingSetting:
-    """A setting that counts only with trust: where it is written, and its JSON."""
+    """A setting that applies only with trust: its path and its JSON."""
 
     path: KeyPath
     value: Any
@@ -86,7 +94,7 @@ class WaitingSetting:
 
 @attrs.frozen
 class Addition:
-    """A setting that is merged by its own rule: the smaller value, or more items."""
+    """A setting that is merged by a rule of its own: the smaller value, or more items."""
 
     names: tuple[str, ...]
     setting: Setting
@@ -95,45 +103,47 @@ class Addition:
 
 
 @attrs.frozen(kw_only=True)
-class Cut:
+class ClassifiedSettings:
     """The settings of one source of a folder.
 
     Attributes:
-        restrictions: the JSON that restricts tool calls; counts without trust.
-        additions: settings that are merged in a way that cannot loosen anything.
-        waiting: settings that count only with trust.
-        refused: settings that never count, each with the reason.
+        restrictions: the JSON that restricts tool calls; applies without trust.
+        additions: settings that are merged in a way that cannot loosen a permission.
+        waiting: settings that apply only with trust.
+        forbidden: settings that never apply, each with the reason.
         extra_configs: the paths of `extraConfigs`, as written.
     """
 
     restrictions: dict[str, Any] = attrs.field(factory=dict)
     additions: list[Addition] = attrs.field(factory=list)
     waiting: list[WaitingSetting] = attrs.field(factory=list)
-    refused: list[tuple[KeyPath, str]] = attrs.field(factory=list)
+    forbidden: list[tuple[KeyPath, str]] = attrs.field(factory=list)
     extra_configs: list[str] = attrs.field(factory=list)
 
 
-def cut(value: Mapping[str, Any], known: Known, root: Path, home: Path) -> Cut:
-    """Cut the JSON of a folder's source by the trust classes of its settings.
+def classify(
+    value: Mapping[str, Any], user: UserSettings, root: Path, home: Path
+) -> ClassifiedSettings:
+    """Classify the JSON of a folder's source by the trust classes of its settings.
 
     Args:
         value: the whole source.
-        known: the user's own settings.
+        user: the user's own settings.
         root: the workspace root the source belongs to.
         home: the directory that `~/` stands for.
     """
-    result = Cut()
-    _Cutting(result, known, root, home).record(Config, value, (), ())
+    result = ClassifiedSettings()
+    _Classifier(result, user, root, home).record(Config, value, (), ())
     return result
 
 
 def provider_name(name: str) -> str:
-    """Return what tells providers apart: the name as their variables spell it."""
+    """Return the normal form of a provider's name: as in its environment variables."""
     return _WORD_BREAK.sub("_", name).strip("_").upper()
 
 
 def put(tree: dict[str, Any], path: KeyPath, value: object) -> None:
-    """Put a value into nested mappings, which are made where they are missing."""
+    """Put a value into nested mappings, which are created where they are missing."""
     for step in path[:-1]:
         tree = tree.setdefault(str(step), {})
     tree[str(path[-1])] = value
@@ -147,30 +157,30 @@ def value_at(tree: object, path: KeyPath) -> Any:
 
 
 @attrs.frozen
-class _Cutting:
-    result: Cut
-    known: Known
+class _Classifier:
+    result: ClassifiedSettings
+    user: UserSettings
     root: Path
     home: Path
 
     def record(
         self, cls: type, value: Mapping[str, Any], path: KeyPath, names: tuple[str, ...]
     ) -> None:
-        """Cut an object whose keys are the settings of a class."""
+        """Classify an object whose keys are the settings of a class."""
         for setting in settings_of(cls):
             for key in setting.keys:
-                found, where = _find(value, key, path)
-                if found is not _MISSING:
-                    self._setting(cls, setting, found, where, (*names, setting.name))
+                value_there, where = _find(value, key, path)
+                if value_there is not _MISSING:
+                    self._setting(cls, setting, value_there, where, (*names, setting.name))
 
     def _setting(
         self, cls: type, setting: Setting, value: Any, path: KeyPath, names: tuple[str, ...]
     ) -> None:
         reader, use = setting.reader, setting.workspace
         if use is Workspace.NEVER:
-            self.result.refused.append((path, _NEVER))
+            self.result.forbidden.append((path, _NEVER))
         elif value is None and (names in _NAMED or names == ("providers",)):
-            self.result.refused.append((path, _NEVER))  # it would unset the user's own
+            self.result.forbidden.append((path, _NEVER))  # null would unset the user's own
         elif use is Workspace.RESTRICTS and isinstance(value, Mapping):
             self._rules(value, path)
         elif use is Workspace.RESTRICTS and _restricts(setting.name, value):
@@ -189,7 +199,7 @@ class _Cutting:
             self.result.waiting.append(WaitingSetting(path, value))
 
     def _rules(self, rules: Mapping[str, Any], path: KeyPath) -> None:
-        """Let rules that restrict count; a null would unset one of the user's."""
+        """Apply rules that restrict; a null, which would unset a rule of the user's, waits."""
         for name, rule in rules.items():
             if rule is None:
                 self.result.waiting.append(WaitingSetting((*path, name), rule))
@@ -199,13 +209,13 @@ class _Cutting:
     def _members(
         self, reader: Reader, value: Mapping[str, Any], path: KeyPath, names: tuple[str, ...]
     ) -> None:
-        """Cut an object with names of the folder's choice: each member waits by itself."""
+        """Classify an object with names of the folder's choice: each member waits by itself."""
         for name, member in value.items():
             where = (*path, name)
             if printable_line(name) != name:
-                self.result.refused.append(((*path, printable_line(name)), _UNSEEN))
-            elif (names[0], name) in self.known.owned and names in _NAMED:
-                self.result.refused.append((where, _OF_THE_USER.format(_NAMED[names])))
+                self.result.forbidden.append(((*path, printable_line(name)), _INVISIBLE))
+            elif (names[0], name) in self.user.owned and names in _NAMED:
+                self.result.forbidden.append((where, _OF_THE_USER.format(_NAMED[names])))
             elif names == ("providers",):
                 self._provider(reader, name, member, where)
             elif names == ("behaviors",) and isinstance(member, Mapping):
@@ -215,27 +225,27 @@ class _Cutting:
 
     def _provider(self, reader: Reader, name: str, value: Any, path: KeyPath) -> None:
         own_name = provider_name(name)
-        if own_name in self.known.providers:
-            self.result.refused.append((path, _OF_THE_USER.format("a provider or login")))
-        elif own_name in self.known.known_providers and isinstance(value, Mapping):
+        if own_name in self.user.providers:
+            self.result.forbidden.append((path, _OF_THE_USER.format("a provider or login")))
+        elif own_name in self.user.known_providers and isinstance(value, Mapping):
             for key, member in value.items():
                 if key == "models":
                     self.result.waiting.append(WaitingSetting((*path, key), member))
                 else:
-                    self.result.refused.append(((*path, key), _BUILT_IN_PROVIDER))
+                    self.result.forbidden.append(((*path, key), _BUILT_IN_PROVIDER))
         else:
             self._wait(reader, path, value)
 
     def _agent(self, reader: Reader, name: str, value: Mapping[str, Any], path: KeyPath) -> None:
-        """Let the restrictions of an agent that exists count; a new one waits as a whole."""
-        own_name = OTHER_NAMES.get(name, name)
-        if own_name not in self.known.agents or reader.record is None:
+        """Apply the restrictions of an existing agent; a new agent waits as a whole."""
+        own_name = AGENT_ALIASES.get(name, name)
+        if own_name not in self.user.agents or reader.record is None:
             self._wait(reader, path, value)
             return
         waiting: list[WaitingSetting] = []
         inner = attrs.evolve(self, result=attrs.evolve(self.result, waiting=waiting))
         inner.record(reader.record, value, path, ("behaviors", own_name))
-        if waiting:  # one question for the agent, not one for each of its settings
+        if waiting:  # one question for the whole agent
             rest: dict[str, Any] = {}
             for each in waiting:
                 put(rest, each.path, each.value)
@@ -246,7 +256,7 @@ class _Cutting:
             for setting in settings_of(reader.record):
                 for key in setting.keys:
                     if setting.workspace is Workspace.NEVER and value.get(key[0]) is not None:
-                        self.result.refused.append(((*path, *key), _NEVER))
+                        self.result.forbidden.append(((*path, *key), _NEVER))
                         value = {name: each for name, each in value.items() if name != key[0]}
         self.result.waiting.append(WaitingSetting(path, value))
 
@@ -256,10 +266,10 @@ class _Cutting:
         if setting.workspace is not Workspace.SMALLER or not isinstance(value, bool | int | float):
             return False
         if setting.name == "max_steps" and value == 0:
-            return False  # 0 is no limit
-        own = value_at(self.known.merged, names)
+            return False  # 0 means no limit
+        own = value_at(self.user.merged, names)
         if own is None and names[0] == "behaviors":
-            behaviors, _ = inherited(self.known.merged.get("behaviors") or {})
+            behaviors, _ = resolve_inheritance(self.user.merged.get("behaviors") or {})
             own = value_at(behaviors, names[1:])
         if own is None:
             own = attrs.fields_dict(cls)[setting.name].default
@@ -268,7 +278,7 @@ class _Cutting:
     def _paths(
         self, setting: Setting, value: list[Any], path: KeyPath, names: tuple[str, ...]
     ) -> None:
-        inside = [found for each in value if (found := self._inside(each)) is not None]
+        inside = [entry for each in value if (entry := self._inside(each)) is not None]
         outside = [each for each in value if self._inside(each) is None]
         if inside:
             self.result.additions.append(Addition(names, setting, path, inside))
@@ -276,7 +286,7 @@ class _Cutting:
             self.result.waiting.append(WaitingSetting(path, outside))
 
     def _inside(self, entry: Any) -> dict[str, str] | None:
-        """Return an entry that names a path in the root, with the path absolute; else None."""
+        """Return an entry with its path made absolute, or None for a path outside the root."""
         text = entry.get("path") if isinstance(entry, Mapping) else None
         if not isinstance(text, str) or has_reference(text) or "\0" in text:
             return None
@@ -295,7 +305,7 @@ def _find(value: Any, key: tuple[str, ...], path: KeyPath) -> tuple[Any, KeyPath
 
 
 def _restricts(name: str, value: Any) -> bool:
-    """Whether a value of a `RESTRICTS` setting can only restrict tool calls."""
+    """Return whether a value of a `RESTRICTS` setting can only restrict tool calls."""
     if name == "by_default":
         return value in ("ask", "deny")
     if name == "manual_approval":

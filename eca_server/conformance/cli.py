@@ -20,25 +20,25 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import Revision, parse_revision
 from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
-from eca_protocol.testing.conformance.client.suite import SAME as SAME_OF_CLIENTS
+from eca_protocol.testing.conformance.client.suite import DUPLICATES as CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.client.suite import (
     ClientCase,
     client_cases,
     run_client_suite,
 )
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.known import (
     known_failures,
     known_text,
-    new_faults,
+    new_suite_errors,
     unexpected,
 )
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.conformance.badge import render_badge
 from eca_server.conformance.compare import Change, compare, describe_changes
 from eca_server.conformance.html import render_html
@@ -183,7 +183,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as fault:
         _report_error(f"{fault}; this is not a verdict on the target")
     except Exception:  # noqa: BLE001 - a bug must not look like a verdict
-        tell(printable_lines(traceback.format_exc()), sys.stderr)
+        write_to_user(printable_lines(traceback.format_exc()), sys.stderr)
         _report_error(
             "the suite itself failed; this is not a verdict on the target. Please report it."
         )
@@ -199,7 +199,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     if not selected:
         return _refuse(f"--only: no case or requirement is called {' or '.join(options.only)}")
     if options.list:
-        tell("".join(map(_case_text, selected.values())), sys.stdout)
+        write_to_user("".join(map(_case_text, selected.values())), sys.stdout)
         return 0
     if not command:
         return _refuse("expected `-- COMMAND`, which starts the target")
@@ -239,16 +239,18 @@ def _judge(
         outcome = _restrict(outcome, selected, options.only)
         earlier = earlier and _restrict(earlier, selected, options.only)
     changes = None if earlier is None else compare(earlier, outcome)
-    tell(printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout)
+    write_to_user(
+        printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout
+    )
     if changes is not None:
         lines = "".join(f"{line}\n" for line in describe_changes(changes))
-        tell(f"\n{printable_lines(lines)}", sys.stdout)
+        write_to_user(f"\n{printable_lines(lines)}", sys.stdout)
     failures = _outputs(options).write(outcome, _renderers(selected, known, changes))
     for fault in failures:
         _report_error(f"{fault}; this is not a verdict on the target")
     if unexpected(outcome, known):
         return 1
-    return _SUITE_FAILED if failures or new_faults(outcome, known) else 0
+    return _SUITE_FAILED if failures or new_suite_errors(outcome, known) else 0
 
 
 async def _run(
@@ -260,14 +262,14 @@ async def _run(
             cases=[case for case in cases if isinstance(case, ClientCase)],
             jobs=options.jobs,
             seconds=options.seconds,
-            told=progress.add,
+            on_case=progress.add,
         )
     return await run_suite(
         target,
         cases=[case for case in cases if isinstance(case, Case)],
         jobs=options.jobs,
         seconds=options.seconds,
-        told=progress.add,
+        on_case=progress.add,
     )
 
 
@@ -303,7 +305,7 @@ def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
     """
     patterns: Sequence[str] = options.only
     cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
-    same = SAME_OF_CLIENTS if options.client else SAME
+    same = CLIENT_DUPLICATES if options.client else DUPLICATES
     named = {id_ for id_ in REQUIREMENTS if _is_named(id_, patterns)}
     named |= {same[id_] for id_ in named if id_ in same}
     selected: dict[str, AnyCase] = {}
@@ -346,7 +348,7 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
 
 
 def _case_text(case: AnyCase) -> str:
-    return f"{case.name}\n    {case.does}\n    {' '.join(case.rows)}\n"
+    return f"{case.name}\n    {case.summary}\n    {' '.join(case.rows)}\n"
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:

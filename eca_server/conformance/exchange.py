@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.verdicts import Exchanged, Party
+from eca_protocol.testing.conformance.verdicts import Party, Transmission
 from eca_protocol.transcript.splitter import header_of, message_in
 from eca_server.pages import escape_text
 
@@ -15,7 +15,7 @@ _LANES: Final[tuple[Party, ...]] = ("client", "server", "model")
 _LONGEST: Final = 90  # characters of a label
 
 
-def render_exchange(passed: Sequence[Exchanged], breach: int | None) -> Iterator[str]:
+def render_exchange(passed: Sequence[Transmission], breach: int | None) -> Iterator[str]:
     """Render the diagram as HTML.
 
     Args:
@@ -37,13 +37,13 @@ def render_exchange(passed: Sequence[Exchanged], breach: int | None) -> Iterator
     yield "</div>\n"
 
 
-def message_label(passed: Exchanged) -> str:
+def message_label(passed: Transmission) -> str:
     """Return a short label of a message."""
     text = _label(passed)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _label(passed: Exchanged) -> str:
+def _label(passed: Transmission) -> str:
     if "model" in (passed.source, passed.target):
         first = passed.data.decode("utf-8", "replace").partition("\n")[0]
         return first if passed.source == "model" else "model request"
@@ -77,7 +77,7 @@ def _summary(params: Any) -> str:
     return " ".join(str(word) for word in words if isinstance(word, str) and word)
 
 
-def _full_text(passed: Exchanged) -> str:
+def _full_text(passed: Transmission) -> str:
     text = passed.data.decode("utf-8", "backslashreplace")
     omitted = passed.size - len(passed.data)
     return f"{text}\n... cut, {omitted:,} bytes left out ..." if omitted else text

@@ -8,7 +8,7 @@ from typing import Final
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.suite import ClientCase
-from eca_protocol.testing.conformance.known import Conclusion, conclusion, new_faults
+from eca_protocol.testing.conformance.known import Conclusion, conclusion, new_suite_errors
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
 from eca_server.conformance.compare import DESCRIPTIONS, Change
@@ -94,12 +94,14 @@ def _worst_first(run: Run) -> list[tuple[int, Finding]]:
 
 def _verdict(run: Run, known: Collection[str]) -> Iterator[str]:
     ended = [each for each in run.incidents if each.case not in known]
-    faults = new_faults(run, known)
+    faults = new_suite_errors(run, known)
     word = conclusion(run, known)
     yield f'<div class="verdict"><h1>{escape_text(run.target)}</h1>'
     yield f"{_badge(word, _COLOURS[word])}</div>\n"
     notes = [f"the target ended during {each.case}: {each.what}" for each in ended]
-    notes += [f"in {each.case} {each.told}; this is not an error of the target" for each in faults]
+    notes += [
+        f"in {each.case} {each.reason}; this is not an error of the target" for each in faults
+    ]
     if notes:
         items = "".join(f"<li>{escape_text(note)}</li>" for note in notes)
         yield f'<ul class="notes">{items}</ul>\n'
@@ -188,7 +190,7 @@ def _finding(
     yield f'data-is="{_trait(finding.verdict)}" data-place="{place}" '
     yield f'data-faults="{_GRAVITY.index(finding.verdict)}">'
     yield f'<summary>{_badge(word, kind)}<span class="name">{escape_text(finding.id)}</span>'
-    yield f"<span>{escape_text(row.duty)}</span>"
+    yield f"<span>{escape_text(row.statement)}</span>"
     if is_known and finding.verdict == "fail":
         yield _badge("known", "odd")
     yield f'<span class="numbers">{escape_text(row.section)}</span>'
@@ -201,7 +203,7 @@ def _finding(
         "Ruling": row.ruling or "",
         "Expected": finding.expected,
         "Got": finding.got,
-        "Case": f"{finding.case}: {case.does}" if case else finding.case,
+        "Case": f"{finding.case}: {case.summary}" if case else finding.case,
     }
     rows = "".join(f"<dt>{name}</dt><dd>{escape_text(v)}</dd>" for name, v in facts.items() if v)
     yield f"<dl>{rows}</dl>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from eca_protocol.testing.conformance.known import new_faults
+from eca_protocol.testing.conformance.known import new_suite_errors
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.pages.xml import xml_attribute, xml_text
@@ -29,7 +29,7 @@ def render_junit(run: Run, known: Collection[str] = ()) -> str:
         sections.setdefault(finding.requirement.section, []).append(finding)
     suites = [_suite(section, findings, known) for section, findings in sections.items()]
     ends = [(each.case, each.what) for each in run.incidents if each.case not in known]
-    faults = [(each.case, each.traceback) for each in new_faults(run, known)]
+    faults = [(each.case, each.traceback) for each in new_suite_errors(run, known)]
     suites += _errors("ends of the target", "the target ended during a case", ends)
     suites += _errors("errors of the suite", "the suite itself failed, not the target", faults)
     return (
@@ -65,7 +65,7 @@ def _case(finding: Finding, known: Collection[str]) -> str:
         body = f"<failure message={message}>{xml_text(why)}</failure>"
     elif finding.verdict == "warn":
         body = f"<system-out>{xml_text(f'warning: {why}')}</system-out>"
-    name = xml_attribute(f"{finding.id}: {row.duty}")
+    name = xml_attribute(f"{finding.id}: {row.statement}")
     return f"<testcase classname={xml_attribute(row.section)} name={name}>{body}</testcase>\n"
 
 

@@ -11,7 +11,7 @@ from typing import Final, TextIO
 from eca_protocol.testing.conformance.cases import Case
 from eca_protocol.testing.conformance.client.suite import ClientCase
 from eca_protocol.testing.conformance.verdicts import Finding
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.printable import printable_line
 
 __all__ = ["Progress"]
@@ -47,9 +47,9 @@ class Progress:
             done = f"{self._done} of {self._total} cases{failed}, {now - self._started:.0f} s"
             line = f"{done}, last {printable_line(case.name)}"
             line = line[: shutil.get_terminal_size().columns - 1]
-            tell(f"\r\x1b[K{line}", self._out)
+            write_to_user(f"\r\x1b[K{line}", self._out)
 
     def close(self) -> None:
         """Clear the live line."""
         if self._live:
-            tell("\r\x1b[K", self._out)
+            write_to_user("\r\x1b[K", self._out)

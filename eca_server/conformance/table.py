@@ -10,7 +10,7 @@ from typing import Final
 
 from eca_protocol.testing.conformance.known import (
     conclusion,
-    new_faults,
+    new_suite_errors,
     passing_again,
     unexpected,
 )
@@ -49,7 +49,7 @@ def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False
     for incident in run.incidents:
         lines += ["The target ended during a case", *_field("case", incident.case, width)]
         lines += [*_field("what", incident.what, width), ""]
-    for fault in run.faults:
+    for fault in run.suite_errors:
         lines += ["The suite itself failed in a case", *_field("case", fault.case, width)]
         lines += _field("what", f"{fault.what} at {fault.place}", width)
         if verbose:
@@ -68,7 +68,7 @@ def _finding_lines(finding: Finding, width: int, *, is_known: bool) -> Iterator[
     yield f"{word:10} {finding.id}  {row.section}{level}"
     if finding.verdict == "pass":
         return
-    yield from _field("must", row.duty, width)
+    yield from _field("must", row.statement, width)
     if finding.expected:
         yield from _field("expected", finding.expected, width)
     is_judged = finding.verdict in {"fail", "warn"}
@@ -108,7 +108,7 @@ def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
         yield f"{late} requirements had no time: use --seconds for more, or --only for fewer cases."
     if again := passing_again(run, known):
         yield f"Known failures that pass now, to remove from the list: {' '.join(again)}"
-    if faults := new_faults(run, known):
+    if faults := new_suite_errors(run, known):
         yield (
             f"The suite itself failed in {' '.join(fault.case for fault in faults)}, whose "
             "requirements were not judged. This is an error of the suite, not of the target. "

@@ -89,7 +89,7 @@ class DefinitionFiles(ABC):
         return True
 
     def configured(
-        self, paths: Sequence[str], user_folder: Path
+        self, paths: Sequence[str], user_directory: Path
     ) -> tuple[Sequence[str], Sequence[str]]:
         """Return the existing configured paths: the user's, and the workspace's.
 
@@ -97,12 +97,12 @@ class DefinitionFiles(ABC):
 
         Args:
             paths: relative ones start in each root, or in the user's directory without a root.
-            user_folder: the user's configuration directory.
+            user_directory: the user's configuration directory.
         """
         own: list[str] = []
         of_workspace: list[str] = []
-        bases = [root.path for root in self.workspace.roots] or [user_folder]
-        real_user_folder = os.path.realpath(user_folder)
+        bases = [root.path for root in self.workspace.roots] or [user_directory]
+        real_user_directory = os.path.realpath(user_directory)
         for path in paths:
             exists = False
             for base in bases:
@@ -113,7 +113,7 @@ class DefinitionFiles(ABC):
                 except (FileError, OSError) as error:
                     self._note(path, error)
                 else:
-                    is_own = place.real_path.is_relative_to(real_user_folder)
+                    is_own = place.real_path.is_relative_to(real_user_directory)
                     is_inside = place.is_inside or place.escapes
                     (of_workspace if is_inside and not is_own else own).append(str(place.path))
                 exists = True

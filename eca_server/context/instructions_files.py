@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from eca_server.config import OTHER_NAMES
+from eca_server.config import AGENT_ALIASES
 from eca_server.context.block import Section, render
 from eca_server.context.excerpt import read_excerpt
 from eca_server.context.front_matter import split_front_matter
@@ -66,7 +66,7 @@ class InstructionFiles:
 async def read_instruction_files(
     workspace: Workspace,
     *,
-    user_folder: Path,
+    user_directory: Path,
     rules: Sequence[str] = (),
     parents: bool = True,
     behavior: str = "agent",
@@ -82,7 +82,7 @@ async def read_instruction_files(
 
     Args:
         workspace: the workspace.
-        user_folder: the user's configuration directory, `~/.config/eca`.
+        user_directory: the user's configuration directory, `~/.config/eca`.
         rules: `rules` of the configuration: paths, relative ones to a root. Without trust, it must
             not contain an entry of a workspace's configuration that leads outside the roots.
         parents: whether to read the AGENTS.md of the directories above each root.
@@ -93,10 +93,10 @@ async def read_instruction_files(
     def work() -> InstructionFiles:
         reading = _Reading(
             workspace=workspace,
-            user_folder=user_folder,
+            user_directory=user_directory,
             boundaries=Boundaries(
                 workspace=workspace,
-                user_folder=user_folder,
+                user_directory=user_directory,
                 trusted_roots=trusted_roots,
             ),
             behavior=behavior,
@@ -117,7 +117,7 @@ class _Reading:
     """The files that were read so far; used in a worker thread."""
 
     workspace: Workspace
-    user_folder: Path
+    user_directory: Path
     boundaries: Boundaries
     behavior: str
     checkpoint: Checkpoint
@@ -128,12 +128,12 @@ class _Reading:
 
     def add_own(self) -> None:
         """Add the user's own AGENTS.md and rules."""
-        self._add(_INSTRUCTIONS, str(self.user_folder / _NAME), ANYWHERE)
-        self._add_directory(self.user_folder / "rules", None)
+        self._add(_INSTRUCTIONS, str(self.user_directory / _NAME), ANYWHERE)
+        self._add_directory(self.user_directory / "rules", None)
 
     def add_configured(self, rules: Sequence[str]) -> None:
         """Add the rules that the configuration names."""
-        bases = [root.path for root in self.workspace.roots] or [self.user_folder]
+        bases = [root.path for root in self.workspace.roots] or [self.user_directory]
         for path in rules:
             exists = [self._add_entry(path, base) for base in bases]
             if not any(exists):
@@ -266,7 +266,7 @@ class _Reading:
         return excerpt.text
 
     def _is_for_us(self, behaviors: Sequence[str]) -> bool:
-        ours = (OTHER_NAMES.get(name, name) for name in behaviors)
+        ours = (AGENT_ALIASES.get(name, name) for name in behaviors)
         return not behaviors or self.behavior in ours
 
     @contextmanager

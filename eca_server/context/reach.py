@@ -62,18 +62,18 @@ class Boundaries:
 
     Attributes:
         workspace: the opened directories.
-        user_folder: the user's configuration directory.
+        user_directory: the user's configuration directory.
         trusted_roots: the paths of the trusted roots, as opened or real.
     """
 
     workspace: Workspace
-    user_folder: Path
+    user_directory: Path
     trusted_roots: Collection[Path] = ()
     _real_user_folder: Path = attrs.field(init=False)
 
     @_real_user_folder.default
     def _resolve_user_folder(self) -> Path:
-        return Path(os.path.realpath(self.user_folder))
+        return Path(os.path.realpath(self.user_directory))
 
     def trusts(self, root: Root) -> bool:
         """Return True if the user trusts a root."""
@@ -83,7 +83,7 @@ class Boundaries:
         """Return True if a file is in the user's directory, or is an AGENTS.md linked there."""
         return (
             place.real_path.is_relative_to(self._real_user_folder)
-            or place.path == self.user_folder / "AGENTS.md"
+            or place.path == self.user_directory / "AGENTS.md"
         )
 
     def origin_of(self, place: Place, reach: Reach) -> Origin:

@@ -20,13 +20,13 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config import Problem, data_folder, make_data_folder
+from eca_server.config import Problem, data_directory, make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.credentials import system_keyring
 from eca_server.credentials.oauth import Authentication, Client, TokenSet
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = ["Logins", "LoginsError", "StoredKeys"]
 
@@ -73,7 +73,7 @@ class Logins:
     def __init__(
         self, environ: Mapping[str, str], *, in_keyring: Callable[[], bool] = lambda: False
     ) -> None:
-        self.path = data_folder(environ) / "logins.json"
+        self.path = data_directory(environ) / "logins.json"
         self._in_keyring = in_keyring
         self._unlocked: dict[str, dict[str, Any]] = {}
 
@@ -166,7 +166,7 @@ class Logins:
     ) -> Path | None:
         aside = None
         try:
-            make_data_folder(self.path.parent)
+            make_data_directory(self.path.parent)
             lock = self.path.with_name(f"{self.path.name}.lock")
             with lock_in_thread(lock, seconds=_LOCK_SECONDS):
                 try:
@@ -257,7 +257,7 @@ def _authentication(login: Mapping[str, Any]) -> Authentication:
 
 
 def _key(text: Any) -> Secret:
-    key = key_from(text) if isinstance(text, str) else None
+    key = parse_key(text) if isinstance(text, str) else None
     if key is None:
         raise ValueError("expected a key, got none")
     return key

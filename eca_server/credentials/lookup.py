@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.child_process import hardened
+from eca_server.child_process import harden_environment
 from eca_server.config import Problem, Provider
 from eca_server.credentials.netrc import NetrcError, password_in
-from eca_server.secret import Secret, key_from, mask
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = [
     "LOGIN",
@@ -111,7 +111,7 @@ def find_key(
         return attrs.evolve(credential, key=stored, source=LOGIN)
     for variable in variables:
         try:
-            key = key_from(environ.get(variable, ""))
+            key = parse_key(environ.get(variable, ""))
         except ValueError as error:
             problem = Problem(source="environment", key=variable, message=str(error))
             return attrs.evolve(credential, source=variable, problem=problem)
@@ -175,7 +175,7 @@ def child_environment(
     names = {variable for credential in listed for variable in credential.variables}
     keys = [credential.key.reveal() for credential in listed if credential.key is not None]
     keys += [secret.reveal() for secret in secrets]
-    return hardened(
+    return harden_environment(
         {
             name: value
             for name, value in environ.items()

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from eca_protocol.errors import ECAError
+from eca_server.config.directories import home_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.folders import home_folder
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = ["NetrcError", "netrc_file", "password_in"]
 
@@ -38,7 +38,7 @@ class NetrcError(ECAError):
 def netrc_file(environ: Mapping[str, str]) -> Path:
     """Return the user's netrc file: `$NETRC`, else `.netrc` in the home directory."""
     path = environ.get("NETRC", "")
-    return Path(path) if path else home_folder(environ) / ".netrc"
+    return Path(path) if path else home_directory(environ) / ".netrc"
 
 
 def password_in(file: Path, entry: str) -> Secret:
@@ -62,7 +62,7 @@ def password_in(file: Path, entry: str) -> Secret:
         names = {**fields, "machine": fields.get("machine", "").lower()}
         if "password" in fields and all(names.get(k) == v for k, v in expected.items() if v):
             try:
-                key = key_from(fields["password"])
+                key = parse_key(fields["password"])
             except ValueError as error:
                 raise NetrcError(str(error), line=line) from None
             if key is not None:

@@ -20,7 +20,7 @@ import trio
 from eca_protocol import json
 from eca_protocol.errors import ECAError, HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
-from eca_server.secret import Secret, key_from, mask
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = [
     "Authentication",
@@ -236,7 +236,7 @@ def secret_in(answer: Mapping[str, Any], name: str) -> Secret:
     """
     text = answer.get(name)
     try:
-        secret = key_from(text) if isinstance(text, str) else None
+        secret = parse_key(text) if isinstance(text, str) else None
     except ValueError as error:
         raise OAuthError(f"{name}: {error}") from None
     if secret is None:

@@ -16,7 +16,7 @@ import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.credentials.oauth import OAuthError
-from eca_server.secret import Secret, key_from, mask
+from eca_server.secret import Secret, mask, parse_key
 
 __all__ = ["SECONDS", "Redirect", "redirect_page"]
 
@@ -114,7 +114,7 @@ def _code_in(fields: dict[str, str]) -> Secret | OAuthError:
         message = fields.get("error_description", fields["error"])[:300]
         return OAuthError(mask(message), code=fields["error"][:100])
     try:
-        code = key_from(fields.get("code", ""))
+        code = parse_key(fields.get("code", ""))
     except ValueError as error:
         return OAuthError(f"code: {error}")
     return code or OAuthError("expected a code from the browser, got none")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
-from eca_server.command_line import ended, mend_streams, port, seconds
+from eca_server.command_line import port, repair_streams, run_to_end, seconds
 from eca_server.printable import printable_line, printable_lines
 
 __all__ = ["main", "run"]
@@ -44,8 +44,8 @@ def main() -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line, and return the exit code."""
-    mend_streams()
-    return ended("ecp", lambda: _run_command(arguments))
+    repair_streams()
+    return run_to_end("ecp", lambda: _run_command(arguments))
 
 
 def _run_command(arguments: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.ecp.results import ScenarioReport
 from eca_server.printable import printable_line
 
@@ -63,7 +63,7 @@ class Progress:
 
     def _write(self, text: str) -> None:
         if text:
-            tell(text, self._out)
+            write_to_user(text, self._out)
 
     def _lines(self, report: ScenarioReport) -> str:
         lines = [self._line(report)]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import trio
 
-from eca_server.command_line import tell
+from eca_server.command_line import write_to_user
 from eca_server.ecp.audit import RunFacts, make_audit
 from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import load_datasets
@@ -314,4 +314,4 @@ def _relative(path: Path) -> str:
 def _say(text: str) -> None:
     mask = make_masker(os.environ)
     lines = [printable_line(mask(line), longest=2000) for line in text.splitlines()]
-    tell("".join(f"{line}\n" for line in lines), sys.stderr)
+    write_to_user("".join(f"{line}\n" for line in lines), sys.stderr)

@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from eca_protocol import messages as m
+from eca_server.content_formatting import pieces
 from eca_server.editing.replacement import Replacement
 from eca_server.editing.surroundings import Surroundings
 from eca_server.llm.backend import BackendError, Request
@@ -31,7 +32,6 @@ from eca_server.llm.events import (
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Model
 from eca_server.session import Session
-from eca_server.spelling import pieces
 
 __all__ = ["Rewrite", "Rewrites", "TooManyRewrites"]
 
@@ -253,7 +253,7 @@ class Rewrites:
     def _notify(self, rewrite_id: str, running: _Running, content: m.RewriteContent) -> None:
         if not running.is_mute:
             received = m.RewriteContentReceivedParams(rewrite_id=rewrite_id, content=content)
-            self._session.notify("rewrite/contentReceived", received, asked=True)
+            self._session.notify("rewrite/contentReceived", received, newest=True)
 
 
 def _contents(text: str, limit: int, *, replaces: bool) -> Iterator[m.RewriteContent]:

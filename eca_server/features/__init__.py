@@ -1,6 +1,6 @@
-"""One module per chapter of the protocol: translate, call the room that does it, answer.
+"""The handlers of the protocol, a module per chapter: translate, call the feature, answer.
 
-A chapter is imported when its first message comes: a start loads what answers `initialize`.
+A chapter is imported with its first message, which keeps the answer to `initialize` fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHAPTERS = {
     "rewrite": "editing",
     "workspace": "workspace",
 }
-"""The chapter of each method, by what stands before its slash."""
+"""The chapter of each method, by the part before its slash."""
 
 
 class Handlers(Mapping[str, Handler]):
@@ -37,7 +37,7 @@ class Handlers(Mapping[str, Handler]):
         self._chapters: dict[str, Mapping[str, Handler]] = {}
 
     def serve(self, connection: Connection) -> None:
-        """From now on the handlers are those of this connection."""
+        """Set the connection of the handlers."""
         self._connection = connection
 
     def __getitem__(self, method: str) -> Handler:

@@ -1,4 +1,4 @@
-"""Who answers a turn: the model, its instructions and tools, as configured and selected."""
+"""The agent of a turn: its model, instructions and tools, as configured and selected."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
-from eca_server.child_process import of_chat
+from eca_server.child_process import chat_environment
 from eca_server.commands import hidden_skill_notes
-from eca_server.config import Behavior, Config, in_behavior
+from eca_server.config import Behavior, Config, apply_behavior
 from eca_server.context import PromptContext, build_context, read_instruction_files
 from eca_server.context.job_notice import job_notice
 from eca_server.features import tools
@@ -54,23 +54,23 @@ async def make_agent(
     chosen: Chosen,
     superior: Superior | None = None,
 ) -> Agent | None:
-    """Who answers a text in a turn; None if the model cannot be asked, which was told.
+    """Build the agent for a turn; return None after reporting an unusable model.
 
-    The configuration is looked at before the first wait: the turn keeps what it began with.
+    The configuration is read before the first wait, so the turn keeps it to its end.
 
     Args:
-        connection: the client's.
+        connection: the connection.
         turn: the turn.
-        text: what the model is told.
-        contexts: what goes before it.
-        chosen: model and behaviour.
-        superior: whom it works for; None: the user.
+        text: the prompt for the model.
+        contexts: the contexts of the prompt.
+        chosen: the model and the behaviour.
+        superior: the parent turn of a subagent; None: the user's own agent.
     """
     behavior = chosen.behavior
     try:
-        asked = connection.models.find(chosen.model, chosen.variant)
+        selected_model = connection.models.find(chosen.model, chosen.variant)
     except BackendError as error:
-        turn.fail(f"{chosen.model} cannot be asked: {error.message}.")
+        turn.fail(f"{chosen.model} cannot be used: {error.message}.")
         return None
 
     async def gather() -> PromptContext:
@@ -85,7 +85,7 @@ async def make_agent(
         news = job_notice(connection.jobs, turn.chat.id) if connection.has_jobs else ""
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
-    config, gitignore = in_behavior(connection.config, behavior), connection.follows_gitignore
+    config, gitignore = apply_behavior(connection.config, behavior), connection.follows_gitignore
     policy = policy_of(config, behavior, within=None if superior is None else superior.policy)
     owner = turn.chat if superior is None else superior.turn.chat
     if superior is None:
@@ -103,13 +103,13 @@ async def make_agent(
             turn.chat.ledger, owner.id, reader=turn.chat.id, behavior=behavior
         )
         native = native.without(AskUser.name).without(TASK_TOOL)
-    if not asked.capabilities.images:
+    if not selected_model.capabilities.images:
         native = native.without(ViewImage.name)
     permissions = Permissions(
         policy=policy,
         workspace=connection.workspace,
         memos=connection.memos,
-        variables=of_chat(connection.child_variables, turn.chat.id),
+        variables=chat_environment(connection.child_variables, turn.chat.id),
         trusts=lambda: owner.settings.trust or turn.chat.settings.trust,
     )
     system = await _system(connection, turn, config, policy, behavior)
@@ -117,14 +117,14 @@ async def make_agent(
         native = native.without(SKILL_TOOL)
     if connection.is_introduced and superior is None:
         tools.announce_tools(connection, behavior)
-    model = f"{asked.origin.provider}/{asked.origin.model}"
-    told = told_of(turn.chat, model=model, variant=chosen.variant, behavior=behavior)
+    model = f"{selected_model.origin.provider}/{selected_model.origin.model}"
+    hook_fields = told_of(turn.chat, model=model, variant=chosen.variant, behavior=behavior)
     served, more = await _of_servers(connection, turn, config, policy, native)
     if config.mcp_tool_search and served:
         served = searchable(served)
         native = native.adding([SearchTools(served=served), CallTool(served=served)])
     return Agent(
-        model=asked,
+        model=selected_model,
         messages=(Message(role="user", parts=(TextPart(text),)),),
         system="\n\n".join(
             filter(None, [system.text, more, WORKS_FOR_ANOTHER if superior else ""])
@@ -132,12 +132,12 @@ async def make_agent(
         toolbox=native.toolbox(policy, served),
         permissions=permissions,
         wants_title=config.chat_title and superior is None,
-        compact_at=_compact_at(config, behavior, asked.capabilities.context),
+        compact_at=_compact_at(config, behavior, selected_model.capabilities.context),
         answer_max_kb=config.answer_max_kb,
         gather=gather,
         title_prompt=config.prompts.chat_title,
         compact_prompt=await _compact_prompt(turn, config),
-        hooks=await turn_hooks(connection, turn, config, told),
+        hooks=await turn_hooks(connection, turn, config, hook_fields),
         max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
         initiator="user" if superior is None else "agent",
     )
@@ -146,7 +146,7 @@ async def make_agent(
 async def _of_servers(
     connection: Connection, turn: Turn, config: Config, policy: Policy, native: NativeTools
 ) -> tuple[Sequence[ServedTool], str]:
-    """The tools and the instructions of the MCP servers that run."""
+    """Return the tools and the instructions of the running MCP servers."""
     if not connection.uses_mcp:
         return (), ""
     from eca_server.features import mcp  # noqa: PLC0415 - only where one is configured
@@ -158,7 +158,7 @@ async def _of_servers(
 
 
 def _resource_reader(connection: Connection, turn: Turn) -> ResourceReader | None:
-    """What asks MCP servers for resources, if any are configured."""
+    """Return the reader of MCP resources, or None if no server is configured."""
     if not connection.uses_mcp:
         return None
     from eca_server.features import mcp  # noqa: PLC0415 - as above
@@ -167,49 +167,49 @@ def _resource_reader(connection: Connection, turn: Turn) -> ResourceReader | Non
 
 
 def _compact_at(config: Config, behavior: str, context: int | None) -> float:
-    """Return how full a context of so many tokens may be, in percent."""
+    """Return the percentage of the context above which the chat is compacted."""
     own = config.behaviors.get(behavior, Behavior())
-    left, percentage = own.auto_compact_tokens_left, own.auto_compact_percentage
-    if left is None and percentage is None:
-        left = config.auto_compact_tokens_left
-    if left is not None and context is not None and left < context:
-        return 100 * (context - left) / context
+    tokens_left, percentage = own.auto_compact_tokens_left, own.auto_compact_percentage
+    if tokens_left is None and percentage is None:
+        tokens_left = config.auto_compact_tokens_left
+    if tokens_left is not None and context is not None and tokens_left < context:
+        return 100 * (context - tokens_left) / context
     return config.auto_compact_percentage if percentage is None else percentage
 
 
 async def _compact_prompt(turn: Turn, config: Config) -> str:
     try:
         return await compact_prompt(config)
-    except UnreadablePrompt as fault:
-        turn.say(str(fault), role="system")
+    except UnreadablePrompt as error:
+        turn.say(str(error), role="system")
         return ""
 
 
 async def _system(
     connection: Connection, turn: Turn, config: Config, policy: Policy, behavior: str
 ) -> System:
-    """The chat's instructions for a behaviour, AGENTS.md, rules and skills, read once."""
+    """Return the chat's instructions for a behaviour, built once from its prompt and files."""
     systems = turn.chat.systems
     if behavior not in systems:
-        found = await read_instruction_files(
+        files = await read_instruction_files(
             connection.workspace,
-            user_folder=connection.user_folder,
+            user_directory=connection.user_directory,
             rules=[rule.path for rule in config.rules if rule.path is not None],
             parents=config.include_parent_agents_files,
             behavior=behavior,
             trusted_roots=connection.loaded.trusted_roots,
         )
-        for note in found.notes:
+        for note in files.notes:
             turn.say(note, role="system")
         try:
             own = await own_prompt(config, behavior)
-        except UnreadablePrompt as fault:
+        except UnreadablePrompt as error:
             own = ""
-            turn.say(str(fault), role="system")
+            turn.say(str(error), role="system")
         only = config.behaviors.get(behavior, Behavior()).skills
         skills = await _listed_skills(connection, turn, policy, only)
         part = instructions(config.built_in(behavior), connection.session.roots, own)
-        text = "\n\n".join(filter(None, [part, found.text, skills]))
+        text = "\n\n".join(filter(None, [part, files.text, skills]))
         systems[behavior] = System(text=text, lists_skills=bool(skills))
     return systems[behavior]
 
@@ -217,26 +217,26 @@ async def _system(
 async def _listed_skills(
     connection: Connection, turn: Turn, policy: Policy, only: Sequence[str] | None
 ) -> str:
-    """The skills that the model may load, as a part of its instructions."""
-    found = await connection.skill_files.read()
-    connection.has_skills = bool(found.skills)
+    """Return the list of skills that the model may load, a part of its instructions."""
+    files = await connection.skill_files.read()
+    connection.has_skills = bool(files.skills)
     if not _offers_skills(policy):
         return ""
-    named = (each for each in found.skills if is_allowed(each, only))
+    named = (each for each in files.skills if is_allowed(each, only))
     allowed = [each for each in named if _may_be_loaded(each, policy)]
     text, too_long = list_skills(allowed)
-    for note in (*found.notes, *hidden_skill_notes(allowed), too_long):
+    for note in (*files.notes, *hidden_skill_notes(allowed), too_long):
         if note:
             turn.say(note, role="system")
     return text
 
 
 def _offers_skills(policy: Policy) -> bool:
-    """Whether no rule withholds the tool that loads them."""
+    """Return whether no rule withholds the tool that loads skills."""
     return policy.withheld(server=NATIVE, tool=SKILL_TOOL, effect="read") is None
 
 
 def _may_be_loaded(skill: Skill, policy: Policy) -> bool:
-    """Whether no rule denies it by its name: what is listed in vain only costs."""
+    """Return whether no rule denies a skill by its name; a denied one is not worth listing."""
     call = Call(tool=SKILL_TOOL, arguments={"name": skill.name}, effect="read")
     return policy.decide(call).verdict != "deny"

@@ -1,7 +1,7 @@
-"""Prompts and what ends or steers them (chapter "Code Assistant Features"; W-20 to W-23).
+"""Prompts, and requests that stop or steer them (chapter "Code Assistant Features"; W-20 to W-23).
 
-A handler translates, calls the chat and answers in place: when the next message is looked at, the
-turn is registered, stopped or deleted.
+A handler translates, calls the chat and answers at once: before the next message is read, the turn
+is registered, stopped or deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["handlers_of"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The chats' handlers."""
+    """Return the handlers of chats."""
 
     def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
         return begin_prompt(connection, params)
@@ -40,7 +40,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         elif "rewrites" in vars(connection):
             connection.rewrites.stop(params.chat_id)
         if not was_busy:
-            # A client whose server was restarted waits for the end of a turn that is gone (W-22).
+            # A client whose server was restarted waits for the end of a lost turn (W-22).
             idle = m.ChatStatusChangedParams(chat_id=params.chat_id, status="idle")
             connection.session.notify("chat/statusChanged", idle)
 

@@ -1,6 +1,6 @@
-"""The chats themselves: listed, opened, cleared, named, marked, deleted (rulings W-24, W-25).
+"""Chats: list, open, clear, rename, flag, delete (rulings W-24, W-25).
 
-The rule it keeps: what a client is told because of a request stands before its answer.
+Invariant: the notifications that follow from a request precede its answer.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from eca_server.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.tools.tool import ToolError
 from eca_server.tools.toolbox import ToolBox
 
-__all__ = ["contents_of", "delete_chat", "found", "handlers_of", "show_again"]
+__all__ = ["contents_of", "delete_chat", "find_chat", "handlers_of", "show_again"]
 
 MOST_LISTED = 1000
 LONGEST_TITLE = 200
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The chats' handlers."""
+    """Return the handlers of chats."""
 
     async def list_chats(params: m.ChatListParams) -> m.ChatListResponse:
         return await _list(connection, params)
@@ -51,16 +51,16 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return await _open(connection, chat, params)
 
     async def history(params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         page = _page(chat, params)
         contents = tuple(
             m.ChatContentReceivedParams(
-                chat_id=told.subagent_chat_id or chat.id,
-                parent_chat_id=chat.id if told.subagent_chat_id else None,
-                role=told.role,
-                content=connection.session.spelling.named(told.content),
+                chat_id=item.subagent_chat_id or chat.id,
+                parent_chat_id=chat.id if item.subagent_chat_id else None,
+                role=item.role,
+                content=connection.session.formatter.named(item.content),
             )
-            for told in contents_of(connection, chat, page)
+            for item in contents_of(connection, chat, page)
         )
         return m.ChatHistoryResponse(contents=contents, meta=page.meta)
 
@@ -72,8 +72,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         if connection.chats.subagent(params.chat_id) is not None:
             raise RPCError(
                 INVALID_PARAMS,
-                "params.chatId: expected a chat of the user's, got one in which an agent works for "
-                f"another one now: {params.chat_id[:100]!r}",
+                "params.chatId: expected a chat of the user's, got the chat of a running subagent: "
+                f"{params.chat_id[:100]!r}",
             )
         return _answered(connection.chats.clear(params.chat_id))
 
@@ -91,10 +91,10 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatUpdateResponse()
 
     async def add_flag(params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         anchor = anchor_of(chat.all_messages, params.content_id)
         if anchor is None and chat.call(params.content_id) is not None:
-            anchor = params.content_id  # of the answer that is being written
+            anchor = params.content_id  # of the running answer
         if anchor is None:
             raise RPCError(
                 INVALID_PARAMS,
@@ -104,13 +104,13 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         name = str(uuid.uuid4())
         flag = Flag(after=anchor, text=params.text)
         chat.set(flags={**chat.settings.flags, name: flag})
-        if chat.is_busy:  # it comes to its place when the turn has ended
+        if chat.is_busy:  # the flag moves to its place when the turn has ended
             chat.emit("system", m.ChatFlagContent(text=params.text, content_id=name))
         await _flags_changed(connection, chat)
         return m.ChatAddFlagResponse()
 
     async def remove_flag(params: m.ChatRemoveFlagParams) -> m.ChatRemoveFlagResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         flags = dict(chat.settings.flags)
         if flags.pop(params.content_id, None) is not None:
             chat.set(flags=flags)
@@ -134,7 +134,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def delete_chat(connection: Connection, chat_id: str) -> None:
-    """Forget a chat with everything in it, and tell the client (W-24)."""
+    """Delete a chat with its jobs, and notify the client (W-24)."""
     tell_end(connection, chat_id)
     connection.chats.delete(chat_id)
     if chat_id:
@@ -144,7 +144,7 @@ def delete_chat(connection: Connection, chat_id: str) -> None:
 
 
 async def _list(connection: Connection, params: m.ChatListParams) -> m.ChatListResponse:
-    """The stored chats of this workspace and those that are not stored, the latest first."""
+    """Return the chats of this workspace, stored or not, the latest first."""
     limit = MOST_LISTED if params.limit is None else max(0, min(params.limit, MOST_LISTED))
     by_age = params.sort_by == "createdAt"
     memory = connection.chats.memory
@@ -197,11 +197,11 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-async def found(connection: Connection, chat_id: str) -> Chat:
-    """The chat of that id.
+async def find_chat(connection: Connection, chat_id: str) -> Chat:
+    """Return the chat with this id.
 
     Raises:
-        RPCError: there is none.
+        RPCError: it does not exist.
     """
     chat = await connection.chats.find(chat_id)
     if chat is None:
@@ -216,19 +216,19 @@ async def found(connection: Connection, chat_id: str) -> Chat:
 def _page(chat: Chat, params: m.ChatOpenParams | m.ChatHistoryParams) -> Page:
     try:
         return page_of(chat.history, limit=params.limit, before=params.before, after=params.after)
-    except CursorExpired as fault:
-        raise RPCError(INVALID_PARAMS, str(fault), {"code": "cursor_expired"}) from fault
+    except CursorExpired as error:
+        raise RPCError(INVALID_PARAMS, str(error), {"code": "cursor_expired"}) from error
 
 
 async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
-    """Show the client a chat it may not show; one that runs it has before its eyes already."""
+    """Replay a chat to the client, unless its turn is running and the client shows it already."""
     page = _page(chat, params)
     session = connection.session
     if not chat.is_busy:
         cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-        session.notify("chat/cleared", cleared, asked=True)
+        session.notify("chat/cleared", cleared, newest=True)
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
-    session.notify("chat/opened", opened, asked=True)
+    session.notify("chat/opened", opened, newest=True)
     if not chat.is_busy:
         await chat.replayer.run(contents_of(connection, chat, page))
         if connection.chats.get(chat.id) is not chat:  # deleted meanwhile
@@ -244,18 +244,18 @@ async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) ->
 
 
 async def show_again(connection: Connection, chat: Chat) -> None:
-    """Show the client a chat that it shows anew, as its past is now."""
+    """Clear the client's view of a chat and replay its history."""
     cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-    connection.session.notify("chat/cleared", cleared, asked=True)
+    connection.session.notify("chat/cleared", cleared, newest=True)
     await chat.replayer.run(contents_of(connection, chat, page_of(chat.history)))
     chat.announce_title()
 
 
 async def _flags_changed(connection: Connection, chat: Chat) -> None:
-    """Store the flags and show the chat with them: now, or once the running turn has ended."""
+    """Store the flags, and replay the chat with them, after a running turn has ended."""
 
     async def show() -> None:
-        if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
+        if connection.chats.get(chat.id) is chat:  # not deleted meanwhile
             await show_again(connection, chat)
 
     await chat.store_settings()
@@ -266,14 +266,14 @@ async def _flags_changed(connection: Connection, chat: Chat) -> None:
 
 
 def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
-    """Let the chat go on with what it was last prompted with, as far as that is still there."""
-    kept, selection, names = chat.settings, chat.selection, connection.models.names
-    wanted = selection.model or kept.model
+    """Select the model, variant and agent of the chat's last prompt, as far as they still exist."""
+    stored, selection, names = chat.settings, chat.selection, connection.models.names
+    requested = selection.model or stored.model
     if selection.model is None:
-        selection.model, selection.variant = kept.model, kept.variant
+        selection.model, selection.variant = stored.model, stored.variant
     if selection.model not in names:
         selection.model, selection.variant = None, None
-    selection.behavior = selection.behavior or kept.behavior
+    selection.behavior = selection.behavior or stored.behavior
     chosen = choose(connection, chat)
     variants = connection.models.variants(chosen.model)
     variant = chosen.variant if chosen.variant in variants else None
@@ -288,21 +288,21 @@ def _select_again(connection: Connection, chat: Chat) -> m.ChatSelection:
                     select_model=chosen.model,
                     select_variant=variant or "",
                     select_agent=agent,
-                    select_trust=kept.trust,
+                    select_trust=stored.trust,
                 ),
             ),
         )
     return m.ChatSelection(
-        model=chosen.model if wanted in (None, *names) else None,
+        model=chosen.model if requested in (None, *names) else None,
         agent=agent,
         variant=variant,
         variants=variants,
-        trust=kept.trust,
+        trust=stored.trust,
     )
 
 
 def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[ReplayedContent]:
-    """What was said in a page of a chat, for a client that shows it again."""
+    """Yield the contents of a page of a chat, for a replay."""
     behavior = choose(connection, chat).behavior
     policy = policy_of(connection.config, behavior)
     native = connection.tools(behavior=behavior, more=told_of(connection, behavior))
@@ -319,7 +319,7 @@ def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Rep
 def _described(
     toolbox: ToolBox, lists: Mapping[str, Tasks], part: ToolCallPart
 ) -> tuple[Naming, str | None]:
-    """How a call of the past is named and summed up now, and the list it left."""
+    """Return the names, the task list and the present summary of a past call."""
     server, name = (part.server, part.tool) if part.server else toolbox.resolve(part.name)
     tool = toolbox.find(server, name)
     summary = None

@@ -1,7 +1,7 @@
-"""What the features of one connection share: the client, its configuration, models and chats.
+"""The state that the features of one connection share: client, configuration, models, chats.
 
-Models and chats are made when they are first asked for, and only then are their rooms imported:
-the answer to `initialize` needs neither.
+Models and chats are created, and their packages imported, at their first use: the answer to
+`initialize` needs neither.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.config import (
     Config,
-    Loaded,
+    LoadedConfig,
     MCPServer,
-    cache_folder,
-    data_folder,
-    in_behavior,
+    apply_behavior,
+    cache_directory,
+    data_directory,
     load,
 )
 from eca_server.features.gate import ConfigurationGate
@@ -34,7 +34,7 @@ from eca_server.features.turnstile import Turnstile
 from eca_server.session import Session
 
 MOST_SUBAGENTS = 8
-"""Agents that work for others at once, in all chats; one more waits until another has ended."""
+"""Limit of concurrent subagents in all chats; further ones wait."""
 
 if TYPE_CHECKING:
     from eca_protocol.messages import (
@@ -65,23 +65,23 @@ if TYPE_CHECKING:
     from eca_server.workspace import FileIndex, Root, Workspace
     from eca_server.workspace.temporary_files import TemporaryFiles
 
-__all__ = ["Connection", "Options", "Told"]
+__all__ = ["AnnouncedState", "Connection", "Options"]
 
 
 @attrs.define(kw_only=True)
-class Told:
-    """What the client was told last, beside chats.
+class AnnouncedState:
+    """The last announcements to the client, other than those of chats.
 
     Attributes:
-        config: of what it can select; nothing before the introduction.
+        config: the selections; empty before the introduction.
         tools: the native tools; None before the introduction.
         servers: the MCP servers, by name.
-        approved_as: the MCP tools, by server and name, as approvals for the session mean them.
-        links: to log in to MCP servers, those that were told in a chat.
-        wanted_logins: MCP servers at which the user has asked for a login.
-        too_many_tools: that not all tools are offered.
-        problems: those the user was shown, each without its line.
-        providers: by name; None before the client has asked for them.
+        approved_as: the MCP tools by server and name, as they were when approved for the session.
+        links: login links of MCP servers that were shown in a chat.
+        wanted_logins: MCP servers for which the user has requested a login.
+        too_many_tools: whether the user was warned that not all tools are offered.
+        problems: the problems that were shown, each without its line.
+        providers: the providers by name; None before the client's first request for them.
     """
 
     config: ChatConfig = attrs.field(factory=ChatConfig)
@@ -101,31 +101,31 @@ async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:
 
 
 class Connection:
-    """One connection; the features' handlers read and change it, in wire order.
+    """One connection, whose state the handlers read and change in the order of messages.
 
     Attributes:
-        gate: holds the client's messages until the configuration is read.
-        was_shut_down: `shutdown` was answered: an exit is orderly from then on.
-        client_is_gone: its process ended, which ends us like the end of its input.
-        behavior: what the user selected last, or None (W-28).
-        model: the model the user selected last, or None.
-        variant: of that model, or None.
-        initial_behavior: what `initializationOptions` asked for, or None.
-        client_model: what the client has selected, as far as it was told or has asked.
-        load: reads the configuration from where `initialize` said.
-        loaded: what came of it last.
-        told: what the client was told last.
-        notices: what the user is to be told once the client listens.
-        greeted: the chats that were told what hooks add at their start.
-        subagents: lets so many agents work for others at once.
-        has_skills: whether there were skills when a chat's instructions were made last.
+        gate: holds the client's messages until the configuration is loaded.
+        was_shut_down: whether `shutdown` was answered, after which an exit is orderly.
+        client_is_gone: whether the client's process has ended.
+        behavior: the behaviour that the user selected last, or None (W-28).
+        model: the model that the user selected last, or None.
+        variant: the variant of that model, or None.
+        initial_behavior: the behaviour in `initializationOptions`, or None.
+        client_model: the model selected in the client, from announcements and its prompts.
+        load: loads the configuration from the sources that `initialize` named.
+        loaded: the last result of `load`.
+        announced: the last announcements to the client.
+        notices: messages for the user, shown once the client listens.
+        greeted: the chats whose model got the texts of hooks at the chat's start.
+        subagents: limits the number of concurrent subagents.
+        has_skills: whether there were skills when a chat's instructions were last built.
         memos: the calls the user approved for the session.
-        mcp_logins: the logins at MCP servers with a URL, and for which settings each was made.
-        changing: lets changes of what is kept for the user through, one after the other.
+        mcp_logins: the logins at MCP servers with a URL, each with the settings it belongs to.
+        changing: serializes changes of the user's stored settings.
         logging_in: the scopes of logins to providers that wait for the user, by provider.
-        accesses: the ways to providers that hold tokens, until settings or keys change.
+        accesses: the access tokens of providers, until settings or keys change.
         models_are_others: set when settings or keys changed.
-        discovering: the scope in which endpoints are asked in the background.
+        discovering: the scope of background requests for models.
         indexing: the scope in which the workspace's files are listed.
     """
 
@@ -143,11 +143,11 @@ class Connection:
         self.options = options
         self.http = http
         self.session = Session(peer)
-        self.load: Callable[..., Loaded] = partial(
+        self.load: Callable[..., LoadedConfig] = partial(
             load, initialization_options=None, roots=(), environ=options.environ
         )
-        self.loaded = Loaded(config=Config(), problems=(), sources=())
-        self.told = Told()
+        self.loaded = LoadedConfig(config=Config(), problems=(), sources=())
+        self.announced = AnnouncedState()
         self.notices: list[str] = []
         self.has_skills = False
         self.greeted: WeakSet[Chat] = WeakSet()
@@ -178,34 +178,34 @@ class Connection:
 
     @cached_property
     def beside(self) -> BackgroundHooks:
-        """The hooks that run beside the session."""
+        """The hooks that run in the background."""
         from eca_server.features.hooks import make_beside  # noqa: PLC0415 - as above
 
         return make_beside(self)
 
     @cached_property
     def trust(self) -> Trust:
-        """The user's decisions about the settings of opened folders."""
+        """The user's decisions about the settings of workspace folders."""
         from eca_server.features.trust import Trust  # noqa: PLC0415 - see the module's docstring
 
         return Trust(self)
 
     @cached_property
     def rewrites(self) -> Rewrites:
-        """The rewrites of selections that run."""
+        """The running rewrites of selections."""
         from eca_server.editing.rewriting import Rewrites  # noqa: PLC0415 - as above
 
         return Rewrites(self.session, self.nursery)
 
     @cached_property
     def completions(self) -> Completions:
-        """The completions of the document the user types in."""
+        """The completions in the user's document."""
         from eca_server.editing.completing import Completions  # noqa: PLC0415 - as above
 
         return Completions(partial(self.session.show, "warning"))
 
     def _memory(self) -> Memory | None:
-        """Where the chats of this workspace are kept, if they are."""
+        """Return the storage of this workspace's chats, or None if they are not stored."""
         if not self.options.keeps_chats:
             return None
         from eca_server.chat.gallery import Gallery  # noqa: PLC0415 - as above
@@ -216,7 +216,7 @@ class Connection:
             self.session.show("warning", sentence)
 
         store = Store(store_path(self.options.environ), on_problem=on_problem)
-        gallery = Gallery(data_folder(self.options.environ))
+        gallery = Gallery(data_directory(self.options.environ))
         self.session.link = gallery.link
         return Memory(
             store,
@@ -228,7 +228,7 @@ class Connection:
 
     @cached_property
     def models(self) -> Models:
-        """The models that the configuration in force and the keys make available."""
+        """The models available with the present configuration and keys."""
         from eca_server.llm.models import Models  # noqa: PLC0415 - see the module's docstring
 
         network, environ = self.config.network, self.options.environ
@@ -248,17 +248,17 @@ class Connection:
         return models
 
     def _discovered(self) -> dict[str, Any]:
-        """What was learned of models so far."""
+        """Return the discovered facts about models."""
         if not self.options.discovers:
             return {}
         return {"listing": self.discovery.listing, "catalog": self.discovery.catalog}
 
     @cached_property
     def discovery(self) -> Discovery:
-        """What is learned of models over the network."""
+        """The discovery of models over the network."""
         from eca_server.llm.discovery import Discovery  # noqa: PLC0415 - see the module's docstring
 
-        return Discovery(cache_folder(self.options.environ))
+        return Discovery(cache_directory(self.options.environ))
 
     @cached_property
     def logins(self) -> Logins:
@@ -268,34 +268,34 @@ class Connection:
         return Logins(self.options.environ, in_keyring=lambda: self.config.keyring)
 
     def provider_logins(self) -> Collection[str]:
-        """The names of the providers that `/login` has stored a key for."""
+        """Return the names of the providers with a stored login."""
         return tuple(self.logins.read().keys)
 
     def kept_secret(self, reference: str) -> str | None:
-        """What a reference of our own layer of the configuration stands for."""
+        """Return the secret behind a reference in the saved settings, or None."""
         from eca_server.credentials.server_secrets import find_secret  # noqa: PLC0415 - as above
 
         return find_secret(self.logins, reference)
 
     @cached_property
     def workspace(self) -> Workspace:
-        """The user's project, known since `initialize`."""
+        """The user's workspace, known since `initialize`."""
         from eca_server.workspace import Workspace  # noqa: PLC0415 - see the module's docstring
 
         environ = self.options.environ
-        private = [data_folder(environ), cache_folder(environ)]
-        return Workspace(self.session.roots, private, self.temporaries)
+        private = [data_directory(environ), cache_directory(environ)]
+        return Workspace(self.session.roots, private, self.temporary_files)
 
     @cached_property
-    def temporaries(self) -> TemporaryFiles:
-        """The notes of temporary files in the workspace."""
+    def temporary_files(self) -> TemporaryFiles:
+        """The records of temporary files in the workspace."""
         from eca_server.workspace.temporary_files import TemporaryFiles  # noqa: PLC0415 - as above
 
-        return TemporaryFiles(data_folder(self.options.environ) / "temporaries")
+        return TemporaryFiles(data_directory(self.options.environ) / "temporaries")
 
     @cached_property
     def index(self) -> FileIndex:
-        """The workspace's files, listed when they are first searched and kept fresh."""
+        """The index of the workspace's files, built at the first search and then updated."""
         from eca_server.workspace import FileIndex  # noqa: PLC0415 - see the module's docstring
 
         index = FileIndex(
@@ -308,19 +308,19 @@ class Connection:
 
     @property
     def follows_gitignore(self) -> bool:
-        """Whether what Git ignores is left out of trees and searches."""
+        """True if trees and searches omit files that Git ignores."""
         return any(each.type == "gitignore" for each in self.config.ignore_files)
 
     @property
-    def user_folder(self) -> Path:
-        """The user's own configuration, `~/.config/eca`."""
-        from eca_server.config import user_folder  # noqa: PLC0415 - as above
+    def user_directory(self) -> Path:
+        """The directory of the user's configuration, `~/.config/eca`."""
+        from eca_server.config import user_directory  # noqa: PLC0415 - as above
 
-        return user_folder(self.options.environ)
+        return user_directory(self.options.environ)
 
     @cached_property
     def child_variables(self) -> Mapping[str, str]:
-        """The environment of every child process: ours without our secrets."""
+        """The environment of child processes: the server's without its secrets."""
         from eca_server.credentials import child_environment  # noqa: PLC0415 - as above
 
         known = (facts.credential for facts in self.models.providers)
@@ -337,14 +337,14 @@ class Connection:
         tasks: Tasks | None = None,
         more: Iterable[Tool] = (),
     ) -> NativeTools:
-        """The native tools of a chat.
+        """Return the native tools of a chat.
 
         Args:
-            ledger: which files its model has seen.
+            ledger: the files its model has seen.
             chat_id: the chat.
-            reader: the chat whose model has them, if it works for that one.
-            behavior: whose descriptions and limits count; empty: the common ones.
-            tasks: the list of tasks as it is now; None: an empty one.
+            reader: the chat of the subagent that gets the tools, if it is one.
+            behavior: the behaviour with the descriptions and limits; empty: the common ones.
+            tasks: the present list of tasks; None: an empty one.
             more: further tools of this chat alone.
         """
         from eca_server.chat.subagents import SPAWN_TOOL  # noqa: PLC0415 - as above
@@ -355,7 +355,7 @@ class Connection:
         from eca_server.tools.tasks import Tasks, TaskTool  # noqa: PLC0415 - as above
 
         is_current = self.session.revision is Revision.CURRENT
-        config = in_behavior(self.config, behavior)
+        config = apply_behavior(self.config, behavior)
         return native_tools(
             config,
             session=self.session,
@@ -381,19 +381,19 @@ class Connection:
 
     @property
     def skill_files(self) -> SkillFiles:
-        """Where skills lie."""
+        """The files of skills."""
         from eca_server.skills import SkillFiles  # noqa: PLC0415 - as above
 
         named = (each.path for each in self.config.skills)
         return SkillFiles(
             workspace=self.workspace,
-            user_folder=self.user_folder,
+            user_directory=self.user_directory,
             configured=tuple(path for path in named if path is not None),
         )
 
     @cached_property
     def jobs(self) -> Jobs:
-        """The background jobs; only clients of today can show them, and end them."""
+        """The background jobs, which only CURRENT clients can show and end."""
         from eca_server.jobs import Jobs  # noqa: PLC0415 - see the module's docstring
 
         def tell() -> None:
@@ -405,7 +405,7 @@ class Connection:
 
     @property
     def has_jobs(self) -> bool:
-        """Whether there may be a job; where there is none, nothing of them is loaded."""
+        """True if there may be jobs; else their package is not imported."""
         return "jobs" in vars(self)
 
     @cached_property
@@ -417,58 +417,58 @@ class Connection:
 
     @property
     def uses_mcp(self) -> bool:
-        """Whether a server is configured, or was; where none is, nothing of MCP is loaded."""
+        """True if an MCP server is or was configured; else the package is not imported."""
         return bool(self.config.mcp_servers) or "mcp" in vars(self)
 
     def follow_mcp_servers(self) -> None:
-        """Let the configured MCP servers be those that run; after a shutdown none is started."""
+        """Start and stop MCP servers as configured; after a shutdown, start none."""
         if self.uses_mcp and not self.was_shut_down:
             self.mcp.configure(self.config.mcp_servers)
 
     async def close(self) -> Sequence[str]:
-        """Stop everything that runs and wait, within bounds, until it has ended; what has not."""
+        """Stop all work within a deadline; return descriptions of what did not end."""
         self.discovering.cancel()
         for login in self.logging_in.values():
             login.cancel()
-        left: list[str] = []
+        problems: list[str] = []
         async with trio.open_nursery() as closing:
             closing.start_soon(partial(self.peer.cancel_requests, seconds=1.0, but="shutdown"))
             if "mcp" in vars(self):
-                closing.start_soon(self._close_mcp, left)
+                closing.start_soon(self._close_mcp, problems)
             if "rewrites" in vars(self):
                 closing.start_soon(self.rewrites.close)
             if self.has_jobs:
-                closing.start_soon(self._close_jobs, left)
+                closing.start_soon(self._close_jobs, problems)
             if self.is_introduced and (self.config.hooks or "beside" in vars(self)):
                 from eca_server.features.hooks import end_session  # noqa: PLC0415 - as above
 
                 closing.start_soon(end_session, self)
             if "chats" in vars(self):
-                left += await self.chats.close()
-        return left
+                problems += await self.chats.close()
+        return problems
 
-    async def _close_jobs(self, left: list[str]) -> None:
-        left += await self.jobs.close()
+    async def _close_jobs(self, problems: list[str]) -> None:
+        problems += await self.jobs.close()
 
-    async def _close_mcp(self, left: list[str]) -> None:
-        left += [f"the MCP server {name} cannot be ended" for name in await self.mcp.close()]
+    async def _close_mcp(self, problems: list[str]) -> None:
+        problems += [f"the MCP server {name} did not end" for name in await self.mcp.close()]
 
     @property
     def is_introduced(self) -> bool:
-        """Whether the client was told what there is: before, it is told nothing unasked (W-10)."""
-        return self.told.tools is not None
+        """True after the introduction, before which nothing is sent unasked (W-10)."""
+        return self.announced.tools is not None
 
-    def adopt(self, loaded: Loaded) -> None:
-        """Let a configuration govern what begins from now on; a turn that runs keeps its own."""
-        is_other = loaded.config != self.config
+    def adopt(self, loaded: LoadedConfig) -> None:
+        """Use a configuration for all new work; a running turn keeps its own."""
+        has_changed = loaded.config != self.config
         self.loaded = loaded
-        if is_other:
+        if has_changed:
             self.renew_models()
             if "index" in vars(self):
                 self.index.gitignore = self.follows_gitignore
 
     def change_roots(self, roots: tuple[Root, ...]) -> None:
-        """Let these be the user's project; what a turn that runs has begun with is its own."""
+        """Change the workspace roots; a running turn keeps its own."""
         self.session.roots = roots
         self.load = partial(self.load, roots=[root.path for root in roots])
         self.indexing.cancel()
@@ -477,12 +477,12 @@ class Connection:
             vars(self).pop(name, None)
         if "chats" in vars(self):
             for chat in self.chats:
-                chat.systems.clear()  # they tell of the folders, and of what lies in them
+                chat.systems.clear()  # instructions describe the roots and their files
         if "mcp" in vars(self):
             self.mcp.roots_changed()
 
     def renew_models(self) -> None:
-        """Have the models made anew when they are next asked for: settings or keys changed."""
+        """Recreate the models at their next use, because settings or keys changed."""
         self.forget_models()
         self.accesses = {}
         vars(self).pop("child_variables", None)
@@ -491,7 +491,7 @@ class Connection:
         self.models_are_others.set()
 
     def forget_models(self) -> None:
-        """Have the models made anew when they are next asked for: more was learned of them."""
+        """Recreate the models at their next use, because more is known about them."""
         vars(self).pop("models", None)
 
     @property

@@ -1,7 +1,6 @@
-"""Models that become known while the connection lives: asked for, told to the client (W-11).
+"""The discovery of models during a connection, and their announcement (W-11).
 
-The rule it keeps: the client and its turns never wait for it; what the user selected stays selected
-as long as it is there.
+Invariants: the client and its turns never wait for it. The user's selection stays while it exists.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["discover"]
 
 
 async def discover(connection: Connection) -> None:
-    """Look now and whenever settings or keys changed; it ends when the connection does."""
+    """Discover models now and after each change of settings or keys, until the connection ends."""
     with connection.discovering:
         while True:
             connection.models_are_others = trio.Event()
@@ -44,7 +43,7 @@ async def _look(connection: Connection) -> None:
 
 
 async def _learn(connection: Connection, ask: Callable[[], Awaitable[bool]]) -> None:
-    """Ask, and if there are news, let them count and tell the client what they change."""
+    """Request the models; use and announce the result if it changed."""
     if await ask():
         connection.forget_models()
         tell_offer(connection, keeps_selection=True)

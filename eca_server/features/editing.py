@@ -1,9 +1,8 @@
-"""What a model writes into the user's document (chapters "Completion" and "Rewrite", of CURRENT).
+"""Completions and rewrites of the user's document (chapters "Completion", "Rewrite" of CURRENT).
 
-The rules it keeps: a rewrite is answered before the model is asked; what cannot be begun is a
-JSON-RPC error, in words for the user. Only who asks for a rewrite is told of one: to some clients
-each notification with a content is text of a chat. A completion that there is not is no error,
-since its user types on.
+A rewrite is answered before its model request; one that cannot start is a JSON-RPC error with a
+message for the user. Its notifications go to clients that requested one alone, because other
+clients take each content as text of a chat. A failed completion is no error: the user keeps typing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.config import Behavior, Prompts, in_behavior
+from eca_server.config import Behavior, Prompts, apply_behavior
 from eca_server.editing.document import Document, InvalidPosition, split_at
 from eca_server.editing.rewriting import Rewrite, TooManyRewrites
 from eca_server.editing.surroundings import Surroundings, read_surroundings
@@ -28,15 +27,15 @@ from eca_server.llm.simulator import Simulator
 __all__ = ["handlers_of"]
 
 MOST_SELECTED: Final = 512 * 1024
-"""Characters of a selection; more is no piece of a document that a model rewrites."""
+"""Limit of a selection, in characters."""
 
-_NO_MODEL: Final = "there is no model to ask; log in with /login, or set `{}`."
+_NO_MODEL: Final = "no model is configured; log in with /login, or set `{}`."
 
 _NONE: Final = m.CompletionInlineResponse(items=())
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers of completions and rewrites."""
+    """Return the handlers of completions and rewrites."""
 
     def completion_inline(
         params: m.CompletionInlineParams,
@@ -44,26 +43,26 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         place = params.position
         try:
             document = split_at(params.doc_text, line=place.line, character=place.character)
-        except InvalidPosition as fault:
-            raise RPCError(INVALID_PARAMS, f"params.position: {fault}") from None
+        except InvalidPosition as error:
+            raise RPCError(INVALID_PARAMS, f"params.position: {error}") from None
         completions = connection.completions
-        wanted = completions.begin()
+        completion = completions.begin()
         configured = connection.config.completion_model
         name, variant = _chosen(connection, configured)
         try:
             model = connection.models.find(name, variant)
         except BackendError as error:
-            wanted.is_over = True
-            completions.report_once(name, error.kind, f"{name} cannot be asked: {error.message}.")
+            completion.is_over = True
+            completions.report_once(name, error.kind, f"{name} cannot be used: {error.message}.")
             return _NONE
         if _stands_in(connection, name, model, configured):
-            wanted.is_over = True
+            completion.is_over = True
             completions.report_once(name, "configuration", _NO_MODEL.format("completion.model"))
             return _NONE
         instruction = _prompts(connection).completion
 
         async def answer() -> m.CompletionInlineResponse:
-            text = await completions.complete(wanted, document, model, instruction)
+            text = await completions.complete(completion, document, model, instruction)
             return (
                 m.CompletionInlineResponse(items=(_item(params, document, text),))
                 if text
@@ -92,8 +91,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         )
         try:
             connection.rewrites.start(rewrite)
-        except TooManyRewrites as fault:
-            raise RPCError(INTERNAL_ERROR, f"{fault}; wait until one has ended.") from None
+        except TooManyRewrites as error:
+            raise RPCError(INTERNAL_ERROR, f"{error}; wait until one has ended.") from None
         return m.RewritePromptResponse(status="prompting", model=name)
 
     return {"completion/inline": completion_inline, "rewrite/prompt": rewrite_prompt}
@@ -102,10 +101,10 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 def _item(
     params: m.CompletionInlineParams, document: Document, text: str
 ) -> m.CompletionInlineItem:
-    """The item that puts a text at the cursor.
+    """Return the item that inserts a text at the cursor.
 
-    Where the cursor's line begins as the text does, the item has the line from its beginning: some
-    clients drop what an item and the line have in common.
+    If the cursor's line begins like the text, the item contains the line from its beginning:
+    some clients drop the common prefix of an item and its line.
     """
     start = end = params.position
     before = document.line_before
@@ -124,18 +123,18 @@ def _surroundings(most_lines: int, params: m.RewritePromptParams) -> Awaitable[S
 
 
 def _prompts(connection: Connection) -> Prompts:
-    return in_behavior(connection.config, choose(connection).behavior).prompts
+    return apply_behavior(connection.config, choose(connection).behavior).prompts
 
 
 def _chosen(connection: Connection, configured: str | None) -> tuple[str, str | None]:
-    """The model and variant configured for this, else those the user selected."""
+    """Return the configured model and variant, else those the user selected."""
     chosen = choose(connection)
     name = configured or chosen.model
     return name, chosen.variant if name == chosen.model else None
 
 
 def _stands_in(connection: Connection, name: str, model: Model, configured: str | None) -> bool:
-    """Whether a model is the simulator, for want of another: the user has named it nowhere."""
+    """Return whether a model is the simulator as a fallback, which the user did not choose."""
     config = connection.config
     own = config.behaviors.get(choose(connection).behavior, Behavior())
     named = (configured, connection.model, config.default_model, own.default_model)
@@ -147,7 +146,7 @@ def _model(connection: Connection, configured: str | None) -> tuple[str, Model]:
     try:
         model = connection.models.find(name, variant)
     except BackendError as error:
-        raise RPCError(INTERNAL_ERROR, f"{name} cannot be asked: {error.message}.") from None
+        raise RPCError(INTERNAL_ERROR, f"{name} cannot be used: {error.message}.") from None
     if _stands_in(connection, name, model, configured):
         raise RPCError(INTERNAL_ERROR, f"Rewrite: {_NO_MODEL.format('rewrite.model')}")
     return name, model

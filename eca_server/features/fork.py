@@ -1,8 +1,8 @@
-"""A chat that goes on as two (chapter "Chat fork").
+"""Forks of chats (chapter "Chat fork").
 
-The rules it keeps: the new chat begins with the messages up to the one that was named, that one
-included; from then on neither knows of the other. What the files were before the first chat
-changed them stays that one's: a rollback of the new chat undoes what the new chat did.
+A fork begins with the messages up to and including the named one; afterwards the chats are
+independent. Before-images of files stay with the first chat: a rollback of the fork undoes only
+changes of the fork.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eca_server.chat.flags import end_of, flags_within
 from eca_server.chat.pages import page_of
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.title import title_of_fork
-from eca_server.features.chats import contents_of, found
+from eca_server.features.chats import contents_of, find_chat
 from eca_server.features.connection import Connection
 from eca_server.llm.history import Message
 
@@ -27,22 +27,22 @@ __all__ = ["begin_chat", "fork_chat", "handlers_of"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handler."""
+    """Return the handler of forks."""
 
     async def fork(params: m.ChatForkParams) -> m.ChatForkResponse:
-        chat = await found(connection, params.chat_id)
+        chat = await find_chat(connection, params.chat_id)
         flag = chat.settings.flags.get(params.content_id)
         end = end_of(chat.history, params.content_id if flag is None else flag.after)
         if end is None:
             raise RPCError(
                 INVALID_PARAMS,
-                "params.contentId: expected the id of a flag, or of a message of the user's that "
+                "params.contentId: expected the id of a flag, or of a user message that "
                 f"was answered in this chat, got {params.content_id[:100]!r}",
             )
         forked = await fork_chat(connection, chat, chat.history[:end])
-        if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
-            told = m.ChatTextContent(text=f"\n\nThis chat was forked to {forked.title}.\n\n")
-            chat.emit("system", told)
+        if connection.chats.get(chat.id) is chat:  # not deleted meanwhile
+            note = m.ChatTextContent(text=f"\n\nThis chat was forked to {forked.title}.\n\n")
+            chat.emit("system", note)
         return m.ChatForkResponse(chat_id=forked.id)
 
     return {"chat/fork": fork}
@@ -51,13 +51,13 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 async def fork_chat(
     connection: Connection, chat: Chat, messages: Sequence[Message], title: str | None = None
 ) -> Chat:
-    """Make a chat that begins with these messages of another one, and show it.
+    """Create a chat that begins with messages of an existing one, and show it.
 
     Args:
-        connection: the client's.
-        chat: the other one.
-        messages: of that.
-        title: what it is called; None: as the other one, with a number.
+        connection: the connection.
+        chat: the existing chat.
+        messages: its messages.
+        title: the title; None: that of the existing chat, with a number.
     """
     flags = flags_within(chat.settings.flags, messages)
     settings = attrs.evolve(
@@ -70,13 +70,13 @@ async def fork_chat(
 async def begin_chat(
     connection: Connection, messages: Sequence[Message], title: str, settings: ChatSettings
 ) -> Chat:
-    """Make a chat of what was said elsewhere, and show it to the client."""
+    """Create a chat with messages of an existing one, and show it to the client."""
     chat = await connection.chats.begin(messages, title=title, settings=settings)
     if settings.model in connection.models.names:
         chat.selection.model, chat.selection.variant = settings.model, settings.variant
     chat.selection.behavior = settings.behavior
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
-    connection.session.notify("chat/opened", opened, asked=True)
+    connection.session.notify("chat/opened", opened, newest=True)
     await chat.replayer.run(contents_of(connection, chat, page_of(chat.history)))
     chat.announce_title()
     return chat

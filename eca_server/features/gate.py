@@ -1,7 +1,7 @@
-"""The lifecycle of a connection whose configuration is read behind the answer to `initialize`.
+"""The lifecycle of a connection whose configuration is loaded after the answer to `initialize`.
 
-The rule it keeps: the answer waits for no disk scan (design decision 16), and still every later
-message meets the whole configuration, in the order in which the client has sent them.
+The answer waits for no disk scan (design decision 16). Every later message waits for the whole
+configuration, and the messages keep their order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ConfigurationGate(LifecycleGate):
     """A lifecycle gate that holds every message while it is closed.
 
     Attributes:
-        is_open: messages pass as the lifecycle says.
+        is_open: whether messages pass; the lifecycle still applies.
     """
 
     def __init__(self) -> None:
@@ -32,26 +32,26 @@ class ConfigurationGate(LifecycleGate):
         self._opened = trio.Event()
 
     def close(self) -> None:
-        """Hold what comes from now on."""
+        """Hold all further messages."""
         self.is_open = False
         self._opened = trio.Event()
 
     def open(self) -> bool:
-        """Let pass what comes; return whether it was held until now."""
+        """Let messages pass; return whether the gate was closed."""
         was_closed, self.is_open = not self.is_open, True
         self._opened.set()
         return was_closed
 
     async def wait(self) -> None:
-        """Wait until it is open: the end of the input must not overtake what is held."""
+        """Wait until the gate is open, so that the end of input does not overtake held messages."""
         if not self.is_open:
             await self._opened.wait()
 
     @contextmanager
     def opened_after(self, seconds: float, on_late: Callable[[], None]) -> Iterator[None]:
-        """Call `on_late` if the block takes longer, in the time of the machine.
+        """Call `on_late` if the block takes longer, measured in real time.
 
-        The block waits for a disk, of which a test's clock knows nothing.
+        The block waits for a disk, which a test's virtual clock does not measure.
         """
         token = trio.lowlevel.current_trio_token()
 
@@ -68,10 +68,10 @@ class ConfigurationGate(LifecycleGate):
             timer.cancel()
 
     def admit(self, method: str, kind: Literal["request", "notification"]) -> Verdict:
-        """Decide as the lifecycle does, but hold what would pass.
+        """Decide as the lifecycle does, but hold admitted messages while the gate is closed.
 
         Raises:
-            RPCError: the message is refused; the error is what a request is answered with.
+            RPCError: the message is refused; the error answers a request.
         """
         before = self.state, self.was_shut_down
         verdict = super().admit(method, kind)

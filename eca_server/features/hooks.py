@@ -1,7 +1,7 @@
-"""The user's hooks on a connection: those of its turns, and those that run beside them.
+"""The user's hooks on a connection: those of turns, and those in the background.
 
-The rules it keeps: nothing is loaded for a user who has none; what happens to the session or to a
-chat waits for no hook.
+Without hooks, their package is not imported. Events of the session and of chats never wait for a
+hook.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat, Turn
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def make_beside(connection: Connection) -> BackgroundHooks:
-    """What runs the hooks beside a session."""
+    """Return the runner of background hooks."""
     from eca_server.hooks import BackgroundHooks  # noqa: PLC0415 - only where there are hooks
 
     return BackgroundHooks(
@@ -43,15 +43,15 @@ def make_beside(connection: Connection) -> BackgroundHooks:
 
 
 async def turn_hooks(
-    connection: Connection, turn: Turn, config: Config, told: Mapping[str, str]
+    connection: Connection, turn: Turn, config: Config, fields: Mapping[str, str]
 ) -> TurnHooks | None:
-    """The hooks of a turn, once those at the session's start are over; None: there are none.
+    """Return the hooks of a turn, after those at the session's start have ended, or None.
 
     Args:
-        connection: the client's.
+        connection: the connection.
         turn: the turn.
-        config: what governs it.
-        told: what each is told of it.
+        config: the turn's configuration.
+        fields: the input of each hook.
     """
     if not config.hooks:
         return None
@@ -59,17 +59,17 @@ async def turn_hooks(
 
     await connection.beside.wait("sessionStart")
     hooks = _hooks(connection, config)
-    return TurnHooks(hooks, turn, told, connection.greeted, connection.beside)
+    return TurnHooks(hooks, turn, fields, connection.greeted, connection.beside)
 
 
 def begin_session(connection: Connection) -> None:
-    """Tell hooks that the client listens."""
-    if _has(connection, "sessionStart"):
+    """Run the hooks at the session's start."""
+    if _has_hook(connection, "sessionStart"):
         connection.beside.fire(_hooks(connection, connection.config), "sessionStart", {})
 
 
 def begin_session_of_added(connection: Connection, before: Config) -> None:
-    """Run the hooks at the session's start that the user has accepted since, by trust."""
+    """Run the hooks at the session's start that the user has accepted only now."""
     hooks = connection.config.hooks
     added = {name: hook for name, hook in hooks.items() if before.hooks.get(name) != hook}
     if connection.is_introduced and added:
@@ -78,27 +78,27 @@ def begin_session_of_added(connection: Connection, before: Config) -> None:
 
 
 async def end_session(connection: Connection) -> None:
-    """Tell hooks that it is over; however long they want to run, none is left soon."""
+    """Run the hooks at the session's end, within a deadline."""
     await connection.beside.close(_hooks(connection, connection.config), {})
 
 
 def tell_status(connection: Connection, chat: Chat) -> None:
-    """Tell hooks where a chat and its calls stand; of one that is deleted they are not told."""
-    if not _has(connection, "chatStatusChanged"):
+    """Run the hooks for a changed status of a chat, unless it is deleted."""
+    if not _has_hook(connection, "chatStatusChanged"):
         return
     from eca_server.chat.states import ChatState  # noqa: PLC0415 - as above
 
     if chat.state is not ChatState.DELETED:
         hooks = _hooks(connection, connection.config)
-        told = {**_told_of_chat(chat), **_status(chat)}
-        connection.beside.fire(hooks, "chatStatusChanged", told, chat.id)
+        fields = {**_told_of_chat(chat), **_status(chat)}
+        connection.beside.fire(hooks, "chatStatusChanged", fields, chat.id)
 
 
 def tell_end(connection: Connection, chat_id: str) -> None:
-    """Tell hooks of a chat that is deleted next; one that is only stored is looked up first."""
+    """Run the hooks at a chat's end, before its deletion; look up a stored chat first."""
     if "beside" in vars(connection):
         connection.beside.forget(chat_id)
-    if not (chat_id and _has(connection, "chatEnd")):
+    if not (chat_id and _has_hook(connection, "chatEnd")):
         return
     hooks = _hooks(connection, connection.config)
     known = connection.chats.get(chat_id)
@@ -120,17 +120,17 @@ def tell_end(connection: Connection, chat_id: str) -> None:
 def told_of(
     chat: Chat, *, model: str | None, variant: str | None, behavior: str | None
 ) -> dict[str, str]:
-    """What each hook is told of a chat.
+    """Return the hooks' input about a chat.
 
     Args:
         chat: the chat.
-        model: who answers in it.
-        variant: of that model.
-        behavior: how.
+        model: its model.
+        variant: the variant of that model.
+        behavior: its behaviour.
     """
     if behavior is not None:
         behavior = chat.session.profile.agent_name(behavior)
-    told = {
+    fields = {
         "chat_id": chat.id,
         "agent": behavior,
         "behavior": behavior,
@@ -138,7 +138,7 @@ def told_of(
         "variant": variant,
         "parent_chat_id": chat.parent_id,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _told_of_chat(chat: Chat) -> dict[str, str]:
@@ -147,9 +147,9 @@ def _told_of_chat(chat: Chat) -> dict[str, str]:
 
 
 def _status(chat: Chat) -> dict[str, Any]:
-    """Where a chat stands, all of it."""
+    """Return the hooks' input about a chat's status."""
     from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
-    from eca_server.spelling import NATIVE, PREFIX  # noqa: PLC0415
+    from eca_server.content_formatting import NATIVE, PREFIX  # noqa: PLC0415
     from eca_server.tools.ask_user import AskUser  # noqa: PLC0415
 
     approvals, questions, running = [], [], []
@@ -174,8 +174,8 @@ def _status(chat: Chat) -> dict[str, Any]:
     return status
 
 
-def _has(connection: Connection, event: HookEvent) -> bool:
-    """Whether there is one, and the client listens: nothing happens for hooks before (W-10)."""
+def _has_hook(connection: Connection, event: HookEvent) -> bool:
+    """Return whether an event has a hook; before the introduction, none runs (W-10)."""
     hooks = connection.config.hooks.values()
     return connection.is_introduced and any(hook.type == event for hook in hooks)
 
@@ -184,7 +184,7 @@ def _hooks(connection: Connection, config: Config) -> Hooks:
     from eca_server.hooks import Hooks  # noqa: PLC0415 - as above
 
     roots = connection.workspace.roots
-    directory = roots[0].path if roots else home_folder(connection.options.environ)
+    directory = roots[0].path if roots else home_directory(connection.options.environ)
     return Hooks(
         hooks=config.hooks,
         directory=directory,

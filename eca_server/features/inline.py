@@ -1,8 +1,7 @@
-"""Prompts of chats that are shown in the text (chapter "Chat Inline Prompt").
+"""Prompts of chats shown inside the edited text (chapter "Chat Inline Prompt").
 
-The rules it keeps: a new chat begins with what was said in its source, which the client is not
-shown again; the source may run meanwhile and is not touched; a stop in the same read finds the
-prompt, since its place in the queue is taken at once.
+A new chat begins with the messages of its source, which are not replayed. The source may be running
+and stays unchanged. The prompt is queued at once, so a stop that follows it finds it.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ __all__ = ["handlers_of"]
 
 INLINE = "inline"
 ANSWER_SECONDS = 1.0
-"""How long a turn waits until its request is answered."""
+"""Longest wait of a turn for the answer to its request."""
 
-_NO_SOURCE = "The chat to continue from does not exist, so this one begins with nothing."
+_NO_SOURCE = "The chat to continue from does not exist, so this chat begins empty."
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handler."""
+    """Return the handler of inline prompts."""
     beginning: set[str] = set()
 
     def inline_prompt(
@@ -51,7 +50,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def _looks_new(chat: Chat) -> bool:
-    """Return whether nothing is known of a chat but what the client selected for it."""
+    """Return whether a chat has no history, title or prompt yet."""
     was_prompted = chat.is_busy or chat.settings.model is not None
     return not (was_prompted or chat.history or chat.title)
 
@@ -59,7 +58,7 @@ def _looks_new(chat: Chat) -> bool:
 def _in_chat(
     connection: Connection, chat: Chat, params: m.ChatInlinePromptParams
 ) -> m.ChatPromptParams:
-    """Return the prompt as one of a chat; an inline chat has its agent from the configuration."""
+    """Return the prompt as a chat prompt; an inline chat gets the configured agent."""
     fields = attrs.asdict(params, recurse=False)
     del fields["source_chat_id"]
     if chat.settings.kind == INLINE:
@@ -68,7 +67,7 @@ def _in_chat(
 
 
 class _Begun:
-    """The first prompt of a chat that looks new: it may be stored, and its source be unread."""
+    """The first prompt of a chat that may be new; the chat and its source may need restoring."""
 
     def __init__(
         self,
@@ -108,14 +107,14 @@ class _Begun:
         await accept(self._connection, self._chat, self._prompt).body(turn)
 
     async def _seed(self) -> None:
-        """Let the chat begin with its source, unless it is a stored one."""
+        """Copy the source's messages into the chat, unless the chat is stored."""
         chat, connection = self._chat, self._connection
         try:
             if not (chat.history or chat.title):
                 await self._begin_new()
-            if connection.chats.get(chat.id) is chat:  # and not deleted meanwhile
+            if connection.chats.get(chat.id) is chat:  # not deleted meanwhile
                 opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
-                connection.session.notify("chat/opened", opened, asked=True)
+                connection.session.notify("chat/opened", opened, newest=True)
         finally:
             self._begun()
 
@@ -134,7 +133,7 @@ class _Begun:
         )
 
     def _select(self, source: Chat | None) -> None:
-        """Let the selected model stay the chat's, else the configured one, else the source's."""
+        """Select the chat's model: the selected one, else the configured, else the source's."""
         connection, params, selection = self._connection, self._params, self._chat.selection
         configured = connection.config.chat_inline
         selection.model = params.model or selection.model or configured.model

@@ -1,4 +1,4 @@
-"""What a client is told before its first prompt, once it has said `initialized` (ruling W-11)."""
+"""The introduction: announcements to the client after `initialized` (ruling W-11)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 from eca_protocol.messages import InitializedParams, ProgressParams
 from eca_protocol.peer import Handler
 from eca_server.features.configuration import Watcher, tell_offer, tell_problems, unlock_logins
-from eca_server.features.connection import Connection, Told
+from eca_server.features.connection import AnnouncedState, Connection
 from eca_server.features.discovery import discover
 from eca_server.features.hooks import begin_session
 from eca_server.features.workspace import remove_leftovers
@@ -19,11 +19,11 @@ __all__ = ["handlers_of"]
 START_TASK = "eca-start"
 
 KEYRING_SECONDS = 2.0
-"""How long servers and complaints wait for the system's keyring, which may ask the user first."""
+"""Longest wait of servers and problem reports for the keyring, which may ask the user."""
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The introduction's handler."""
+    """Return the handler of `initialized`."""
 
     def initialized(_: InitializedParams) -> None:
         _introduce(connection)
@@ -37,7 +37,7 @@ def _begin(connection: Connection) -> None:
 
 
 async def _begin_with_keyring(connection: Connection) -> None:
-    """Give the system's keyring a moment: settings may refer to secrets that are in it."""
+    """Begin after a short wait for the system's keyring, to which settings may refer."""
     is_open = trio.Event()
 
     async def unlock() -> None:
@@ -53,7 +53,7 @@ async def _begin_with_keyring(connection: Connection) -> None:
 def _introduce(connection: Connection) -> None:
     session = connection.session
     title = "Starting ECA"
-    connection.told = Told()
+    connection.announced = AnnouncedState()
     session.notify("$/progress", ProgressParams(type="start", task_id=START_TASK, title=title))
     tell_offer(connection)
     session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))

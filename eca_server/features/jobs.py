@@ -1,6 +1,6 @@
-"""Background jobs towards the client: listed, read, killed (chapter "Background Jobs" of CURRENT).
+"""Requests about background jobs: list, read, kill (chapter "Background Jobs" of CURRENT).
 
-The rule they keep: what a client is told because of a request stands before its answer.
+Invariant: the notifications that follow from a request precede its answer.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["handlers_of", "tell_jobs"]
 
 MOST_LINES = 2000
 LONGEST_LABEL = 1000
-"""Characters of a command: all jobs are told of whenever one of them changes."""
+"""Limit of a command, in characters: each change announces all jobs."""
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The jobs' handlers."""
+    """Return the handlers of jobs."""
 
     def list_jobs(_: m.JobsListParams) -> m.JobsListResult:
         return m.JobsListResult(jobs=tuple(_summaries(connection)))
 
     def read_output(params: m.JobsReadOutputParams) -> m.JobsReadOutputResult:
-        job = _found(connection, params.job_id)
+        job = _job(connection, params.job_id)
         if job is None:
             return m.JobsReadOutputResult(lines=())
         return m.JobsReadOutputResult(
@@ -36,12 +36,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         )
 
     async def kill(params: m.JobsKillParams) -> m.JobsKillResult:
-        job = _found(connection, params.job_id)
+        job = _job(connection, params.job_id)
         if job is None or not job.kill():
             return m.JobsKillResult(killed=False)
         await job.ended.wait()
         if job.survived:
-            raise RPCError(INTERNAL_ERROR, f"the job {job.id} cannot be ended")
+            raise RPCError(INTERNAL_ERROR, f"the job {job.id} did not end")
         connection.jobs.notify()
         return m.JobsKillResult(killed=True)
 
@@ -49,12 +49,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def tell_jobs(connection: Connection) -> None:
-    """Tell the client of all jobs."""
+    """Announce all jobs."""
     jobs = tuple(_summaries(connection))
     connection.session.notify("jobs/updated", m.JobsUpdatedParams(jobs=jobs))
 
 
-def _found(connection: Connection, job_id: str) -> Job | None:
+def _job(connection: Connection, job_id: str) -> Job | None:
     return connection.jobs.get(job_id) if connection.has_jobs else None
 
 
@@ -80,7 +80,7 @@ def _label(command: str) -> str:
 
 
 def _lines(job: Job) -> Iterator[m.OutputLine]:
-    """The last of what it has written; what was before it and is not told is counted."""
+    """Yield the last lines of a job's output, after a mark with the number of omitted bytes."""
     lines = job.output.last(MOST_LINES - 1)
     if lines and lines[0].offset:
         yield m.OutputLine(text=cut_mark(lines[0].offset), stream="stdout")

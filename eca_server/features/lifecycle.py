@@ -1,7 +1,7 @@
-"""How a connection begins and ends (chapter "Lifecycle Messages"; rulings W-10, W-12 to W-15).
+"""The begin and end of a connection (chapter "Lifecycle Messages"; rulings W-10, W-12 to W-15).
 
-The answer to `initialize` waits for nothing, so nothing is imported here that only chats need;
-what a client is told after it stands in `introduction`.
+The answer to `initialize` must be fast, so nothing is imported here that only chats need. The
+announcements after it are in `introduction`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eca_protocol.peer import Handler
 from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_server.clients import profile_for
-from eca_server.config import load, user_folder
+from eca_server.config import load, user_directory
 from eca_server.features.connection import Connection
 from eca_server.telemetry import configure
 from eca_server.workspace import parse_roots
@@ -36,25 +36,25 @@ __all__ = ["Greeting", "handlers_of"]
 WATCH_SECONDS = 2.0
 
 LOAD_SECONDS = 2.0
-"""How long the client's messages wait for the agents in files and the folders' configuration."""
+"""Longest wait of the client's messages for agents in files and workspace configuration."""
 
 _LATE = (
-    "The configuration of the opened folder and of agents in files cannot be read yet: the disk "
-    "does not answer. It counts as soon as it can be read."
+    "The configuration of the opened folder and agents in files could not be read yet: the "
+    "disk does not answer. They will be used as soon as they can be read."
 )
 
 
 class Greeting:
-    """The codec until `initialize` was read: then that of the edition which the client speaks.
+    """A codec that detects the client's revision in `initialize`, and then uses that revision.
 
-    Which edition that is, and who the client is, shows in keys that the editions' models do not
-    share; both are decided on the raw params.
+    Detection of the revision and the client needs keys that no model of all revisions has; it
+    works on the raw params.
 
     Attributes:
-        raw_params: what the client said in `initialize`.
-        revision: the edition, as it was detected or forced.
-        codec: speaks it.
-        problem: why it is not the one that the client asked for.
+        raw_params: the raw params of `initialize`.
+        revision: the detected or forced revision.
+        codec: the codec of that revision.
+        problem: the error in a requested revision, or None.
     """
 
     def __init__(self, forced: Revision | None = None) -> None:
@@ -73,7 +73,7 @@ class Greeting:
         self.decode_result = codec.decode_result
 
     def decode_params(self, method: str, raw: Any) -> Any:
-        """As the codec does; `initialize` decides which that is."""
+        """Decode params; those of `initialize` select the codec."""
         if method == "initialize":
             self.raw_params = raw
             self._speak(self._forced or self._asked_for(raw))
@@ -88,16 +88,16 @@ class Greeting:
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The lifecycle's handlers."""
+    """Return the handlers of the lifecycle."""
 
     def initialize(params: InitializeParams) -> InitializeResponse:
         return _initialize(connection, params)
 
     async def shutdown(_: None) -> None:
-        left = await connection.close()
+        problems = await connection.close()
         connection.was_shut_down = True
-        if left:
-            raise RPCError(INTERNAL_ERROR, f"shutdown: {'; '.join(left)}")
+        if problems:
+            raise RPCError(INTERNAL_ERROR, f"shutdown: {'; '.join(problems)}")
 
     def leave(_: None) -> None:
         connection.peer.close("the client said exit")
@@ -131,7 +131,7 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
         roots=[root.path for root in session.roots],
         environ=connection.options.environ,
         config_file=connection.options.config_file,
-        kept=connection.kept_secret,
+        stored_secret=connection.kept_secret,
         trusts_workspace=connection.options.trusts_workspace,
         known_providers=known_providers,
         logins=connection.provider_logins,
@@ -147,21 +147,21 @@ def _initialize(connection: Connection, params: InitializeParams) -> InitializeR
     environ, own_file = connection.options.environ, connection.options.config_file
     return InitializeResponse(
         chat_welcome_message=connection.config.welcome_message,
-        global_config_path=str((own_file or user_folder(environ) / "config.json").absolute()),
+        global_config_path=str((own_file or user_directory(environ) / "config.json").absolute()),
     )
 
 
 def _slow_places(connection: Connection) -> Iterator[Path]:
-    """The directories whose content the answer to `initialize` does not wait for."""
-    yield user_folder(connection.options.environ) / "agents"
+    """Yield the directories that are read only after the answer to `initialize`."""
+    yield user_directory(connection.options.environ) / "agents"
     for root in connection.session.roots:
         yield root.path / ".eca"
 
 
 async def _load_all(connection: Connection) -> None:
-    """Put the whole configuration in force, then let pass what the client has sent meanwhile.
+    """Load the whole configuration, then let the client's held messages pass.
 
-    A disk that does not answer delays the client's messages only so long.
+    A disk that does not answer delays the messages for a limited time.
     """
 
     def let_pass() -> None:
@@ -172,7 +172,7 @@ async def _load_all(connection: Connection) -> None:
         connection.notices.append(_LATE)
         let_pass()
 
-    load_all = partial(connection.load, before=connection.loaded)
+    load_all = partial(connection.load, previous=connection.loaded)
     with connection.gate.opened_after(LOAD_SECONDS, be_late):
         loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
     if connection.gate.is_open:
@@ -185,7 +185,7 @@ async def _load_all(connection: Connection) -> None:
 
 
 def known_providers() -> Collection[str]:
-    """The names of the providers that need no configuration."""
+    """Return the names of the providers that need no configuration."""
     from eca_server.llm.known_providers import KNOWN_PROVIDERS  # noqa: PLC0415 - as below
 
     return KNOWN_PROVIDERS.keys()
@@ -198,7 +198,7 @@ def _fitting(codec: MessageCodec, size: int) -> MessageCodec:
 
 
 def _watch_client(connection: Connection, process_id: int | None) -> None:
-    """End with the client's process, if it is seen alive now (W-14)."""
+    """End the server with the client's process, if that is alive now (W-14)."""
     if process_id is not None and process_id > 0 and _is_alive(process_id):
         connection.nursery.start_soon(_end_with, connection, process_id)
 
@@ -206,7 +206,7 @@ def _watch_client(connection: Connection, process_id: int | None) -> None:
 async def _end_with(connection: Connection, process_id: int) -> None:
     descriptor = watch_descriptor(process_id)
     if descriptor is None:
-        while _is_alive(process_id):  # noqa: ASYNC110 - no event tells of a foreign process
+        while _is_alive(process_id):  # noqa: ASYNC110 - a foreign process has no event
             await trio.sleep(WATCH_SECONDS)
     else:
         try:

@@ -1,7 +1,7 @@
-"""MCP servers towards the client and its turns: their statuses and tools (W-11, W-36).
+"""MCP servers for the client and its turns: statuses and tools (W-11, W-36).
 
-The rule it keeps: this chapter is loaded only where a server is configured or spoken of; a turn
-takes what runs when it begins, and waits for the rest no longer than a moment.
+The module is imported only if a server is configured or named. A turn uses the servers that run
+when it begins, and waits briefly for starting ones.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from eca_server.browser import open_page
 from eca_server.chat import Chat, Turn
 from eca_server.chat.citations import markdown_link
 from eca_server.config import MCPServer, OutputTruncation
-from eca_server.config.folders import home_folder
-from eca_server.config.mcp_settings import as_written
+from eca_server.config.directories import home_directory
+from eca_server.config.mcp_settings import original_text
 from eca_server.features.connection import Connection
 from eca_server.features.tools import BRIEF, announced
 from eca_server.mcp.connection import connect
@@ -56,13 +56,13 @@ __all__ = [
 ]
 
 MOST_TOOLS = 128
-"""Tools of a request, at the strictest of the APIs."""
+"""Limit of tools in a request, that of the strictest API."""
 
 MOST_NAMES = 10
-"""Servers that a turn names as starting still; of more it tells the number."""
+"""Limit of starting servers that a turn names; further ones are counted."""
 
 LARGEST_ANNOUNCEMENT = 1_000_000
-"""Bytes of descriptions and schemas; behind it the tools of a server are told in brief."""
+"""Limit of descriptions and schemas, in bytes; further tools are announced in brief."""
 
 _TRANSPORTS: Mapping[str | None, Literal["http", "sse"]] = {
     "http": "http",
@@ -75,7 +75,7 @@ _SLOW_SECONDS = 300.0  # they may have to download the server first
 
 
 def make_manager(connection: Connection) -> Manager:
-    """What runs the servers of a connection."""
+    """Return the manager of a connection's servers."""
 
     def connect_to(name: str, settings: MCPServer) -> Connect:
         log = ServerLog(name)
@@ -99,14 +99,14 @@ def make_manager(connection: Connection) -> Manager:
     def on_change(server: Server) -> None:
         _forget_approvals(connection, server)
         _announce(connection, server)
-        _tell_fault(connection, server)
+        _show_error(connection, server)
 
     def on_listed(server: Server) -> None:
         if _shows_others(connection):
             _announce(connection, server)
 
     def on_removed(server: Server) -> None:
-        connection.told.servers.pop(server.name, None)
+        connection.announced.servers.pop(server.name, None)
         _, login = connection.mcp_logins.pop(server.name, (None, None))
         if login is not None:
             login.give_up()
@@ -126,7 +126,7 @@ def make_manager(connection: Connection) -> Manager:
 
 
 def login_of(connection: Connection, name: str, settings: MCPServer) -> Login | None:
-    """The login at a server with a URL; the server is started once the user has logged in."""
+    """Return the login at a server with a URL, which starts the server when it succeeds."""
     logins = connection.mcp_logins
     if settings.url and (name not in logins or logins[name][0] != settings):
         logins[name] = settings, _login(connection, name, settings.url, settings)
@@ -153,16 +153,16 @@ def _login(connection: Connection, name: str, url: str, settings: MCPServer) -> 
 
 
 def _shared_by(connection: Connection, scope: str) -> str:
-    """Whose logins are told apart by `authScope`: nobody's, a workspace's, or a name's."""
+    """Return the key of logins with this `authScope`: empty, the workspace's paths, or a name."""
     if scope == "workspace":
         return os.pathsep.join(sorted(str(root.path) for root in connection.session.roots))
     return "" if scope == "global" else scope
 
 
 def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerSettings:
-    """The settings with every default filled in."""
+    """Return the settings with every default filled in."""
     roots = connection.session.roots
-    folder = roots[0].path if roots else home_folder(connection.options.environ)
+    directory = roots[0].path if roots else home_directory(connection.options.environ)
     seconds = settings.start_timeout or connection.config.mcp_timeout
     if settings.start_timeout is None and Path(settings.command or "").stem in _SLOW_TO_START:
         seconds = max(seconds, _SLOW_SECONDS)
@@ -172,7 +172,7 @@ def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerS
         command=settings.command,
         args=settings.args,
         env=settings.env,
-        directory=folder / own if own else None,
+        directory=directory / own if own else None,
         url=settings.url,
         transport=_TRANSPORTS.get(settings.type),
         headers=settings.headers,
@@ -183,40 +183,42 @@ def _settings(connection: Connection, name: str, settings: MCPServer) -> ServerS
 
 
 def announce_servers(connection: Connection) -> None:
-    """Tell the client what is news of the servers: another behaviour disables other tools.
+    """Announce changed servers, as when a different behaviour disables different tools.
 
-    One that is just being stopped is told of when it has ended.
+    A stopping server is announced when it has ended.
     """
     for server in connection.mcp:
-        is_news = announcement(connection, server) != connection.told.servers.get(server.name)
-        if is_news and server.state is not State.STOPPING:
+        has_changed = announcement(connection, server) != connection.announced.servers.get(
+            server.name
+        )
+        if has_changed and server.state is not State.STOPPING:
             _announce(connection, server)
 
 
 def _announce(connection: Connection, server: Server) -> None:
-    """Tell how a server is; as often as it is asked (W-36)."""
+    """Announce a server, even if it is unchanged (W-36)."""
     params = announcement(connection, server)
-    connection.told.servers[server.name] = params
+    connection.announced.servers[server.name] = params
     connection.session.notify("tool/serverUpdated", params)
 
 
 def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedParams:
-    """How a server is, as the client is told of it; what a reference stands for is not shown."""
+    """Return the announcement of a server, with its references unresolved."""
     from eca_server.features.configuration import select_behavior  # noqa: PLC0415 - it needs us
 
     policy = policy_of(connection.config, select_behavior(connection))
     settings = server.settings
-    url = mask_url(as_written(settings.url)) if settings.url else None
+    url = mask_url(original_text(settings.url)) if settings.url else None
 
     def shown(text: str) -> str:
-        return mask(as_written(text), *settings.secrets)
+        return mask(original_text(text), *settings.secrets)
 
     return m.MCPServerUpdatedParams(
         name=server.name,
         command="" if url else shown(settings.command or ""),
         args=() if url else tuple(map(shown, settings.args)),
         url=url,
-        status=server.state.value,  # type: ignore[arg-type]  # but for `stopping`, never told
+        status=server.state.value,  # type: ignore[arg-type]  # `stopping` is never announced
         disabled=settings.disabled,
         has_auth=bool(url) and _has_login(connection, server.name),
         tools=tuple(_announced_tools(connection, server, policy)),
@@ -225,7 +227,7 @@ def announcement(connection: Connection, server: Server) -> m.MCPServerUpdatedPa
 
 
 def _shows_others(connection: Connection) -> bool:
-    """Whether the client is told of prompts and resources here, and not only when it asks."""
+    """Return whether announcements of servers include prompts and resources."""
     return connection.session.writes(m.MCPServerUpdatedParams, "prompts")
 
 
@@ -246,37 +248,37 @@ def _has_login(connection: Connection, name: str) -> bool:
 def _announced_tools(
     connection: Connection, server: Server, policy: Policy
 ) -> Iterator[m.ServerTool]:
-    """The tools as their server describes them, as far as all of them are not too much."""
-    left = LARGEST_ANNOUNCEMENT
+    """Yield the tools as their server describes them, in brief beyond the limit."""
+    remaining = LARGEST_ANNOUNCEMENT
     for tool in server.tools:
         description, schema = tool.description, tool.input_schema
         if is_presentable(schema):
-            left -= len(description) + len(json.dumps(schema))
+            remaining -= len(description) + len(json.dumps(schema))
         else:
             schema = _ANYTHING
-        if left < 0:
+        if remaining < 0:
             description, schema = description[:BRIEF], _ANYTHING
         yield announced(
             connection.session,
             name=tool.name,
             description=description,
             parameters=schema,
-            disabled=_why(policy, server, tool) is not None,
+            disabled=_withheld_reason(policy, server, tool) is not None,
         )
 
 
-def _tell_fault(connection: Connection, server: Server) -> None:
-    fault = server.error
-    if fault is None:
+def _show_error(connection: Connection, server: Server) -> None:
+    error = server.error
+    if error is None:
         return
-    reason = mask(str(fault), *server.settings.secrets)
+    reason = mask(str(error), *server.settings.secrets)
     if server.state is State.REQUIRES_AUTH:
-        link = f" Log in here: {fault.url}" if fault.url else ""
+        link = f" Log in here: {error.url}" if error.url else ""
         text = f"The MCP server {server.name} needs a login: {reason}.{link}"
         connection.session.show("warning", text)
-        if fault.url and server.name in connection.told.wanted_logins:
-            connection.nursery.start_soon(open_page, fault.url, connection.child_variables)
-        connection.told.wanted_logins.discard(server.name)
+        if error.url and server.name in connection.announced.wanted_logins:
+            connection.nursery.start_soon(open_page, error.url, connection.child_variables)
+        connection.announced.wanted_logins.discard(server.name)
     elif server.state is State.FAILED:
         connection.session.show("error", f"The MCP server {server.name} failed: {reason}")
     else:
@@ -285,11 +287,11 @@ def _tell_fault(connection: Connection, server: Server) -> None:
 
 
 def _forget_approvals(connection: Connection, server: Server) -> None:
-    """What was approved for the session was the tool as it was described then.
+    """Withdraw the session's approvals of tools whose description has changed.
 
-    Of tools that are gone only the approved are remembered, however many a server has had.
+    Of removed tools only approved ones are remembered, which limits the memory.
     """
-    approved_as, listed = connection.told.approved_as, set()
+    approved_as, listed = connection.announced.approved_as, set()
     for tool in server.tools:
         key = server.name, tool.name
         listed.add(key)
@@ -306,9 +308,9 @@ def _forget_approvals(connection: Connection, server: Server) -> None:
 
 
 async def wait_for_servers(connection: Connection, turn: Turn) -> None:
-    """Give servers that are starting a moment, and say which are not in this turn.
+    """Wait briefly for starting servers, and tell the user which ones this turn lacks.
 
-    That one wants a login is said here, too: not every client shows what is said outside of chats.
+    Login links are shown here, too, because not every client shows messages outside of chats.
     """
     starting = connection.mcp.newly_starting
     if starting:
@@ -318,19 +320,19 @@ async def wait_for_servers(connection: Connection, turn: Turn) -> None:
             turn.say(f"Still starting, and not in this turn: {_names(late)}.", role="system")
     for server in connection.mcp:
         link = server.error.url if server.error and server.state is State.REQUIRES_AUTH else None
-        if link is None or link in connection.told.links:
+        if link is None or link in connection.announced.links:
             continue
-        connection.told.links.add(link)
+        connection.announced.links.add(link)
         profile = connection.session.profile
-        if profile.has_plain_own_texts:  # an answer alone has links that can be clicked
-            words = markdown_link(f"Log in to the MCP server {server.name}", link)
-            turn.say(f"{words}\n\n")
-        elif profile.shows_messages:  # else the message is in the turn
+        if profile.has_plain_own_texts:  # links work in answers alone
+            link_text = markdown_link(f"Log in to the MCP server {server.name}", link)
+            turn.say(f"{link_text}\n\n")
+        elif profile.shows_messages:  # else the turn repeats the message
             turn.say(f"The MCP server {server.name} needs a login: {link}", role="system")
 
 
 def _names(servers: Sequence[str]) -> str:
-    """Return names for a line of text; of many only the first ones."""
+    """Return a list of names, shortened if there are many."""
     more = len(servers) - MOST_NAMES
     return ", ".join(servers[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
@@ -342,14 +344,14 @@ def served_tools(
     native: ToolBox,
     limits: OutputTruncation,
 ) -> tuple[ServedTool, ...]:
-    """The tools of the servers that run, for one turn.
+    """Return the tools of the running servers, for one turn.
 
     Args:
-        connection: whose servers.
-        turn: it shows the progress of calls.
-        policy: what is withheld.
-        native: the native tools that stand before them.
-        limits: of their outputs.
+        connection: the connection.
+        turn: shows the progress of calls.
+        policy: withholds tools.
+        native: the native tools, whose names are taken.
+        limits: the limits of outputs.
     """
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
     taken = frozenset(tool.name for tool in native.offered)
@@ -359,22 +361,22 @@ def served_tools(
         for tool in server.tools
     }
     names = tool_names(listed, taken)
-    served, left = [], MOST_TOOLS - len(taken)
+    served, remaining = [], MOST_TOOLS - len(taken)
     if connection.config.mcp_tool_search:
-        left = len(listed)  # their number does not matter to an API
+        remaining = len(listed)  # the model searches for tools, so there is no limit
     for key, (server, tool) in listed.items():
-        why = _why(policy, server, tool)
-        left -= why is None
-        if why is None and left < 0:
-            why = f"no more than {MOST_TOOLS} tools can be offered"
+        reason = _withheld_reason(policy, server, tool)
+        remaining -= reason is None
+        if reason is None and remaining < 0:
+            reason = f"no more than {MOST_TOOLS} tools can be offered"
         made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
-        served.append(ServedTool(server=server.name, name=names[key], tool=made, withheld=why))
-    if left < 0 and not connection.told.too_many_tools:
-        connection.told.too_many_tools = True
+        served.append(ServedTool(server=server.name, name=names[key], tool=made, withheld=reason))
+    if remaining < 0 and not connection.announced.too_many_tools:
+        connection.announced.too_many_tools = True
         connection.session.show(
             "warning",
-            f"Models are offered {MOST_TOOLS} tools at most: the last {-left} are left out. "
-            "`disabledTools` can make room.",
+            f"A request can have {MOST_TOOLS} tools at most: the last {-remaining} are left out. "
+            "Disable others with `disabledTools`, or set `mcpToolSearch`.",
         )
     return tuple(served)
 
@@ -386,34 +388,34 @@ async def _call(
         return await server.call_tool(
             name, arguments, lambda how_far: turn.progress(f"{shown}: {how_far}")
         )
-    except MCPError as fault:
-        reason = mask(fault.message, *server.settings.secrets)
-        raise MCPError(reason, kind=fault.kind, url=fault.url) from None
+    except MCPError as error:
+        reason = mask(error.message, *server.settings.secrets)
+        raise MCPError(reason, kind=error.kind, url=error.url) from None
 
 
 @attrs.frozen(kw_only=True)
 class ResourceReader:
-    """Asks the servers for resources; a fault says why, without a secret.
+    """A reader of MCP resources, whose errors contain no secret.
 
-    What was given is remembered with the chat's ledger: a chat that is cleared has another one.
+    The resources that were read are recorded in the chat's ledger, which a cleared chat replaces.
     """
 
     servers: Manager
     chat: Chat
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
-        """What a resource holds now."""
-        asked = self.servers.get(server)
-        if asked is None:
+        """Return the present content of a resource."""
+        mcp_server = self.servers.get(server)
+        if mcp_server is None:
             raise MCPError(f"there is no MCP server {server!r}")
         try:
-            return await asked.give_resource(self.chat.ledger, uri)
-        except MCPError as fault:
-            reason = mask(str(fault), *asked.settings.secrets)
-            raise MCPError(f"the MCP server {server} does not give it: {reason}") from None
+            return await mcp_server.give_resource(self.chat.ledger, uri)
+        except MCPError as error:
+            reason = mask(str(error), *mcp_server.settings.secrets)
+            raise MCPError(f"the MCP server {server} did not return it: {reason}") from None
 
     def changed(self) -> Sequence[tuple[str, str]]:
-        """Server and URI of what the chat was given and what is another by now."""
+        """Return server and URI of resources that changed since the chat read them."""
         return [
             (server.name, uri)
             for server in self.servers.running
@@ -421,15 +423,15 @@ class ResourceReader:
         ]
 
 
-def _why(policy: Policy, server: Server, tool: MCPTool) -> str | None:
-    """Why a tool is not offered; None: it is."""
+def _withheld_reason(policy: Policy, server: Server, tool: MCPTool) -> str | None:
+    """Return the reason why a tool is withheld, or None."""
     return policy.withheld(server=server.name, tool=tool.name, effect=effect_of(tool.hints))
 
 
 def instructions(connection: Connection) -> str:
-    """What the servers that run want the model to know, each marked as its own word."""
+    """Return the instructions of running servers for the model, each with its origin."""
     return "\n\n".join(
-        f"What the MCP server {server.name} says of itself (not the user's words):\n"
+        f"Instructions of the MCP server {server.name} for its tools; they are not from the user:\n"
         f"<mcp-server-instructions>\n{server.instructions}\n</mcp-server-instructions>"
         for server in connection.mcp.running
         if server.instructions

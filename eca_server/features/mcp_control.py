@@ -1,8 +1,7 @@
-"""What the client says of MCP servers: started, stopped, configured, logged in and out (W-36).
+"""Requests about MCP servers: start, stop, configure, log in and out (W-36).
 
-The rules it keeps: what is decided about a server outlives the connection (`kept_servers`), that it
-is started or stopped does not; one change follows the other, in the order in which they were asked
-for.
+Changes of the configuration outlive the connection (`kept_servers`), starts and stops do not.
+Changes are made one after the other, in the order of their requests.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCError
 from eca_protocol.peer import Handler
-from eca_server.config.folders import home_folder
-from eca_server.config.interpolation import Surroundings
-from eca_server.config.mcp_settings import fault_in, keys_of_servers
+from eca_server.config.directories import home_directory
+from eca_server.config.interpolation import ReferenceResolver
+from eca_server.config.mcp_settings import find_errors, server_keys
 from eca_server.features.connection import Connection
 from eca_server.features.kept_servers import (
     ServerSettings,
@@ -41,7 +40,7 @@ _LONGEST_NAME = 100
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers of what the client says of servers."""
+    """Return the handlers of requests about MCP servers."""
 
     def start(params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
         if _awaits_trust(connection, params.name):
@@ -50,9 +49,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             _warn_of_unknown(connection, params.name)
 
     def connect(params: m.MCPConnectServerParams) -> None:
-        """Start the server; the page of the login that it wants is opened in the browser."""
+        """Start the server, and open the page of a required login in the browser."""
         if params.name in connection.config.mcp_servers:
-            connection.told.wanted_logins.add(params.name)
+            connection.announced.wanted_logins.add(params.name)
         start(params)
 
     def stop(params: m.MCPStopServerParams) -> None:
@@ -91,33 +90,35 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def _awaits_trust(connection: Connection, name: str) -> bool:
-    """Whether a server is one of an opened folder's, and waits for the user's consent."""
+    """Return whether a workspace folder's server waits for the user's consent."""
     settings = connection.config.mcp_servers.get(name)
     return settings is not None and settings.awaits_trust
 
 
 async def _start_trusted(connection: Connection, name: str) -> None:
-    """Start a server that waits for consent: the client has shown its command or URL."""
+    """Start a waiting server: the client has shown its command or URL."""
     await _consent(connection, name)
     if not connection.mcp.start(name):
         _warn_of_unknown(connection, name)
 
 
 async def _consent(connection: Connection, name: str) -> None:
-    """Accept the settings of one server of an opened folder.
+    """Accept the settings of one server of a workspace folder.
 
     Raises:
-        RPCError: the user has to see more of them first, or does not trust the workspace.
-        TrustFault: the decision cannot be stored.
+        RPCError: the user must see more of them first, or does not trust the workspace.
+        TrustStoreError: the decision cannot be stored.
     """
     if not _awaits_trust(connection, name):
         return
     why_not = await connection.trust.accept_server(name)
     if not why_not and _awaits_trust(connection, name):
-        why_not = f"The settings of the MCP server {name[:100]} changed meanwhile: look at them."
+        why_not = (
+            f"The settings of the MCP server {name[:100]} changed meanwhile: review them again."
+        )
     if why_not:
         if name in connection.config.mcp_servers:
-            connection.mcp.stop(name)  # it tells its status again
+            connection.mcp.stop(name)  # announces its status again
         raise RPCError(INVALID_PARAMS, why_not)
 
 
@@ -134,10 +135,10 @@ def _known(connection: Connection) -> str:
 def _in_turn(
     connection: Connection, work: Callable[[], Awaitable[_Result]]
 ) -> Coroutine[Any, Any, _Result]:
-    """Do it once everything is done that was asked for before.
+    """Do some work after all earlier changes.
 
     Raises:
-        RPCError: it cannot be done, and why.
+        RPCError: the work failed; the message says why.
     """
     place = connection.changing.place()
 
@@ -147,24 +148,24 @@ def _in_turn(
                 return await work()
             except RPCError:
                 raise
-            except ECAError as fault:
-                raise RPCError(INTERNAL_ERROR, f"nothing was changed: {fault}") from fault
+            except ECAError as error:
+                raise RPCError(INTERNAL_ERROR, f"nothing was changed: {error}") from error
 
     return run()
 
 
 def _soon(connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
-    """As `_in_turn`, for who does not wait for an answer: the user is shown what is wrong."""
+    """Do some work after all earlier changes, and show the user its errors."""
     doing = _in_turn(connection, work)
 
     async def run() -> None:
         try:
             await doing
-        except RPCError as fault:
-            connection.session.show("warning", fault.message)
-        except Exception as fault:  # noqa: BLE001 - a fault of ours must not end the connection
-            _log.error("a change of MCP servers failed", exc_info=fault)
-            connection.session.show("error", "The change failed; the log says more.")
+        except RPCError as error:
+            connection.session.show("warning", error.message)
+        except Exception as error:  # noqa: BLE001 - a bug must not end the connection
+            _log.error("a change of MCP servers failed", exc_info=error)
+            connection.session.show("error", "The change failed; see the server's log.")
 
     connection.nursery.start_soon(run)
 
@@ -190,7 +191,7 @@ async def _switch(connection: Connection, name: str, *, on: bool) -> None:
     if settings is None:
         _warn_of_unknown(connection, name)
     elif settings.disabled is not on:
-        (connection.mcp.start if on else connection.mcp.stop)(name)  # it tells its status again
+        (connection.mcp.start if on else connection.mcp.stop)(name)  # announces its status again
     else:
         await change_server(connection, name, {"disabled": not on})
 
@@ -202,10 +203,10 @@ async def _add(connection: Connection, params: m.MCPAddServerParams) -> m.MCPAdd
     if bool(params.command) is bool(params.url):
         raise RPCError(INVALID_PARAMS, "expected either a command or a url")
     root = _root_asked_for(connection, params)
-    given = _given(params, but=("name", "scope", "workspace_uri"))
-    _must_fit(connection, name, given)
-    # What others say of a server of that name has no part in this one.
-    whole = {key: given.get(key) or None for key in keys_of_servers()}
+    requested = _settings_in(params, but=("name", "scope", "workspace_uri"))
+    _must_fit(connection, name, requested)
+    # Settings of other sources for this name must not apply.
+    whole = {key: requested.get(key) or None for key in server_keys()}
     await add_server(connection, name, whole, root=root)
     server = connection.mcp.get(name)
     return m.MCPAddServerResult(server=None if server is None else announcement(connection, server))
@@ -214,7 +215,7 @@ async def _add(connection: Connection, params: m.MCPAddServerParams) -> m.MCPAdd
 async def _update(
     connection: Connection, params: m.MCPUpdateServerParams
 ) -> m.MCPUpdateServerResult:
-    name, given = params.name, _given(params, but=("name",))
+    name, requested = params.name, _settings_in(params, but=("name",))
     server = connection.config.mcp_servers.get(name)
     if server is None:
         raise _unknown(connection, name)
@@ -222,15 +223,15 @@ async def _update(
         raise RPCError(INVALID_PARAMS, "expected either a command or a url, got both")
     if server.awaits_trust:
         raise _must_be_accepted(name)
-    _must_fit(connection, name, given)
+    _must_fit(connection, name, requested)
     if params.command:
-        given["url"] = None
+        requested["url"] = None
     elif params.url:
-        given |= {"command": None, "args": None}
+        requested |= {"command": None, "args": None}
     for key, before in (("env", server.env), ("headers", server.headers)):
-        if key in given:
-            given[key] = {**dict.fromkeys(before), **given[key]}
-    await change_server(connection, name, given)
+        if key in requested:
+            requested[key] = {**dict.fromkeys(before), **requested[key]}
+    await change_server(connection, name, requested)
     return m.MCPUpdateServerResult()
 
 
@@ -251,15 +252,15 @@ def _root_asked_for(connection: Connection, params: m.MCPAddServerParams) -> Pat
         return roots[0]
     try:
         path = Path(path_of(params.workspace_uri))
-    except ValueError as fault:
-        raise RPCError(INVALID_PARAMS, f"workspaceUri: {fault}") from None
+    except ValueError as error:
+        raise RPCError(INVALID_PARAMS, f"workspaceUri: {error}") from None
     if path not in roots:
         raise RPCError(INVALID_PARAMS, "workspaceUri: expected one of the workspace's folders")
     return path
 
 
-def _given(params: attrs.AttrsInstance, *, but: Iterable[str]) -> ServerSettings:
-    """What was given, by the keys of the configuration."""
+def _settings_in(params: attrs.AttrsInstance, *, but: Iterable[str]) -> ServerSettings:
+    """Return the parameters that are set, by the keys of the configuration."""
     return {
         "".join([first, *map(str.capitalize, rest)]): value
         for field, value in attrs.asdict(params, recurse=False).items()
@@ -274,23 +275,23 @@ def _must_fit(connection: Connection, name: str, settings: ServerSettings) -> No
             INVALID_PARAMS, f"name: expected at most {_LONGEST_NAME} characters, none of them {{ }}"
         )
     environ = connection.options.environ
-    surroundings = Surroundings(
+    resolver = ReferenceResolver(
         environ=environ,
-        home=home_folder(environ),
-        folder=None,
-        kept=lambda _: "kept",
+        home=home_directory(environ),
+        directory=None,
+        stored_secret=lambda _: "stored",
         commands=lambda _: "",
     )
-    fault = fault_in(name, settings, surroundings)
-    if fault is not None:
-        raise RPCError(INVALID_PARAMS, fault)
+    error = find_errors(name, settings, resolver)
+    if error is not None:
+        raise RPCError(INVALID_PARAMS, error)
 
 
 def _must_be_accepted(name: str) -> RPCError:
     return RPCError(
         INVALID_PARAMS,
-        f"name: the opened folder configures the MCP server {name[:100]!r}, and you have not "
-        "accepted that yet: start it, or send `/trust` in a chat, and try again",
+        f"name: the opened folder configures the MCP server {name[:100]!r}, which you have not "
+        "accepted yet: start it, or send `/trust` in a chat, then try again",
     )
 
 

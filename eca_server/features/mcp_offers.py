@@ -1,6 +1,6 @@
-"""What MCP servers offer beside tools, towards clients that show it: their prompts and resources.
+"""Announcements of MCP servers' prompts and resources, for clients that show them.
 
-The rule it keeps: what is told is bounded, however much a server offers; all of it can be used.
+Announcements are limited; all prompts and resources can be used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_URI: Final = 2000
 
 
 def announced_prompts(server: Server) -> Iterator[m.ServerPrompt]:
-    """Its prompts, under its own names for them."""
+    """Yield the prompts of a server, under its own names."""
     for prompt in server.prompts[:_MOST]:
         yield m.ServerPrompt(
             name=prompt.name[:_LONGEST],
@@ -37,7 +37,7 @@ def announced_prompts(server: Server) -> Iterator[m.ServerPrompt]:
 
 
 def announced_resources(server: Server) -> Iterator[m.ServerResource]:
-    """Its resources; one whose URI nobody could read is left out."""
+    """Yield the resources of a server, except those with a very long URI."""
     for resource in server.resources[:_MOST]:
         if len(resource.uri) <= _LONGEST_URI:
             yield m.ServerResource(

@@ -18,16 +18,16 @@ class Options:
     """The decisions of the program that starts the server.
 
     Attributes:
-        environ: the environment variables; keys and `ECA_CONFIG` are looked for there.
-        config_file: read in place of the user's and the workspace's configuration.
-        revision: forces the protocol's edition; None: detected at `initialize` (W-12).
-        keeps_chats: whether chats are stored and found again after a restart.
-        watch_seconds: how often the configuration's files are looked at; None: never again.
-        discovers: whether endpoints are asked which models they have, and more is learned of
-            these, in the background; it is kept for the next start.
-        hide: told every key in use, so that the log can hide it.
-        trusts_workspace: the settings of opened folders count for this session, but for those
-            that take variables or files of the user's.
+        environ: the environment variables, with keys and `ECA_CONFIG`.
+        config_file: replaces the user's and the workspace's configuration.
+        revision: forces the protocol's revision; None: detected at `initialize` (W-12).
+        keeps_chats: whether chats are stored and available after a restart.
+        watch_seconds: the interval between checks of the configuration's files; None: no checks.
+        discovers: whether models are discovered in the background; results are cached for the next
+            start.
+        hide: called with every secret in use, so that the log can hide it.
+        trusts_workspace: whether the settings of workspace folders apply in this session, except
+            those that use variables or files of the user's.
     """
 
     environ: Mapping[str, str]

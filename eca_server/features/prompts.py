@@ -1,4 +1,4 @@
-"""What becomes of a prompt: its turn, the command it names, what a command may look at (W-21)."""
+"""The handling of prompts: the turn, the named command, the command context (W-21)."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Accepted:
     """A prompt whose model is chosen.
 
     Attributes:
-        text: what is shown of it.
-        body: what answers it.
-        needs_model: whether a model has to be asked.
+        text: the displayed text.
+        body: the function that answers it.
+        needs_model: whether a model answers.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Accepted:
 
 
 def begin_prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPromptResponse:
-    """Register the turn and answer at once, whatever will become of it (W-21)."""
+    """Register the turn and answer at once, even if the turn will fail (W-21)."""
     subagent = connection.chats.subagent(params.chat_id)
     if subagent is not None:
         subagent.refuse(params.message)
@@ -76,7 +76,7 @@ def begin_prompt(connection: Connection, params: m.ChatPromptParams) -> m.ChatPr
 
 
 def accept(connection: Connection, chat: Chat, params: m.ChatPromptParams) -> Accepted:
-    """Choose who answers a prompt, and how."""
+    """Choose the model and the command of a prompt."""
     chosen = choose(connection, chat, params)
     connection.client_model = chosen.model
     chat.set(model=chosen.model, variant=chosen.variant, behavior=chosen.behavior)
@@ -90,22 +90,22 @@ def accept(connection: Connection, chat: Chat, params: m.ChatPromptParams) -> Ac
     chat.awaits_key_of = None if login is None else login.awaits_key_of
 
     async def body(turn: Turn) -> None:
-        goes_to = chosen
+        target = chosen
         name = None if login is not None else named_command(params.message)
         if login is None and not runs_without_model(name) and await _settle_trust(connection, turn):
-            goes_to = choose(connection, chat, params)
-            chat.set(model=goes_to.model, variant=goes_to.variant, behavior=goes_to.behavior)
+            target = choose(connection, chat, params)
+            chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
         situation = _situation(
-            connection, params, goes_to, params.message if login is None else login.masked_text
+            connection, params, target, params.message if login is None else login.masked_text
         )
         if login is not None:
             await login.run(turn, situation)
         elif name:
             await run_command(name, turn, situation)
         else:
-            if _lacks_a_model(connection, turn, goes_to) and _is_an_editors(params):
-                turn.say(_NO_MODEL.format(connection.user_folder / "config.json"), role="system")
-            note = unknown_agent(connection, chat, params, goes_to)
+            if _lacks_a_model(connection, turn, target) and _is_an_editors(params):
+                turn.say(_NO_MODEL.format(connection.user_directory / "config.json"), role="system")
+            note = unknown_agent(connection, chat, params, target)
             if note and connection.session.is_first(f"{chat.id}: {note}"):
                 turn.say(note, role="system")
             await ask_model(turn, situation, params.message)
@@ -115,7 +115,7 @@ def accept(connection: Connection, chat: Chat, params: m.ChatPromptParams) -> Ac
 
 
 def shown_text(connection: Connection, message: str) -> str:
-    """Return what is shown of a new chat's first prompt: the whole but for a key."""
+    """Return the displayed text of a new chat's first prompt, without a key in it."""
     providers = login_flows(connection.config.providers)
     login = login_prompt(message, awaited=None, providers=providers)
     return message if login is None else login.masked_text
@@ -124,7 +124,7 @@ def shown_text(connection: Connection, message: str) -> str:
 def answer(
     connection: Connection, chat: Chat, params: m.ChatPromptParams, *, needs_model: bool
 ) -> m.ChatPromptResponse:
-    """Return the answer to a prompt; its status is `error` where no model can be asked (W-21)."""
+    """Return the answer to a prompt; its status is `error` if the model is unusable (W-21)."""
     model = choose(connection, chat, params).model
     status: m.ChatPromptStatus = "prompting"
     if chat.awaits_key_of is not None:
@@ -138,7 +138,7 @@ def answer(
 
 
 async def ask_aside(connection: Connection, chat: Chat, question: str) -> Chat:
-    """Ask a question in a chat that begins with another one, which may run (`/btw`)."""
+    """Ask a question in a fork of a chat that may be running (`/btw`)."""
     title = f"btw: {shortened_title(shown_text(connection, question))}"
     aside = await fork.fork_chat(connection, chat, messages_so_far(chat), title)
     begin_prompt(connection, _of_chat(aside, question))
@@ -146,13 +146,13 @@ async def ask_aside(connection: Connection, chat: Chat, question: str) -> Chat:
 
 
 def command_context(connection: Connection, chat: Chat, text: str) -> CommandContext:
-    """Return what a command may look at that is sent to the turn that runs."""
+    """Return the context of a command that is sent to the running turn."""
     params = _of_chat(chat, text)
     return _situation(connection, params, choose(connection, chat, params), text)
 
 
 def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
-    """Return a prompt with what a chat's last one went to."""
+    """Return a prompt with the model, variant and agent of a chat's last one."""
     last = chat.settings
     return m.ChatPromptParams(
         chat_id=chat.id, message=text, model=last.model, variant=last.variant, agent=last.behavior
@@ -160,7 +160,7 @@ def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
 
 
 async def _settle_trust(connection: Connection, turn: Turn) -> bool:
-    """Ask about settings of the opened folders that wait; whether the configuration changed."""
+    """Ask about waiting settings of workspace folders; return whether the configuration changed."""
     before = connection.loaded
     if before.withheld:
         await connection.trust.settle(turn)
@@ -168,7 +168,7 @@ async def _settle_trust(connection: Connection, turn: Turn) -> bool:
 
 
 def _lacks_a_model(connection: Connection, turn: Turn, chosen: Chosen) -> bool:
-    """Whether the simulator gives a chat's first answer since no model is configured."""
+    """Return whether the simulator gives a chat's first answer because no model is configured."""
     models, config = connection.models, connection.config
     return (
         chosen.model == models.selected == models.names[0] == DEFAULT
@@ -178,16 +178,16 @@ def _lacks_a_model(connection: Connection, turn: Turn, chosen: Chosen) -> bool:
 
 
 def _is_an_editors(params: m.ChatPromptParams) -> bool:
-    """Whether an editor sent the prompt: it repeats the selected agent, programs name none."""
+    """Return whether an editor sent the prompt: editors name the agent, programs do not."""
     return bool(params.agent or params.behavior)
 
 
 def _situation(
-    connection: Connection, params: m.ChatPromptParams, goes_to: Chosen, text: str
+    connection: Connection, params: m.ChatPromptParams, target: Chosen, text: str
 ) -> CommandContext:
     async def make_answerer(turn: Turn, text: str) -> Agent | None:
         contexts = params.contexts
-        return await make_agent(connection, turn, text, contexts=contexts, chosen=goes_to)
+        return await make_agent(connection, turn, text, contexts=contexts, chosen=target)
 
     def refresh_models() -> Models:
         connection.renew_models()
@@ -203,8 +203,8 @@ def _situation(
         text=text,
         loaded=connection.loaded,
         models=connection.models,
-        model=goes_to.model,
-        behavior=goes_to.behavior,
+        model=target.model,
+        behavior=target.behavior,
         make_agent=make_answerer,
         logins=connection.logins,
         refresh_models=refresh_models,
@@ -231,7 +231,7 @@ def _situation(
 async def _ask_user(
     connection: Connection, chat: Chat, question: str, labels: Sequence[str]
 ) -> str | None:
-    """Ask the user to choose one of these labels; None: no answer."""
+    """Ask the user to choose one of these labels, and return it, or None without an answer."""
     params = m.ChatAskQuestionParams(
         chat_id=chat.id,
         question=question,

@@ -1,7 +1,7 @@
 """The providers of models, and logins to them (chapter "Provider Management" of CURRENT).
 
-The rules it keeps: a login here is the one of `/login`, stored in the same place; what a key or a
-token is never stands in an answer; who has asked for the providers is told of each that changes.
+Logins are those of `/login`, stored in the same place. Answers never contain a key or a token.
+Changed providers are announced to a client that has requested the list.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _log = logging.getLogger("eca_server")
 
 _WITH_A_KEY: Final = "api-key"
 _EXPIRING: Final = 300.0
-"""Seconds before the end of a token that cannot be renewed."""
+"""Seconds before the end of a token that cannot be renewed, in which its status is `expiring`."""
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The providers' handlers."""
+    """Return the handlers of providers."""
 
     def list_(_: m.ProvidersListParams) -> m.ProvidersListResult:
-        connection.told.providers = {each.id: each for each in _statuses(connection)}
-        return m.ProvidersListResult(providers=tuple(connection.told.providers.values()))
+        connection.announced.providers = {each.id: each for each in _statuses(connection)}
+        return m.ProvidersListResult(providers=tuple(connection.announced.providers.values()))
 
     async def login(params: m.ProvidersLoginParams) -> m.ProvidersLoginResult:
-        flow = _way(connection, params.provider)
+        flow = _flow_of(connection, params.provider)
         methods = _methods(flow)
         if params.method is None and flow is not None:
             return m.ProvidersLoginResult(action="choose-method", methods=methods)
@@ -57,19 +57,19 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
                 fields=(_key_field(params.provider),),
                 message=KEY_HINTS.get(params.provider),
             )
-        _give_up(connection, params.provider)
+        _cancel_login(connection, params.provider)
         return await _begin(connection, params.provider, flow)
 
     async def login_input(params: m.ProvidersLoginInputParams) -> m.ProvidersLoginResult:
-        _way(connection, params.provider)
-        key = _given_key(params.data)
-        _give_up(connection, params.provider)
+        _flow_of(connection, params.provider)
+        key = _key_in(params.data)
+        _cancel_login(connection, params.provider)
         await _store(connection, params.provider, key)
         return m.ProvidersLoginResult(action="done")
 
     async def logout(params: m.ProvidersLogoutParams) -> m.ProvidersLogoutResult:
-        _way(connection, params.provider)
-        _give_up(connection, params.provider)
+        _flow_of(connection, params.provider)
+        _cancel_login(connection, params.provider)
         await _forget(connection, params.provider)
         return m.ProvidersLogoutResult()
 
@@ -82,23 +82,27 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def tell_providers(connection: Connection) -> None:
-    """Tell of the providers that are not as they were told last."""
-    told = connection.told.providers
-    if told is None:
+    """Announce the providers that changed since the last announcement."""
+    announced = connection.announced.providers
+    if announced is None:
         return
     for status in _statuses(connection):
-        if told.get(status.id) != status:
-            told[status.id] = status
+        if announced.get(status.id) != status:
+            announced[status.id] = status
             connection.session.notify("providers/updated", status)
 
 
-def _way(connection: Connection, provider: str) -> Flow | None:
-    """How one logs in to a provider without a key, if one can."""
-    ways = login_flows(connection.config.providers)
-    if provider not in ways:
-        known = ", ".join(ways)
-        raise RPCError(INVALID_PARAMS, f"provider: expected one of {known}, got another name")
-    return ways[provider]
+def _flow_of(connection: Connection, provider: str) -> Flow | None:
+    """Return the login flow of a provider, or None if it takes keys alone.
+
+    Raises:
+        RPCError: the provider is unknown.
+    """
+    flows = login_flows(connection.config.providers)
+    if provider not in flows:
+        known = ", ".join(flows)
+        raise RPCError(INVALID_PARAMS, f"provider: expected one of {known}, got a different name")
+    return flows[provider]
 
 
 def _methods(flow: Flow | None) -> tuple[m.LoginMethod, ...]:
@@ -114,33 +118,33 @@ def _key_field(provider: str) -> m.InputField:
     return m.InputField(key=_WITH_A_KEY, label=f"API key of {provider}", type="secret")
 
 
-def _given_key(data: Mapping[str, object]) -> Secret:
+def _key_in(data: Mapping[str, object]) -> Secret:
     text = data.get(_WITH_A_KEY)
     if not isinstance(text, str) or not text.strip():
         raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: expected a key")
     key = Secret(text.strip())
-    fault = key_problem(key)
-    if fault is not None:
-        raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: {fault}")
+    error = key_problem(key)
+    if error is not None:
+        raise RPCError(INVALID_PARAMS, f"data.{_WITH_A_KEY}: {error}")
     return key
 
 
-def _give_up(connection: Connection, provider: str) -> None:
-    """Wait for no login that was begun: what the user wants now is another one, or none."""
+def _cancel_login(connection: Connection, provider: str) -> None:
+    """Cancel a pending login to a provider."""
     scope = connection.logging_in.pop(provider, None)
     if scope is not None:
         scope.cancel()
 
 
 async def _begin(connection: Connection, provider: str, flow: Flow) -> m.ProvidersLoginResult:
-    """Begin a login, which goes on behind the answer: what the user is to do now."""
+    """Begin a login, which continues after the answer, and return the user's next step."""
     scope = connection.logging_in[provider] = trio.CancelScope()
     try:
         invitation: LoginInstructions = await connection.nursery.start(
             _log_in, connection, provider, flow, scope
         )
-    except ECAError as fault:
-        raise RPCError(INTERNAL_ERROR, f"The login with {provider} failed: {fault}") from fault
+    except ECAError as error:
+        raise RPCError(INTERNAL_ERROR, f"The login with {provider} failed: {error}") from error
     if invitation.code is None:
         return m.ProvidersLoginResult(
             action="authorize", url=invitation.url, message="Log in on the page in your browser."
@@ -171,40 +175,40 @@ async def _log_in(
         try:
             login = await flow.run(connection.http, tell)
             await _store(connection, provider, login)
-        except (OAuthError, HTTPError, RPCError) as fault:
+        except (OAuthError, HTTPError, RPCError) as error:
             if not has_begun:
                 raise
-            connection.session.show("warning", f"The login with {provider} failed: {fault}")
-        except Exception as fault:  # one of ours must not end the connection
+            connection.session.show("warning", f"The login with {provider} failed: {error}")
+        except Exception as error:  # a bug must not end the connection
             if not has_begun:
                 raise
-            _log.error("the login with %s failed", provider, exc_info=fault)
+            _log.error("the login with %s failed", provider, exc_info=error)
             connection.session.show("error", f"The login with {provider} failed; see the log.")
         finally:
             if connection.logging_in.get(provider) is scope:
                 del connection.logging_in[provider]
     if not has_begun:
-        raise OAuthError("it was given up, or begun once more")
+        raise OAuthError("it was cancelled, or started again")
 
 
 async def _store(connection: Connection, provider: str, login: Secret | TokenSet) -> None:
-    """Keep a login, and let it count."""
+    """Store a login, and use it."""
     secrets = [login] if isinstance(login, Secret) else [login.access, login.refresh]
     connection.options.hide(secret for secret in secrets if secret is not None)
     try:
         await trio.to_thread.run_sync(connection.logins.store, provider, login)
-    except LoginsError as fault:
-        raise RPCError(INTERNAL_ERROR, f"The login cannot be stored: {fault}") from fault
+    except LoginsError as error:
+        raise RPCError(INTERNAL_ERROR, f"The login cannot be stored: {error}") from error
     connection.renew_models()
     tell_changes(connection)
 
 
 async def _forget(connection: Connection, provider: str) -> None:
-    """Forget a login; a key that stands elsewhere is not ours to remove."""
+    """Remove a stored login; a key from another place cannot be removed."""
     try:
         had_one = await trio.to_thread.run_sync(connection.logins.remove, provider)
-    except LoginsError as fault:
-        raise RPCError(INTERNAL_ERROR, f"The login cannot be removed: {fault}") from fault
+    except LoginsError as error:
+        raise RPCError(INTERNAL_ERROR, f"The login cannot be removed: {error}") from error
     connection.renew_models()
     tell_changes(connection)
     credential = _credential(connection, provider)
@@ -216,8 +220,8 @@ async def _forget(connection: Connection, provider: str) -> None:
 
 
 def _credential(connection: Connection, provider: str) -> Credential | None:
-    found = (each.credential for each in connection.models.providers if each.name == provider)
-    return next(found, None)
+    credentials = (each.credential for each in connection.models.providers if each.name == provider)
+    return next(credentials, None)
 
 
 def _statuses(connection: Connection) -> Iterator[m.ProviderStatus]:
@@ -265,11 +269,11 @@ def _with_key(connection: Connection, credential: Credential) -> m.ProviderAuth:
 
 
 def _with_tokens(tokens: TokenSet) -> m.ProviderAuth:
-    """A login that is renewed when it is used is neither expiring nor expired."""
-    left = None if tokens.expires_at is None else tokens.expires_at - time.time()
+    """Return the status of a token; one that can be renewed is neither expiring nor expired."""
+    seconds_left = None if tokens.expires_at is None else tokens.expires_at - time.time()
     status: m.ProviderAuthStatus = "authenticated"
-    if left is not None and tokens.refresh is None and left < _EXPIRING:
-        status = "expiring" if left > 0 else "expired"
+    if seconds_left is not None and tokens.refresh is None and seconds_left < _EXPIRING:
+        status = "expiring" if seconds_left > 0 else "expired"
     return m.ProviderAuth(status=status, type="oauth", source="login", expires_at=tokens.expires_at)
 
 

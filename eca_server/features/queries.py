@@ -1,4 +1,4 @@
-"""What a user may put into a prompt, asked for while they type (ruling W-40)."""
+"""Queries for contexts, files and commands while the user types (ruling W-40)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["command_files", "handlers_of", "mcp_of"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers of queries."""
+    """Return the handlers of queries."""
 
     def query_context(
         params: m.ChatQueryContextParams,
@@ -34,12 +34,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         )
 
     async def query_files(params: m.ChatQueryFilesParams) -> m.ChatQueryFilesResponse:
-        found = await query_contexts(
+        matches = await query_contexts(
             m.ChatQueryContextParams(query=params.query),
             index=connection.index,
             workspace=connection.workspace,
         )
-        return m.ChatQueryFilesResponse(chat_id=params.chat_id, files=found.contexts)
+        return m.ChatQueryFilesResponse(chat_id=params.chat_id, files=matches.contexts)
 
     async def query_commands(
         params: m.ChatQueryCommandsParams,
@@ -60,16 +60,16 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def mcp_of(connection: Connection) -> Manager | None:
-    """The MCP servers, if any are configured: where none is, nothing of MCP is loaded."""
+    """Return the MCP servers, or None if none is configured, which imports nothing of MCP."""
     return connection.mcp if connection.uses_mcp else None
 
 
 def command_files(connection: Connection) -> CommandFiles:
-    """Where the user's own commands lie."""
+    """Return the files of the user's own commands."""
     named = (each.path for each in connection.config.commands)
     return CommandFiles(
         workspace=connection.workspace,
-        user_folder=connection.user_folder,
+        user_directory=connection.user_directory,
         configured=tuple(path for path in named if path is not None),
     )
 
@@ -77,7 +77,7 @@ def command_files(connection: Connection) -> CommandFiles:
 def _resources(
     connection: Connection, params: m.ChatQueryContextParams
 ) -> tuple[m.McpResourceContext, ...]:
-    """The resources of MCP servers that fit what the user has typed."""
+    """Return the resources of MCP servers that match the query."""
     if not connection.uses_mcp:
         return ()
     from eca_server.context.resources import matching_resources  # noqa: PLC0415 - only where needed

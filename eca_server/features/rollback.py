@@ -1,7 +1,7 @@
-"""A chat that goes back to before a message (chapter "Chat rollback").
+"""Rollbacks of chats to before a message (chapter "Chat rollback").
 
-The rules it keeps: a turn that runs is stopped first; what is kept is shown before the answer. Who
-is told that some files cannot be put back, and asks for the very same once more, wants the rest.
+A running turn is stopped first. The remaining history is replayed before the answer. After a
+refusal because some files cannot be restored, the same request again restores the others.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from eca_server.session import MessageKind
 __all__ = ["handlers_of"]
 
 REST: Final = "rest"
-"""Our own word in `include`: put back what can be, though other files cannot."""
+"""A value of `include` that is an extension: restore the files that can be restored."""
 
 ASKED_AGAIN: Final = (1.0, 120.0)
-"""Seconds between a refusal and the request that says it is meant; sooner is a double click."""
+"""Seconds between a refusal and the confirming request; an earlier one is a double click."""
 
-_FAILED: Final = "The rollback failed; the log says more."
+_FAILED: Final = "The rollback failed; see the server's log."
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handler."""
+    """Return the handler of rollbacks."""
     refusals: dict[str, _Refusal] = {}
 
     def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
@@ -56,8 +56,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         async def answer() -> m.ChatRollbackResponse:
             await done.wait()
             connection.chats.drop_blank(chat)
-            if task.fault is not None:
-                raise task.fault
+            if task.error is not None:
+                raise task.error
             return m.ChatRollbackResponse()
 
         return answer()
@@ -67,7 +67,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 @attrs.frozen
 class _Refusal:
-    """What was refused, why, and when."""
+    """A refused rollback: the request, the files and the time."""
 
     request: RollbackRequest
     skipped: tuple[SkippedFile, ...]
@@ -76,33 +76,33 @@ class _Refusal:
 
 @attrs.define(kw_only=True)
 class _Task:
-    """One rollback; `fault`: what is wrong with it, as long as it is not done."""
+    """One rollback; `error` is its result until it succeeds."""
 
     connection: Connection
     chat: Chat
     params: m.ChatRollbackParams
     refusals: dict[str, _Refusal]
-    fault: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
+    error: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
 
     async def run(self) -> None:
         chat = self.chat
-        request = _wanted(self.params)
+        request = _request_of(self.params)
         try:
             done = await self._roll_back(request)
         except UnknownMessage:
-            self.fault = _unknown(self.params)
+            self.error = _unknown(self.params)
             return
-        except RollbackRefused as fault:
-            self._show("warning", str(fault))
-            self.fault = RPCError(INVALID_PARAMS, str(fault), {"code": "not_restorable"})
+        except RollbackRefused as error:
+            self._show("warning", str(error))
+            self.error = RPCError(INVALID_PARAMS, str(error), {"code": "not_restorable"})
             return
-        self.fault = None
+        self.error = None
         if self.connection.chats.get(chat.id) is not chat:  # deleted meanwhile
             return
         if request.messages:
             await show_again(self.connection, chat)
-        if message := done.message():
-            self._show("warning" if done.skipped else "info", message)
+        if note := done.message():
+            self._show("warning" if done.skipped else "info", note)
 
     def _show(self, kind: MessageKind, message: str) -> None:
         is_there = self.connection.chats.get(self.chat.id) is self.chat
@@ -115,10 +115,10 @@ class _Task:
         before = self.refusals.pop(self.chat.id, None)
         try:
             return await roll_back(self.chat, rollbacks, request)
-        except RollbackRefused as fault:
+        except RollbackRefused as error:
             now = trio.current_time()
-            if before is None or (before.request, before.skipped) != (request, fault.skipped):
-                self.refusals[self.chat.id] = _Refusal(request, fault.skipped, now)
+            if before is None or (before.request, before.skipped) != (request, error.skipped):
+                self.refusals[self.chat.id] = _Refusal(request, error.skipped, now)
                 raise
             if not ASKED_AGAIN[0] <= now - before.refused_at <= ASKED_AGAIN[1]:
                 self.refusals[self.chat.id] = attrs.evolve(before, refused_at=now)
@@ -126,14 +126,14 @@ class _Task:
         return await roll_back(self.chat, rollbacks, attrs.evolve(request, allow_partial=True))
 
 
-def _wanted(params: m.ChatRollbackParams) -> RollbackRequest:
-    asked = {str(each) for each in params.include}
-    both = not asked & {"messages", "tools"}
+def _request_of(params: m.ChatRollbackParams) -> RollbackRequest:
+    included = {str(each) for each in params.include}
+    both = not included & {"messages", "tools"}
     return RollbackRequest(
         content_id=params.content_id,
-        messages=both or "messages" in asked,
-        files=both or "tools" in asked,
-        allow_partial=REST in asked,
+        messages=both or "messages" in included,
+        files=both or "tools" in included,
+        allow_partial=REST in included,
     )
 
 

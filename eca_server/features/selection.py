@@ -1,7 +1,7 @@
-"""What the user selects: agent, model and variant, for one chat or for all of them (ruling W-28).
+"""The selection of agent, model and variant, for one chat or for all (ruling W-28).
 
-The rules it keeps: what a prompt names wins, then what was selected for its chat, then what was
-selected last; a change counts from the next turn on, and is not sent back.
+A prompt's own selection wins, then that of its chat, then the last one. A change applies from the
+next turn on, and is not sent back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.config import OTHER_NAMES, Behavior
+from eca_server.config import AGENT_ALIASES, Behavior
 from eca_server.features import tools
 from eca_server.features.configuration import (
     note_selection,
@@ -32,7 +32,7 @@ __all__ = ["Chosen", "choose", "handlers_of", "select_agent", "select_model", "u
 
 @attrs.frozen(kw_only=True)
 class Chosen:
-    """What a prompt goes to: the model as `provider/model`, its variant, the behaviour."""
+    """The target of a prompt: the model as `provider/model`, its variant, the behaviour."""
 
     model: str
     variant: str | None
@@ -40,7 +40,7 @@ class Chosen:
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers of selections."""
+    """Return the handlers of selections."""
 
     def select(name: str, chat_id: str | None = None) -> None:
         if chat_id:
@@ -73,8 +73,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
         else:
             chat.selection.model, chat.selection.variant = model, variant
         if connection.is_introduced:
-            asked = variant == params.variant
-            tell_variants(connection, model, variant, params.chat_id, asked=asked)
+            is_own = variant == params.variant
+            tell_variants(connection, model, variant, params.chat_id, is_own=is_own)
 
     return {
         "chat/selectedBehaviorChanged": behavior_selected,
@@ -84,9 +84,9 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def _select_own_model(connection: Connection, chat: Chat) -> None:
-    """Select the model and the variant that a chat's agent has of its own, and tell the client.
+    """Select the own model and variant of a new chat's agent, and announce them.
 
-    A chat that has begun keeps its model.
+    A chat with history keeps its model.
     """
     if not connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
         return
@@ -114,7 +114,7 @@ def _select_own_model(connection: Connection, chat: Chat) -> None:
 def choose(
     connection: Connection, chat: Chat | None = None, params: m.ChatPromptParams | None = None
 ) -> Chosen:
-    """What a prompt goes to; without `params` one that names nothing itself."""
+    """Return the target of a prompt; without `params`, that of a prompt without own selection."""
     prompt = params or m.ChatPromptParams(message="")
     own = None if chat is None else chat.selection
     behavior = select_behavior(
@@ -134,7 +134,7 @@ def choose(
 def unknown_agent(
     connection: Connection, chat: Chat, params: m.ChatPromptParams, chosen: Chosen
 ) -> str:
-    """Return a note that the client asks for an agent that cannot be selected, or nothing."""
+    """Return a note that the requested agent cannot be selected, or an empty text."""
     names = (
         params.agent,
         params.behavior,
@@ -142,22 +142,21 @@ def unknown_agent(
         connection.behavior,
         connection.initial_behavior,
     )
-    asked = next((name for name in names if name is not None), None)
+    requested = next((name for name in names if name is not None), None)
     agents = connection.config.selectable_behaviors
-    if asked is None or OTHER_NAMES.get(asked, asked) in agents:
+    if requested is None or AGENT_ALIASES.get(requested, requested) in agents:
         return ""
     known = ", ".join(f"`{name}`" for name in agents)
     return (
-        f"There is no agent `{printable_line(str(asked), longest=80)}` to select: "
-        f"`{chosen.behavior}` answers instead. "
-        f"The agents are {known}."
+        f"The agent `{printable_line(str(requested), longest=80)}` does not exist, or cannot be "
+        f"selected: `{chosen.behavior}` answers instead. Available agents: {known}."
     )
 
 
 def select_model(connection: Connection, chat: Chat, model: str) -> None:
-    """Select a model in the client's place, and tell it, for it names one with each prompt.
+    """Select a model for the client, and announce it, because each prompt of the client names one.
 
-    A client that has one selection for all of its chats gets it for all of them.
+    A client with one selection for all chats gets it for all of them.
     """
     chat.set(model=model, variant=None)
     variants = connection.models.variants(model)
@@ -174,17 +173,17 @@ def select_model(connection: Connection, chat: Chat, model: str) -> None:
 
 
 def select_agent(connection: Connection, chat: Chat, agent: str) -> None:
-    """Select an agent in the client's place, and tell it; model and variant stay.
+    """Select an agent for the client, and announce it; model and variant stay.
 
-    A client that has one selection for all of its chats gets it for all of them.
+    A client with one selection for all chats gets it for all of them.
     """
     has_own = connection.session.writes(m.ConfigUpdatedParams, "chat_id")
     if has_own:
         before = choose(connection, chat)
         chat.selection.behavior = agent
         chat.selection.model, chat.selection.variant = before.model, before.variant
-        spelled = connection.session.profile.agent_name(agent)
-        scope, selected = chat.id, m.ChatConfig(select_agent=spelled)
+        agent_name = connection.session.profile.agent_name(agent)
+        scope, selected = chat.id, m.ChatConfig(select_agent=agent_name)
     else:
         connection.behavior = agent
         note_selection(connection)

@@ -1,4 +1,4 @@
-"""What the user says to a turn that runs: a text, a command, a side question."""
+"""Messages to a running turn: texts, commands, side questions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("eca_server.chat")
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers."""
+    """Return the handlers of steering."""
 
     def prompt_steer(params: m.ChatPromptSteerParams) -> None:
         chat = connection.chats.get(params.chat_id)
@@ -34,8 +34,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
             connection.nursery.start_soon(_ask_aside, connection, turn, params.message)
         elif steering == "refused":
             turn.say(
-                f"`/{name}` cannot run while a task runs, since it changes the chat or starts a "
-                "task of its own. Send it again once this task has ended.",
+                f"`/{name}` cannot run during a turn, because it changes the chat or starts a turn "
+                "of its own. Send it again once this turn has ended.",
                 role="system",
             )
         else:
@@ -66,6 +66,6 @@ def _command(connection: Connection, chat: Chat, text: str) -> SteeredCommand:
 async def _ask_aside(connection: Connection, turn: Turn, text: str) -> None:
     try:
         await ask_aside(turn, command_context(connection, turn.chat, text))
-    except Exception:  # noqa: BLE001 - a fault of it must not end the server
+    except Exception:  # noqa: BLE001 - a bug must not end the server
         _log.exception("a side question of chat %s failed", turn.chat.id)
-        turn.say("The question could not be asked; the server's log says more.", role="system")
+        turn.say("The side question failed; see the server's log.", role="system")

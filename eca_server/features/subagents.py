@@ -1,8 +1,7 @@
-"""The agents that may work for a chat's agent (`agent` in the configuration, mode `subagent`).
+"""The subagents of a chat's agent (`agent` in the configuration, mode `subagent`).
 
-The rules it keeps: whom an agent may call is decided when its turn begins; an agent that works for
-another one calls none itself, and may do nothing that the other may not; only clients of today
-can show one, so others are offered none.
+The subagents of an agent are fixed when its turn begins. A subagent has no subagents and no
+permission that its parent lacks. Only CURRENT clients can show subagents; others get none.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from eca_protocol.messages import ChatContentReceivedParams, ChatContext
-from eca_server.config import OTHER_NAMES, Behavior, in_behavior
+from eca_server.config import AGENT_ALIASES, Behavior, apply_behavior
 from eca_server.config.matchers import matches_name
 
 if TYPE_CHECKING:
@@ -30,21 +29,21 @@ __all__ = ["WORKS_FOR_ANOTHER", "Superior", "spawning", "told_of"]
 _SUBAGENT = "subagent"
 
 WORKS_FOR_ANOTHER: Final = (
-    "You work for another agent, which is told nothing but your last message: let that be the "
-    "whole result. Nobody answers questions."
+    "You work for another agent, which receives only your last message: put the complete result "
+    "into it. Do not ask questions; they are not answered."
 )
 
 
 @attrs.frozen(kw_only=True)
 class Superior:
-    """Whom an agent works for: the turn that waits for it, and what that may do."""
+    """The parent of a subagent: the turn that waits for it, and that turn's policy."""
 
     turn: Turn
     policy: Policy
 
 
 class MakeAgent(Protocol):
-    """What makes the agent of a turn (`features.agents`)."""
+    """The type of `features.agents.make_agent`."""
 
     async def __call__(
         self,
@@ -61,13 +60,13 @@ class MakeAgent(Protocol):
 def spawning(
     connection: Connection, superior: Superior, chosen: Chosen, make_agent: MakeAgent
 ) -> Iterator[Tool]:
-    """The tool by which a turn's agent has others work for it, if there are any.
+    """Yield the tool that starts subagents, if the agent of a turn has any.
 
     Args:
-        connection: the client's.
-        superior: the turn.
+        connection: the connection.
+        superior: the parent turn.
         chosen: its model and behaviour.
-        make_agent: makes the agent of a task's turn.
+        make_agent: builds the agent of a task's turn.
     """
     agents = _subagents_of(connection, chosen.behavior)
     if not agents:
@@ -93,7 +92,7 @@ def spawning(
         async with connection.subagents:
             return await run_task(superior.turn, task, body)
 
-    limits = in_behavior(connection.config, chosen.behavior).tool_call.output_truncation
+    limits = apply_behavior(connection.config, chosen.behavior).tool_call.output_truncation
     yield SpawnAgent(
         agents=agents,
         model=chosen.model,
@@ -104,7 +103,7 @@ def spawning(
 
 
 def told_of(connection: Connection, behavior: str) -> Iterator[Tool]:
-    """The same tool as a client is told of it."""
+    """Yield the same tool as it is announced to clients."""
     agents = _subagents_of(connection, behavior)
     if agents:
         from eca_server.chat.subagents import SpawnAgent  # noqa: PLC0415 - only where needed
@@ -113,7 +112,7 @@ def told_of(connection: Connection, behavior: str) -> Iterator[Tool]:
 
 
 def _subagents_of(connection: Connection, behavior: str) -> Mapping[str, Behavior]:
-    """Whom an agent of that behaviour may call, by name."""
+    """Return the subagents of an agent, by name."""
     if not connection.session.writes(ChatContentReceivedParams, "parent_chat_id"):
         return {}
     own = connection.config.behaviors.get(behavior, Behavior()).subagents
@@ -125,10 +124,10 @@ def _subagents_of(connection: Connection, behavior: str) -> Mapping[str, Behavio
 
 
 def _is_listed(name: str, agents: Sequence[str] | None) -> bool:
-    """Return whether an agent's own list of subagents, if it has one, names this one."""
+    """Return whether an agent has no list of subagents, or its list names this one."""
     return agents is None or any(matches_name(each, {name}, if_late=False) for each in agents)
 
 
 def _may_spawn(behavior: str, subagent: Behavior) -> bool:
-    names = {OTHER_NAMES.get(name, name) for name in subagent.spawnable_by}
+    names = {AGENT_ALIASES.get(name, name) for name in subagent.spawnable_by}
     return not names or behavior in names

@@ -1,4 +1,4 @@
-"""Tools towards the client: what there is, and its word on calls that wait for it."""
+"""Tools for the client: announcements, and decisions on calls that need approval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["announce_tools", "announced", "handlers_of"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The handlers of approvals (rulings W-31, W-34)."""
+    """Return the handlers of approvals (rulings W-31, W-34)."""
 
     def approve(params: m.ChatToolCallApproveParams) -> None:
         chat = connection.chats.get(params.chat_id)
@@ -39,7 +39,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 def announce_tools(connection: Connection, behavior: str) -> None:
-    """Tell the client of the native tools, and which the behaviour disables, if it is news."""
+    """Announce the native tools, and those that the behaviour disables, if they changed."""
     native = connection.tools(behavior=behavior, more=told_of(connection, behavior))
     if not connection.has_skills:
         native = native.without(SKILL_TOOL)
@@ -61,8 +61,8 @@ def announce_tools(connection: Connection, behavior: str) -> None:
             for tool in native.tools
         ),
     )
-    if params != connection.told.tools:
-        connection.told.tools = params
+    if params != connection.announced.tools:
+        connection.announced.tools = params
         connection.session.notify("tool/serverUpdated", params)
     if connection.uses_mcp:
         from eca_server.features.mcp import announce_servers  # noqa: PLC0415 - only where needed
@@ -73,7 +73,7 @@ def announce_tools(connection: Connection, behavior: str) -> None:
 def announced(
     session: Session, *, name: str, description: str, parameters: Any, disabled: bool
 ) -> m.ServerTool:
-    """A tool as the client is told of it."""
+    """Return the announcement of a tool."""
     brief = session.profile.brief_tools
     return m.ServerTool(
         name=name,
@@ -84,4 +84,4 @@ def announced(
 
 
 BRIEF = 80
-"""Characters of a tool's description for clients that read little at a time."""
+"""Limit of a tool's description for clients with small reads, in characters."""

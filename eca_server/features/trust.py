@@ -1,8 +1,8 @@
 """Workspace trust: the question to the user, and the decision (issue "Workspace trust").
 
-The rules it keeps: only settings that were described to the user are accepted, by their digests;
-the server asks, and no tool can; the turn that asks owns the question, so a stop ends it and the
-next prompt asks again; each set of settings is asked about once in a session.
+Invariants: only settings that were described to the user are accepted, by their digests. Only the
+server asks; no tool can. A turn owns its question, so a stop cancels it and the next prompt asks
+again. There is one question about a set of settings in a session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eca_protocol.messages import (
     ChatAskQuestionParams,
     ChatAskQuestionResponse,
 )
-from eca_server.config.trust_store import TrustFault, TrustStore
+from eca_server.config.trust_store import TrustStore, TrustStoreError
 from eca_server.config.trust_texts import (
     NEVER,
     NOT_NOW,
@@ -53,12 +53,12 @@ __all__ = ["Ask", "Trust"]
 _log = logging.getLogger("eca_server")
 
 Ask: TypeAlias = Callable[[ChatAskQuestionParams], Awaitable[str | None]]
-"""Asks the user; the label of an answer, or None."""
+"""A function that asks the user, and returns the label of the answer, or None."""
 
 
 _OPTIONS: Final = (
     ChatAskQuestionOption(
-        label=TRUST, description="The settings count from now on; a change of one is asked about."
+        label=TRUST, description="Use these settings from now on; ask again when one changes."
     ),
     ChatAskQuestionOption(
         label=NOT_NOW, description="Continue without them; the next session asks again."
@@ -70,13 +70,13 @@ _OPTIONS: Final = (
 _QUESTION_LINE: Final = 300  # characters of a line in the question
 _QUESTION_LIST: Final = 4_000
 LIST_LINE: Final = 48_000
-"""Characters of a line in the full list."""
+"""Limit of a line in the full list, in characters."""
 LIST: Final = 48_000
-"""Characters of the full list."""
+"""Limit of the full list, in characters."""
 
 
 _Key: TypeAlias = tuple[Path, str]
-"""A setting as it was described: its root and its digest."""
+"""The identity of a described setting: its root and its digest."""
 
 
 def _key(item: TrustItem) -> _Key:
@@ -84,10 +84,10 @@ def _key(item: TrustItem) -> _Key:
 
 
 class Trust:
-    """The settings of the opened folders that wait for the user, and what the user decides.
+    """The waiting settings of the workspace folders, and the user's decisions.
 
     Args:
-        connection: the client's.
+        connection: the connection.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -99,7 +99,7 @@ class Trust:
 
     @property
     def items(self) -> tuple[TrustItem, ...]:
-        """The settings that wait, those that the user has refused included."""
+        """The waiting settings, including those the user has declined."""
         return self._connection.loaded.withheld
 
     @property
@@ -112,11 +112,11 @@ class Trust:
 
     @property
     def is_barred(self) -> bool:
-        """Whether the editor says that the workspace is not trusted."""
+        """True if the editor says that the workspace is not trusted."""
         return bool(self.items) and not self._connection.loaded.may_ask
 
     async def settle(self, turn: Turn) -> None:
-        """Ask the user before a turn; the turn waits for the answer, and a stop ends the wait."""
+        """Ask the user before a turn, which waits for the answer; a stop cancels the question."""
         session = self._connection.session
         if not client_asks_questions(session) or not self._unanswered():
             return
@@ -132,7 +132,7 @@ class Trust:
         turn.progress("Waiting model")
 
     async def ask(self, ask: Ask, say: Callable[[str], None]) -> None:
-        """Ask about each root with settings that were not asked about in this session.
+        """Ask about each root with new waiting settings, once in a session.
 
         Args:
             ask: asks the user.
@@ -143,7 +143,7 @@ class Trust:
                 await self._ask_about(root, ask, say)
 
     def announce(self) -> None:
-        """Show a client that cannot be asked what waits, once for each set of settings."""
+        """Show the waiting settings to a client without questions, once for each set."""
         pending = self.pending
         if client_asks_questions(self._connection.session):
             return
@@ -153,26 +153,29 @@ class Trust:
             self._connection.session.show("warning", announcement(pending))
 
     def list_waiting(self) -> Listing:
-        """Describe the settings that wait; those that are described can be accepted then."""
+        """Describe the waiting settings, which can then be accepted."""
         listing = list_items(self.items, longest=LIST_LINE, most=LIST)
         self._listed.update(map(_key, listing.items))
         return listing
 
     @property
     def listed(self) -> tuple[TrustItem, ...]:
-        """The settings that wait and were described by `list_waiting`."""
+        """The waiting settings that `list_waiting` has described."""
         return tuple(each for each in self.items if _key(each) in self._listed)
 
     async def accept(self, items: Iterable[TrustItem]) -> None:
-        """Let settings count from now on, and trust their roots.
+        """Accept settings, and trust their roots.
 
         Raises:
-            TrustFault: the decision cannot be stored.
+            TrustStoreError: the decision cannot be stored.
         """
         await self._decide(items, lambda store, root, digests: store.accept(root, digests))
 
     async def refuse(self, items: Iterable[TrustItem]) -> None:
-        """Do not ask about settings again. Raises as `accept`."""
+        """Store that the user declined settings, so that there is no further question.
+
+        Raises as `accept`.
+        """
         await self._decide(items, lambda store, root, digests: store.refuse(root, digests))
 
     async def forget(self) -> bool:
@@ -188,30 +191,30 @@ class Trust:
     async def accept_server(self, name: str) -> str:
         """Accept the settings of one MCP server, whose command the client has shown.
 
-        The caller has its place in `changing`.
+        The caller holds its place in `changing`.
 
         Returns:
-            Why that needs another answer, for the user; empty: they are accepted.
+            The reason, for the user, why a separate answer is needed; empty if they are accepted.
 
         Raises:
-            TrustFault: the decision cannot be stored.
+            TrustStoreError: the decision cannot be stored.
         """
         waiting = [each for each in self.items if each.path == ("mcpServers", name)]
         if not waiting:
             return ""
         if self.is_barred:
             return f"{PREFIX}: the editor says that this workspace is not trusted."
-        item = waiting[0]  # the one whose command the client was told
+        item = waiting[0]  # the one whose command was announced
         settings = item.value if isinstance(item.value, dict) else {}
         hidden = [key for key in ("env", "cwd") if settings.get(key)]
         if settings.get("url") and settings.get("command"):
             hidden.append("command")
         if item.uses or hidden:
             self._postponed.discard(_key(item))
-            asked = client_asks_questions(self._connection.session) and item in self.pending
-            how = "The next prompt asks you first." if asked else "Send `/trust` in a chat first."
-            gets = f"would get {shown(', '.join(item.uses))} of yours"
-            has = f"has settings that you have not seen ({', '.join(hidden)})"
+            can_ask = client_asks_questions(self._connection.session) and item in self.pending
+            how = "The next prompt asks you first." if can_ask else "Send `/trust` in a chat first."
+            gets = f"would use your {shown(', '.join(item.uses))}"
+            has = f"has settings that were not shown to you ({', '.join(hidden)})"
             return (
                 f"{PREFIX}: the MCP server {shown(name)} of {shown(item.root)} "
                 f"{gets if item.uses else has}. {how}"
@@ -227,29 +230,29 @@ class Trust:
         waiting = [each for each in self.pending if each.root == root]
         if all(_key(each) in self._postponed for each in waiting):
             return
-        is_apart = self._connection.session.profile.has_plain_own_texts
+        lists_in_chat = self._connection.session.profile.has_plain_own_texts
         short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
-        if is_apart or short.is_cut:
+        if lists_in_chat or short.is_cut:
             whole = list_items(waiting, longest=LIST_LINE, most=LIST)
             listed = whole.items
             say(full_list(root, whole))
         text = question(
-            root, waiting, None if is_apart else short, unlisted=len(waiting) - len(listed)
+            root, waiting, None if lists_in_chat else short, unlisted=len(waiting) - len(listed)
         )
         params = ChatAskQuestionParams(
             chat_id="", question=text, options=_OPTIONS, allow_freeform=False
         )
         try:
             answer = await ask(params)
-        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as fault:
-            _log.info("the question about %s has no answer: %s", root, fault)
+        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
+            _log.info("the question about %s has no answer: %s", root, error)
             answer = None
         self._postponed.update(map(_key, listed if answer == TRUST else waiting))
         try:
             say(await self._answered(answer, root, listed, waiting))
-        except TrustFault as fault:
-            say(f"{PREFIX}: your answer could not be stored, so nothing changed: {fault}")
+        except TrustStoreError as error:
+            say(f"{PREFIX}: your answer could not be stored, so nothing changed: {error}")
 
     async def _answered(
         self,
@@ -258,8 +261,8 @@ class Trust:
         listed: Sequence[TrustItem],
         waiting: Sequence[TrustItem],
     ) -> str:
-        """Act on an answer; the words about it."""
-        with trio.CancelScope(shield=True):  # the user has answered: a stop undoes nothing
+        """Act on an answer, and return a text about it."""
+        with trio.CancelScope(shield=True):  # a stop must not interrupt the decision
             if answer == TRUST:
                 await self.accept(listed)
                 return accepted(root, listed, [e for e in self.pending if e.root == root])
@@ -295,6 +298,6 @@ class Trust:
 
     async def _reload(self) -> None:
         before = self._connection.config
-        load = partial(self._connection.load, before=self._connection.loaded)
+        load = partial(self._connection.load, previous=self._connection.loaded)
         put_in_force(self._connection, await trio.to_thread.run_sync(load))
         begin_session_of_added(self._connection, before)

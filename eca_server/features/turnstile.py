@@ -1,4 +1,4 @@
-"""An order for work that waits: whoever came first is done first."""
+"""A first-in, first-out lock."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Turnstile"]
 
 
 class Turnstile:
-    """Lets tasks through one at a time, in the order in which they were given their place."""
+    """A lock that tasks hold one at a time, in the order of their places."""
 
     def __init__(self) -> None:
         self._places: deque[trio.Event] = deque()
 
     def place(self) -> AbstractAsyncContextManager[None]:
-        """A place behind all that were given so far; it must be taken."""
+        """Return the next place, a context manager that must be entered."""
         place = trio.Event()
         self._places.append(place)
         return self._in_place(place)
@@ -26,13 +26,13 @@ class Turnstile:
     @asynccontextmanager
     async def _in_place(self, place: trio.Event) -> AsyncIterator[None]:
         try:
-            self._call()
+            self._wake_first()
             await place.wait()
             yield
         finally:
             self._places.remove(place)
-            self._call()
+            self._wake_first()
 
-    def _call(self) -> None:
+    def _wake_first(self) -> None:
         if self._places:
             self._places[0].set()

@@ -1,7 +1,7 @@
-"""The user's project has other folders than at the start.
+"""Changes of the workspace folders.
 
-The rule it keeps: what is asked from now on sees the new folders, a turn that runs keeps its own;
-chats stay where they were kept. Temporary files of killed servers are removed from what is opened.
+New requests use the new folders, a running turn keeps its own, and chats stay in their storage.
+Temporary files of killed servers are removed from opened folders.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["handlers_of", "remove_leftovers"]
 
 
 def handlers_of(connection: Connection) -> Mapping[str, Handler]:
-    """The workspace's handler."""
+    """Return the handler of workspace changes."""
 
     def folders_changed(params: WorkspaceDidChangeWorkspaceFoldersParams) -> None:
         added, problems = parse_roots(params.event.added)
         for problem in problems:
             connection.session.show("warning", problem)
-        gone = set(_paths(params.event.removed))
-        left = [root for root in connection.session.roots if root.path not in gone]
-        before = {root.path for root in left}
-        roots = (*left, *(root for root in added if root.path not in before))
+        removed = set(_paths(params.event.removed))
+        remaining = [root for root in connection.session.roots if root.path not in removed]
+        before = {root.path for root in remaining}
+        roots = (*remaining, *(root for root in added if root.path not in before))
         if roots != connection.session.roots:
             connection.change_roots(roots)
             connection.nursery.start_soon(_reload, connection)
@@ -42,8 +42,8 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 
 async def remove_leftovers(connection: Connection) -> None:
-    """Remove the temporary files of killed servers; those too young, a little later."""
-    temporaries = connection.temporaries
+    """Remove the temporary files of killed servers; wait for those that are too young."""
+    temporaries = connection.temporary_files
     roots = [root.real_path for root in connection.session.roots]
     if not temporaries.directory.is_dir():
         return
@@ -56,14 +56,14 @@ async def remove_leftovers(connection: Connection) -> None:
 
 
 def _paths(folders: Iterable[WorkspaceFolder]) -> Iterator[Path]:
-    """Where folders are, or have been."""
+    """Yield the paths of folders, which need not exist."""
     for folder in folders:
         with suppress(ValueError):
             yield Path(path_of(folder.uri))
 
 
 async def _reload(connection: Connection) -> None:
-    """Let the configuration of the folders count."""
+    """Reload the configuration with the new folders."""
     async with connection.changing.place():
-        load = partial(connection.load, before=connection.loaded)
+        load = partial(connection.load, previous=connection.loaded)
         put_in_force(connection, await trio.to_thread.run_sync(load))

@@ -18,8 +18,8 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, spawn
 from eca_server.config.files import Unreadable
-from eca_server.config.folder_files import FolderFile
 from eca_server.config.hook_settings import HookAction
+from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.jobs import RunningShell, Stream
 from eca_server.tools.output import cut_mark
 from eca_server.tools.script import shell_in
@@ -118,7 +118,7 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
     if action.shell is not None:
         return [shell, "-c", action.shell]
     assert action.file is not None
-    if isinstance(action.file, FolderFile):
+    if isinstance(action.file, WorkspaceFile):
         action.file.check()
     return [action.file] if os.access(action.file, os.X_OK) else [shell, action.file]
 

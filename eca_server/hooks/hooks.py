@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from eca_protocol import json
-from eca_server.child_process import of_chat
+from eca_server.child_process import chat_environment
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.hooks.action import ActionResult, run_action
 from eca_server.hooks.matching import ToolCallEvent, matches_event
@@ -166,7 +166,7 @@ class Hooks:
             action,
             json.dumps(payload),
             directory=self.directory,
-            environment=of_chat(self.environment, str(payload.get("chat_id", ""))),
+            environment=chat_environment(self.environment, str(payload.get("chat_id", ""))),
             timeout=(action.timeout or hook.timeout) / 1000,
         )
         outcome = parse_outcome(payload["hook_type"], result)

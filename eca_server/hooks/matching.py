@@ -11,7 +11,7 @@ from eca_protocol import json
 from eca_server.config import ApprovalRule
 from eca_server.config.hook_settings import Hook, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
-from eca_server.spelling import NATIVE
+from eca_server.content_formatting import NATIVE
 from eca_server.tools.approval import spellings
 
 __all__ = ["ToolCallEvent", "matches_event"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eca_server.command_line import ended, mend_streams, port
+from eca_server.command_line import port, repair_streams, run_to_end
 from eca_server.inspector.command import inspect, newest_transcript, write_page
 
 __all__ = ["run"]
@@ -23,8 +23,8 @@ address with its token, and masks texts that look like secrets.
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command, and return the exit code."""
-    mend_streams()
-    return ended("eca-server inspect", lambda: _run(_parser().parse_args(arguments)))
+    repair_streams()
+    return run_to_end("eca-server inspect", lambda: _run(_parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -23,8 +23,8 @@ import trio
 
 from eca_protocol.http_server import serve
 from eca_protocol.transcript import is_locked
-from eca_server.command_line import tell
-from eca_server.config.folders import data_folder
+from eca_server.command_line import write_to_user
+from eca_server.config.directories import data_directory
 from eca_server.inspector.inspection import Inspection
 from eca_server.inspector.page import render_file_page
 from eca_server.inspector.serving import LIMITS, Feed, Site
@@ -44,7 +44,7 @@ _DRAIN_SECONDS: Final = 10.0
 
 def newest_transcript() -> Path | None:
     """Return the most recently written transcript in the default directory of `tap`."""
-    transcripts = (data_folder(os.environ) / "transcripts").glob("*.jsonl")
+    transcripts = (data_directory(os.environ) / "transcripts").glob("*.jsonl")
     return max(transcripts, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -114,7 +114,7 @@ async def _serve(site: Site, follower: Follower, port: int, opens: bool, with_ta
                     _say(f"inspect: to see the conversation at {server.url}/, open {redirect}")
                     nursery.start_soon(follower.watch_tap)
                 else:
-                    tell(f"{site.address}\n", sys.stdout)
+                    write_to_user(f"{site.address}\n", sys.stdout)
                 if opens and _has_display():
                     nursery.start_soon(_open_browser, redirect)
                 await follower.follow()
@@ -200,7 +200,7 @@ def _private_opener(path: str, flags: int) -> int:
 
 
 def _say(text: str) -> None:
-    tell(f"{printable_lines(text)}\n", sys.stderr)
+    write_to_user(f"{printable_lines(text)}\n", sys.stderr)
 
 
 def _refuse(why: str) -> int:

@@ -132,4 +132,4 @@ class Inspection:
             part["findings"].append([self._watched_rows[each.index], each.requirement, *texts])
             row = REQUIREMENTS[each.requirement]
             requirements = part.setdefault("requirements", {})
-            requirements[row.id] = [row.duty, row.section, row.level, row.side]
+            requirements[row.id] = [row.statement, row.section, row.level, row.side]

@@ -14,7 +14,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_server.config import make_data_folder
+from eca_server.config import make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.private_file import replace_file
 
@@ -39,7 +39,7 @@ def load_cached(path: Path, *, most: int = 16 * 2**20) -> dict[str, Any] | None:
 def store_cached(path: Path, value: dict[str, Any]) -> None:
     """Store a JSON object in a file."""
     try:
-        make_data_folder(path.parent)
+        make_data_directory(path.parent)
         replace_file(path, json.dumps({"version": _VERSION, **value}))
     except OSError as fault:
         _log.info("%s cannot be stored: %s", path, fault.strerror)

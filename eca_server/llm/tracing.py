@@ -48,7 +48,7 @@ async def traced(
         gen_ai__provider__name=_PROVIDER_NAMES.get(origin.provider, origin.provider),
         gen_ai__request__model=origin.model,
     ) as span:
-        if not span.wanted:
+        if not span.is_recorded:
             async with stream as events:
                 yield events
             return
@@ -57,7 +57,7 @@ async def traced(
             gen_ai__request__max_tokens=request.max_output_tokens,
             gen_ai__request__stream=True,
         )
-        if span.wants_content:
+        if span.records_content:
             span.set(
                 gen_ai__system_instructions=_json([{"type": "text", "content": request.system}]),
                 gen_ai__input__messages=_messages(request.messages),
@@ -77,7 +77,7 @@ class _Recorder:
         self._span = span
         self._origin = origin
         self._usage = Usage()
-        self._answer = Answer() if span.wants_content else None
+        self._answer = Answer() if span.records_content else None
 
     async def watch(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
         """Yield the same events."""

@@ -20,7 +20,7 @@ import trio
 
 from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
 from eca_protocol.http import HTTPClient
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 from eca_server.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.mcp.errors import MCPError
 from eca_server.mcp.http_endpoint import HTTPEndpoint, Login
@@ -157,7 +157,7 @@ def _start(
 ) -> ServerTransport:
     if settings.command is None:
         raise MCPError("it has neither a `command` nor a `url`", kind="start")
-    first = next((root.path for root in roots()), None) or home_folder(environment)
+    first = next((root.path for root in roots()), None) or home_directory(environment)
     directory = settings.directory or first
     return start_stdio(settings, environment=environment, directory=directory, log=log)
 

@@ -148,7 +148,7 @@ class Server:
         self._listed = trio.Event()
         self._ended = trio.Event()
         self._ended.set()
-        self._calls = trio.CapacityLimiter(max(1, settings.most_calls))
+        self._calls = trio.CapacityLimiter(max(1, settings.max_calls))
         self._forget()
 
     def _forget(self) -> None:
@@ -299,8 +299,8 @@ class Server:
 
     async def _serve(self) -> MCPError:
         """Run one session from start to end; return the reason of its end."""
-        if self.settings.fault is not None:
-            return MCPError(self.settings.fault, kind="start")
+        if self.settings.config_error is not None:
+            return MCPError(self.settings.config_error, kind="start")
         try:
             async with self._connect() as session:
                 session.on_change = changes = _Changes()

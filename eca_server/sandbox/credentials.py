@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from eca_server.config.folders import cache_folder, data_folder, home_folder, user_folder
+from eca_server.config.directories import (
+    cache_directory,
+    data_directory,
+    home_directory,
+    user_directory,
+)
 
 __all__ = ["DROPPED_VARIABLES", "credential_paths", "listening_sockets"]
 
@@ -78,10 +83,10 @@ def credential_paths(environ: Mapping[str, str], more: tuple[str, ...] = ()) -> 
         environ: the environment of the server.
         more: further files from the configuration (`netrcFile`).
     """
-    home = home_folder(environ)
+    home = home_directory(environ)
     yield from (home / name for name in _HOME)
     yield from map(Path, _SYSTEM)
-    yield from (user_folder(environ), data_folder(environ), cache_folder(environ))
+    yield from (user_directory(environ), data_directory(environ), cache_directory(environ))
     for variable in _VARIABLES:
         for text in environ.get(variable, "").split(":"):
             path = Path(text)

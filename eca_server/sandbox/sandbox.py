@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from eca_protocol.errors import ECAError
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.sandbox import active, bubblewrap, seatbelt
 from eca_server.sandbox.credentials import DROPPED_VARIABLES, credential_paths, listening_sockets
@@ -117,7 +117,7 @@ class Sandbox:
 
     @property
     def _home(self) -> Path:
-        return Path(os.path.realpath(home_folder(self.environ)))
+        return Path(os.path.realpath(home_directory(self.environ)))
 
     def _surveys(self) -> tuple[Survey, ...]:
         return tuple(survey(root) for root in writable_roots(self.roots, self._home))

@@ -48,12 +48,12 @@ class SkillFiles:
 
     Attributes:
         workspace: its roots are searched for `.eca/skills` and `.agents/skills`.
-        user_folder: the user's configuration directory, `~/.config/eca`, with `skills` in it.
+        user_directory: the user's configuration directory, `~/.config/eca`, with `skills` in it.
         configured: paths of files and directories; relative ones start in each root.
     """
 
     workspace: Workspace
-    user_folder: Path
+    user_directory: Path
     configured: tuple[str, ...] = ()
 
     async def read(self) -> SkillList:
@@ -66,8 +66,8 @@ class SkillFiles:
             reading = _Reading(
                 workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled
             )
-            own, of_workspace = reading.configured(self.configured, self.user_folder)
-            for path in (*own, str(self.user_folder / "skills")):
+            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            for path in (*own, str(self.user_directory / "skills")):
                 reading.add(path)
             for path in of_workspace:
                 reading.add(path, from_workspace=True)

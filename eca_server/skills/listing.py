@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eca_server.content_formatting import PREFIX
 from eca_server.context.block import Section, render
 from eca_server.context.provenance import SOURCE, Origin
 from eca_server.skills.skill import Skill
 from eca_server.skills.tool import SKILL_TOOL
-from eca_server.spelling import PREFIX
 
 __all__ = ["list_skills"]
 

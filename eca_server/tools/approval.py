@@ -18,8 +18,8 @@ import attrs
 from eca_protocol import json
 from eca_server.config import Approval, ApprovalRule, Behavior, Config
 from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.content_formatting import NATIVE
 from eca_server.printable import printable_line
-from eca_server.spelling import NATIVE
 from eca_server.tools.command_keys import CommandPart
 from eca_server.tools.read_only_commands import why_not_read_only
 from eca_server.tools.tool import Effect

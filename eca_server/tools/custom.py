@@ -11,8 +11,8 @@ import trio
 
 from eca_server.config import CustomTool
 from eca_server.config.problems import kind_of
+from eca_server.content_formatting import PREFIX
 from eca_server.sandbox import Sandbox
-from eca_server.spelling import PREFIX
 from eca_server.tools.command_template import CommandTemplate, TemplateError
 from eca_server.tools.output import Cap
 from eca_server.tools.script import Script, run_script, shell_in

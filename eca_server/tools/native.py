@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from eca_server.child_process import of_chat
+from eca_server.child_process import chat_environment
 from eca_server.config import Config
 from eca_server.jobs import Jobs
 from eca_server.sandbox import Sandbox
@@ -139,7 +139,7 @@ def native_tools(
         reserved: the names of all tools of other packages, offered or not.
         sandbox: the sandbox of commands; None: no sandbox.
     """
-    environment = of_chat(environment, reader or chat_id)
+    environment = chat_environment(environment, reader or chat_id)
     limits = config.tool_call.output_truncation
     cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
     files = Files(

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
-from eca_server.config.folders import home_folder
+from eca_server.config.directories import home_directory
 from eca_server.sandbox import Sandbox
 from eca_server.tools.background import Background
 from eca_server.tools.command_keys import CommandPart, command_parts
@@ -252,7 +252,7 @@ def default_directory(workspace: Workspace) -> Path:
     """Return the default directory: the real path of the first root, or of home; read the disk."""
     if workspace.roots:
         return workspace.roots[0].real_path
-    return home_folder(os.environ).resolve()
+    return home_directory(os.environ).resolve()
 
 
 def requested_directory(workspace: Workspace, text: str) -> Place:

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from eca_protocol.messages import TaskDetails, TaskItem, TaskStatus, TaskSummary
+from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
-from eca_server.spelling import NATIVE, PREFIX
 from eca_server.tools.files import printable
 from eca_server.tools.schema_check import check_arguments
 from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from eca_server.content_formatting import PREFIX
 from eca_server.llm import backend
-from eca_server.spelling import PREFIX
 from eca_server.tools.approval import NATIVE
 from eca_server.tools.tool import Tool
 

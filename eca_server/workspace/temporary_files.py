@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from eca_server.config.folders import make_data_folder
+from eca_server.config.directories import make_data_directory
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.opening import open_directory
 
@@ -81,7 +81,7 @@ class TemporaryFiles:
 
     def _write(self, record: Path, path: Path) -> int | None:
         try:
-            make_data_folder(self.directory.parent)
+            make_data_directory(self.directory.parent)
             self.directory.mkdir(mode=0o700, exist_ok=True)
             descriptor = _open_locked(record)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The real server process, for every test that meets it from outside."""
+"""The real server process, for every test that uses it from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes on this machine, as a test sees them that has started some."""
+"""Checks of processes that a test has started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def children(pid: int) -> set[int]:
-    """The processes that a process has started, and theirs, without those that have ended."""
+    """Return the living descendants of a process."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -18,14 +18,16 @@ def children(pid: int) -> set[int]:
             continue
         if fields[0] != "Z":
             parents[int(folder.name)] = int(fields[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
+    descendants = {pid}
+    while (
+        more := {child for child, parent in parents.items() if parent in descendants} - descendants
+    ):
+        descendants |= more
+    return descendants - {pid}
 
 
 def assert_some(pid: int, within: float = 5.0) -> None:
-    """A process has started another one, or does so in that many seconds."""
+    """Wait until a process has started a child; return whether it did in time."""
     deadline = time.monotonic() + within
     while not children(pid):
         assert time.monotonic() < deadline, f"the process {pid} has started nothing"
@@ -33,14 +35,14 @@ def assert_some(pid: int, within: float = 5.0) -> None:
 
 
 def assert_gone(pids: set[int], within: float = 5.0) -> None:
-    """All of them end in that many seconds."""
+    """Check that all of these processes end in time."""
     deadline = time.monotonic() + within
     for pid in pids:
         try:
             process = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
-        left = max(0.0, deadline - time.monotonic())
-        ended, _, _ = select.select([process], [], [], left)
+        remaining = max(0.0, deadline - time.monotonic())
+        ended, _, _ = select.select([process], [], [], remaining)
         os.close(process)
         assert ended, f"the process {pid} is left behind"

@@ -30,7 +30,7 @@ UNSET: Any = object()
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """A machine on which nothing is configured and no key is set."""
+    """Return the environment of a machine without configuration and keys."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
@@ -44,7 +44,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def message(method: str, params: Any = UNSET, *, request_id: Any = UNSET) -> dict[str, Any]:
-    """A request if it is given an id, else a notification."""
+    """Return a request, or without an id a notification."""
     value: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if request_id is not UNSET:
         value["id"] = request_id
@@ -54,19 +54,19 @@ def message(method: str, params: Any = UNSET, *, request_id: Any = UNSET) -> dic
 
 
 def frame(value: Any) -> bytes:
-    """A message, or a body's bytes as they are, as one frame."""
+    """Return a message, or the bytes of a body, as one frame."""
     body = value if isinstance(value, bytes) else json.dumps(value).encode()
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def packet_sockets() -> tuple[int, int]:
-    """Two ends: each read of the first gives what was written to the second at once."""
+    """Return two ends: each read of the first returns one write to the second."""
     reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return reader.detach(), writer.detach()
 
 
 def packet_pipe() -> tuple[int, int]:
-    """A pipe whose reads never join two writes, and never take more than 4096 bytes."""
+    """Return a pipe whose reads never join two writes, nor return more than 4096 bytes."""
     return os.pipe2(os.O_DIRECT)
 
 
@@ -107,7 +107,7 @@ class Stranger:
                 stdin=subprocess.PIPE,
                 stdout=theirs,
                 stderr=stderr,
-                # It hears hangups, though the tests may run where they are ignored (nohup).
+                # Undo an inherited ignored SIGHUP, as under nohup.
                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509
             )
         os.close(theirs)
@@ -122,11 +122,11 @@ class Stranger:
 
     @property
     def errors(self) -> str:
-        """What it wrote to stderr."""
+        """The server's stderr."""
         return self._errors.read_text("utf-8", "replace")
 
     def write(self, data: bytes, *, seconds: float = SECONDS) -> None:
-        """Write bytes, whole."""
+        """Write all bytes."""
         view = memoryview(data)
         deadline = time.monotonic() + seconds
         while view:
@@ -136,19 +136,19 @@ class Stranger:
 
     def _wait_to_write(self, deadline: float) -> None:
         readers = [] if self._ended else [self._output]
-        left = deadline - time.monotonic()
-        readable, writable, _ = select.select(readers, [self._input], [], max(0.0, left))
+        remaining = deadline - time.monotonic()
+        readable, writable, _ = select.select(readers, [self._input], [], max(0.0, remaining))
         if not readable and not writable:
             pytest.fail("the server reads nothing any more")
         if readable:
             self._read()
 
     def send(self, *messages: Any) -> None:
-        """Write messages as frames, in one piece."""
+        """Write messages as frames, in one write."""
         self.write(b"".join(map(frame, messages)))
 
     def ask(self, method: str, params: Any = UNSET) -> int:
-        """Send a request with an id of ours; the id."""
+        """Send a request, and return its id."""
         self._last_id += 1
         self.send(message(method, params, request_id=self._last_id))
         return self._last_id
@@ -157,14 +157,14 @@ class Stranger:
         self.send(message(method, params))
 
     def receive(self, *, seconds: float = SECONDS) -> Any:
-        """The next message."""
+        """Return the next message."""
         deadline = time.monotonic() + seconds
         while not self._unread:
             self.read_once(seconds=deadline - time.monotonic())
         return self._unread.pop(0)
 
     def read_once(self, *, seconds: float) -> None:
-        """Wait until there is something to read, and read it."""
+        """Read what is available, or wait for it."""
         if self._ended:
             pytest.fail(f"the server has ended; it had said {self.seen[-3:]}\n{self.errors}")
         if not self.can_read(seconds=max(0.0, seconds)):
@@ -172,7 +172,7 @@ class Stranger:
         self._read()
 
     def can_read(self, *, seconds: float) -> bool:
-        """Whether something comes, or the end does, within that time."""
+        """Return whether output or its end arrives in time."""
         return bool(select.select([self._output], [], [], seconds)[0])
 
     def _read(self) -> None:
@@ -211,16 +211,16 @@ class Stranger:
         self.seen.append(value)
         self._unread.append(value)
 
-    def until(self, wanted: Callable[[Any], object], *, seconds: float = SECONDS) -> list[Any]:
-        """What comes, up to and with the first message that is wanted."""
+    def until(self, is_last: Callable[[Any], object], *, seconds: float = SECONDS) -> list[Any]:
+        """Return the messages up to the first one for which `is_last` is true."""
         came: list[Any] = []
         deadline = time.monotonic() + seconds
-        while not came or not wanted(came[-1]):
+        while not came or not is_last(came[-1]):
             came.append(self.receive(seconds=max(0.01, deadline - time.monotonic())))
         return came
 
     def answer(self, request_id: Any, *, seconds: float = SECONDS) -> Any:
-        """The answer to that request; what comes before it stays in `seen` only."""
+        """Return the answer to a request; earlier messages are in `seen` only."""
 
         def is_answer(value: Any) -> bool:
             return (
@@ -232,37 +232,37 @@ class Stranger:
         return self.until(is_answer, seconds=seconds)[-1]
 
     def result(self, method: str, params: Any = UNSET, *, seconds: float = SECONDS) -> Any:
-        """Ask, wait, and give the result of a success."""
+        """Send a request, and return the result of its success."""
         answer = self.answer(self.ask(method, params), seconds=seconds)
         assert "result" in answer, answer
         return answer["result"]
 
     def settle(self) -> None:
-        """Wait until all that was sent has been looked at: a request behind it has its answer."""
+        """Wait until the server has handled all messages: a later request has its answer."""
         self.answer(self.ask("chat/queryCommands"))
 
     def initialize(self, **params: Any) -> Any:
-        """Both halves of the handshake; the result. What follows `initialized` is not awaited."""
-        given = {"processId": None, "workspaceFolders": [], "capabilities": {}, **params}
-        result = self.result("initialize", given, seconds=START_SECONDS)
+        """Do the handshake, and return the result of `initialize`."""
+        params = {"processId": None, "workspaceFolders": [], "capabilities": {}, **params}
+        result = self.result("initialize", params, seconds=START_SECONDS)
         self.tell("initialized", {})
         return result
 
     def introduced(self, **params: Any) -> list[Any]:
-        """Initialize; what the server tells about itself, to the end of its start."""
+        """Initialize, and return the messages to the end of the server's introduction."""
         self.initialize(**params)
         return self.until(
             lambda m: m.get("method") == "$/progress" and m["params"]["type"] == "finish"
         )
 
     def prompt(self, text: str, *, chat: str | None = None, model: str = "simulator/script") -> str:
-        """Send a prompt and wait for its answer; the chat's id."""
+        """Send a prompt, wait for its answer, and return the chat's id."""
         params = {"message": text, "model": model}
         result = self.result("chat/prompt", params if chat is None else {**params, "chatId": chat})
         return str(result["chatId"])
 
     def start_endless_turn(self) -> str:
-        """A turn that runs until it is stopped, and has said something; the chat's id."""
+        """Start a turn that runs until it is stopped; return the chat's id after its first text."""
         chat = self.prompt("say here\nwait forever")
         if not any(content_of(seen).get("text") == "here" for seen in self.seen):
             self.until(lambda m: content_of(m).get("text") == "here")
@@ -273,24 +273,24 @@ class Stranger:
         self.process.stdin.close()
 
     def close_output(self) -> None:
-        """Nobody reads the server any more."""
+        """Close the read end of the server's output."""
         if self._output >= 0:
             os.close(self._output)
         self._output, self._ended = -1, True
 
     def rest(self, *, seconds: float = SECONDS) -> list[Any]:
-        """All that comes until the server closes its output."""
+        """Return all messages until the server closes its output."""
         deadline = time.monotonic() + seconds
         while not self._ended:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._output], [], [], left)[0]:
+            remaining = max(0.0, deadline - time.monotonic())
+            if not select.select([self._output], [], [], remaining)[0]:
                 pytest.fail(f"the server's output is still open after {seconds} s")
             self._read()
         rest, self._unread = self._unread, []
         return rest
 
     def exit_code(self, *, within: float = 3.0) -> int:
-        """Read on until the process has ended; its exit code.
+        """Read until the process has ended, and return its exit code.
 
         Args:
             within: seconds; W-13 grants three to every end.
@@ -303,7 +303,7 @@ class Stranger:
             pytest.fail(f"the process runs on after {within} s")
 
     def stop(self) -> None:
-        """End the process if it runs, and judge its log."""
+        """End the process if it runs, and check its log."""
         with contextlib.suppress(OSError):
             self.close_input()
         if self.process.poll() is None and not self._ended:
@@ -317,19 +317,19 @@ class Stranger:
 
 
 def code_of(answer: Mapping[str, Any]) -> int:
-    """The code of an error."""
+    """Return the code of an error."""
     return int(answer["error"]["code"])
 
 
 def content_of(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content of a `chat/contentReceived`; of anything else, nothing."""
+    """Return the content of a `chat/contentReceived`; of other messages, `{}`."""
     params = value.get("params")
     content = params.get("content") if isinstance(params, dict) else None
     return content if isinstance(content, dict) else {}
 
 
 def frames_in(data: bytes) -> list[Any]:
-    """The messages of bytes that hold whole frames and nothing else, as a client parses a read."""
+    """Return the messages of bytes with whole frames alone, as a client parses one read."""
     messages, position = [], 0
     while position < len(data):
         header = HEADER.match(data, position)
@@ -341,13 +341,13 @@ def frames_in(data: bytes) -> list[Any]:
 
 
 def is_finished(value: Mapping[str, Any]) -> bool:
-    """Whether it ends a turn."""
+    """Return whether a message ends a turn."""
     content = content_of(value)
     return content.get("type") == "progress" and content.get("state") == "finished"
 
 
 def text_of(messages: Iterable[Mapping[str, Any]], role: str = "assistant") -> str:
-    """All text of that role, joined."""
+    """Return the joined text of a role."""
     return "".join(
         content_of(value)["text"]
         for value in messages

@@ -1,4 +1,4 @@
-"""The agent as an editor meets it: the real process, a file on the disk, approvals on the wire."""
+"""The agent for an editor: the real process, a file on the disk, approvals on the wire."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def agent(start_server: Start, file: Path) -> Stranger:
     return server
 
 
-def asked(server: Stranger) -> tuple[str, dict[str, Any]]:
-    """Prompt for the change; the chat's id, and the call when it asks."""
+def request_change(server: Stranger) -> tuple[str, dict[str, Any]]:
+    """Prompt for the change, and return the chat's id and the call that needs approval."""
     chat = server.prompt(SCRIPT)
     runs = [m for m in server.seen if content_of(m).get("type") == "toolCallRun"]
     run = (
@@ -51,7 +51,7 @@ def ending(server: Stranger) -> list[Any]:
 
 @pytest.mark.requirement("TOOL-13", "TOOL-14", "W-35a")
 def test_an_approved_edit_changes_the_file_as_its_diff_said(agent: Stranger, file: Path) -> None:
-    chat, call = asked(agent)
+    chat, call = request_change(agent)
     assert "-two" in call["details"]["diff"]
     assert "+2" in call["details"]["diff"]
     assert b"two" in file.read_bytes()
@@ -67,7 +67,7 @@ def test_an_approved_edit_changes_the_file_as_its_diff_said(agent: Stranger, fil
 @pytest.mark.requirement("TOOL-18", "TOOL-19", "W-31b")
 def test_a_rejected_edit_leaves_the_file_and_the_turn_goes_on(agent: Stranger, file: Path) -> None:
     before = file.read_bytes()
-    chat, call = asked(agent)
+    chat, call = request_change(agent)
     agent.tell("chat/toolCallReject", {"chatId": chat, "toolCallId": call["id"]})
     rest = ending(agent)
     assert file.read_bytes() == before
@@ -79,7 +79,7 @@ def test_a_rejected_edit_leaves_the_file_and_the_turn_goes_on(agent: Stranger, f
 def test_an_edit_of_a_file_that_changed_while_it_waited_is_refused(
     agent: Stranger, file: Path
 ) -> None:
-    chat, call = asked(agent)
+    chat, call = request_change(agent)
     file.write_text("two, by somebody else")
     agent.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": call["id"]})
     rest = ending(agent)

@@ -18,7 +18,7 @@ URL = "https://login.example/page?a=b&c=$(d)"
 
 
 def opener(folder: Path, name: str) -> Path:
-    """A program in the browser's place that notes its arguments."""
+    """Install a program that replaces the browser and records its arguments."""
     folder.mkdir()
     notes = folder / "notes"
     program = folder / "xdg-open"

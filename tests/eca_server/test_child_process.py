@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.child_process import absolute_entries, find_program, hardened, of_chat
+from eca_server.child_process import (
+    absolute_entries,
+    chat_environment,
+    find_program,
+    harden_environment,
+)
 from eca_server.tools.ripgrep import find_ripgrep
 from eca_server.tools.script import shell_in
 
@@ -48,8 +53,8 @@ def test_a_program_of_the_current_folder_is_never_meant_by_name(
 
 
 def test_a_child_searches_no_relative_entry_of_path_either() -> None:
-    assert hardened({"PATH": ".:/bin::bin:/usr/bin:"})["PATH"] == "/bin:/usr/bin"
-    assert "PATH" not in hardened({"PATH": ".:"})
+    assert harden_environment({"PATH": ".:/bin::bin:/usr/bin:"})["PATH"] == "/bin:/usr/bin"
+    assert "PATH" not in harden_environment({"PATH": ".:"})
 
 
 @pytest.mark.parametrize(
@@ -63,12 +68,14 @@ def test_a_child_searches_no_relative_entry_of_path_either() -> None:
     ],
 )
 def test_what_is_ours_alone_reaches_no_child(name: str) -> None:
-    assert name not in hardened({name: "authorization=Bearer key", "OTEL_SERVICE_NAME": "x"})
+    assert name not in harden_environment(
+        {name: "authorization=Bearer key", "OTEL_SERVICE_NAME": "x"}
+    )
 
 
 def test_the_other_variables_of_opentelemetry_stay() -> None:
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SERVICE_NAME": "y"}
-    assert hardened(variables) == variables | SETTING
+    assert harden_environment(variables) == variables | SETTING
 
 
 def test_git_settings_of_the_user_stay_and_ours_comes_behind_them() -> None:
@@ -79,22 +86,22 @@ def test_git_settings_of_the_user_stay_and_ours_comes_behind_them() -> None:
         "GIT_CONFIG_KEY_1": "safe.bareRepository",
         "GIT_CONFIG_VALUE_1": "all",
     }
-    assert hardened(theirs) == theirs | {
+    assert harden_environment(theirs) == theirs | {
         "GIT_CONFIG_COUNT": "3",
         "GIT_CONFIG_KEY_2": "safe.bareRepository",
         "GIT_CONFIG_VALUE_2": "explicit",
     }
-    assert hardened({"GIT_CONFIG_COUNT": ""}) == SETTING
-    assert hardened({"GIT_CONFIG_COUNT": "many"}) == {"GIT_CONFIG_COUNT": "many"}
+    assert harden_environment({"GIT_CONFIG_COUNT": ""}) == SETTING
+    assert harden_environment({"GIT_CONFIG_COUNT": "many"}) == {"GIT_CONFIG_COUNT": "many"}
 
 
 @given(st.dictionaries(st.sampled_from(["A", "B", "PATH", "GIT_CONFIG_COUNT"]), st.text()))
 def test_nothing_else_of_an_environment_changes(environ: dict[str, str]) -> None:
-    left = hardened(environ)
+    hardened = harden_environment(environ)
     for name in {"A", "B"} & environ.keys():
-        assert left[name] == environ[name]
-    assert all(Path(each).is_absolute() for each in left.get("PATH", "/").split(os.pathsep))
-    assert absolute_entries(left.get("PATH", "")) == left.get("PATH", "")
+        assert hardened[name] == environ[name]
+    assert all(Path(each).is_absolute() for each in hardened.get("PATH", "/").split(os.pathsep))
+    assert absolute_entries(hardened.get("PATH", "")) == hardened.get("PATH", "")
 
 
 @pytest.mark.skipif(GIT is None, reason="there is no git")
@@ -106,14 +113,16 @@ def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path
         config.write(f'[core]\nbare = false\nworktree = .\nfsmonitor = "touch {mark}; false"\n')
     plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     command = [GIT, "status"]
-    subprocess.run(command, cwd=bare, env=hardened(plain), check=False, capture_output=True)
+    subprocess.run(
+        command, cwd=bare, env=harden_environment(plain), check=False, capture_output=True
+    )
     assert not mark.exists()
     subprocess.run(command, cwd=bare, env=plain, check=False, capture_output=True)
     assert mark.exists(), "the repository of this test has to be dangerous"
 
 
 @pytest.mark.parametrize(
-    ("chat_id", "told"),
+    ("chat_id", "expected"),
     [
         ("c", "c"),
         ("", None),
@@ -124,9 +133,9 @@ def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path
     ],
 )
 def test_a_child_is_told_that_an_agent_runs_it_and_for_which_chat(
-    chat_id: str, told: str | None
+    chat_id: str, expected: str | None
 ) -> None:
     before = {"PATH": "/bin", "ECA_CHAT_ID": "of a server around us"}
-    found = of_chat(before, chat_id)
-    assert (found.pop("ECA_AGENT"), found.pop("ECA_CHAT_ID", None)) == ("1", told)
-    assert found == {"PATH": "/bin"}
+    environment = chat_environment(before, chat_id)
+    assert (environment.pop("ECA_AGENT"), environment.pop("ECA_CHAT_ID", None)) == ("1", expected)
+    assert environment == {"PATH": "/bin"}

@@ -1,4 +1,4 @@
-"""The command line, as a person in a shell and as an editor meet it."""
+"""The command line, for a user in a shell and for an editor."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> 
 
 
 def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixture[str]) -> None:
-    told = {}
+    outputs = {}
     for command in ((), ("serve",), ("schema",)):
         with pytest.raises(SystemExit, match="0"):
             run([*command, "--help"])
-        told[command] = " ".join(capsys.readouterr().out.split())
+        outputs[command] = " ".join(capsys.readouterr().out.split())
     for command in (*_COMMANDS, *_WITH_PARSERS):
-        assert re.search(rf"\b{command} ", told[()].partition("COMMAND")[2]), command
+        assert re.search(rf"\b{command} ", outputs[()].partition("COMMAND")[2]), command
     for edition in Revision:
-        assert edition.value in told["serve",]
-        assert edition.value in told["schema",]
+        assert edition.value in outputs["serve",]
+        assert edition.value in outputs["schema",]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_unknown_command_shows_the_help_and_fails_as_upstream_s_does(
     assert run(arguments) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert f"there is no command {command!r}\n" in said.err
+    assert f"unknown command {command!r}\n" in said.err
     assert "Exit codes" in said.err
 
 
@@ -303,14 +303,14 @@ def test_the_debug_log_tells_of_requests_and_not_of_what_is_secret(tmp_path: Pat
         arguments = ("chat", "--log-level", "debug", "--model", "p/m", prompt)
         done = eca(tmp_path, *arguments, ECA_CONFIG=config)
     assert (done.returncode, done.stdout) == (0, "Hi\n")
-    for told in (
+    for outputs in (
         "request 1: POST http://",
         "?sig=*** for p/m",
         "try 2 of 5",
         "first event",
         "2: fin",
     ):
-        assert told in done.stderr
+        assert outputs in done.stderr
     assert "planted" not in done.stderr
 
 
@@ -321,8 +321,8 @@ def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
 
 def test_chat_says_beside_the_answer_where_a_picture_stands(tmp_path: Path) -> None:
     done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
-    told = "[a picture: image/png]\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", told)
+    outputs = "[a picture: image/png]\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", outputs)
 
 
 @pytest.mark.long(but=1)
@@ -389,7 +389,7 @@ def test_the_answer_streams_and_an_interrupt_stops_it(tmp_path: Path) -> None:
 
 
 class FakeTurn:
-    """Knows when it was told to stop; never ends."""
+    """A fake turn that records when it was stopped, and never ends."""
 
     def __init__(self) -> None:
         self.stops = trio.Event()
@@ -419,13 +419,15 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
 
 
 class Terminal:
-    """A pseudo-terminal with `chat`, or another command, in it."""
+    """A pseudo-terminal that runs `chat`, or another command."""
 
     def __init__(self, home: Path, *command_line: str) -> None:
         self._near, far = os.openpty()
         self.shown = b""
         self.all_shown = b""
-        line = 'exec "$@" <"$TTY" >"$TTY" 2>&1'  # opened by a new session, it controls it
+        line = (
+            'exec "$@" <"$TTY" >"$TTY" 2>&1'  # it becomes the controlling terminal of the session
+        )
         arguments = command_line or ("chat", "--model", "simulator/script")
         command = ["sh", "-c", line, "sh", *ECA, *arguments]
         self.process = subprocess.Popen(
@@ -435,7 +437,7 @@ class Terminal:
             env=environment(home, TTY=os.ttyname(far), COLUMNS="300"),
             stdin=subprocess.DEVNULL,
             pass_fds=[far],
-            # Whoever runs the tests in the background may have them ignore interrupts.
+            # Undo an inherited ignored SIGINT, as in a background job.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         os.close(far)
@@ -443,14 +445,14 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self._near, keys)
 
-    def until(self, wanted: bytes) -> None:
-        """Read on until that is shown; what was shown before it is forgotten."""
+    def until(self, expected: bytes) -> None:
+        """Read until a text is shown, and forget the output up to it."""
         deadline = time.monotonic() + 20
-        while wanted not in self.shown:
-            left = max(0.0, deadline - time.monotonic())
-            assert select.select([self._near], [], [], left)[0], self.shown[-500:]
+        while expected not in self.shown:
+            remaining = max(0.0, deadline - time.monotonic())
+            assert select.select([self._near], [], [], remaining)[0], self.shown[-500:]
             self._read()
-        self.shown = self.shown.partition(wanted)[2]
+        self.shown = self.shown.partition(expected)[2]
 
     def _read(self) -> None:
         data = os.read(self._near, 65_536)
@@ -458,14 +460,14 @@ class Terminal:
         self.all_shown += data
 
     def exit_code(self) -> int:
-        """Read on to the end."""
+        """Read to the end."""
         deadline = time.monotonic() + 20
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.shown[-500:]
             if select.select([self._near], [], [], 0.02)[0]:
                 try:
                     self._read()
-                except OSError:  # how Linux tells that nobody holds the other end any more
+                except OSError:  # Linux: the other end is closed
                     self.process.wait(5)
         return self.process.returncode
 

@@ -1,4 +1,4 @@
-"""What is cut so that a message fits one read of a client's (W-6, W-38)."""
+"""Messages cut to fit one read of a client (W-6, W-38)."""
 
 from __future__ import annotations
 

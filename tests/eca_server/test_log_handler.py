@@ -1,4 +1,4 @@
-"""The log's way to stderr: nobody waits for who reads it."""
+"""The log handler for stderr, which never blocks."""
 
 from __future__ import annotations
 
@@ -44,8 +44,10 @@ def test_what_finds_no_room_is_dropped_and_counted(pipe: tuple[int, io.TextIOWra
     os.read(reader, 2**20)
     for text in ("again", "and again"):
         handler.handle(entry(text))
-    told = os.read(reader, 2**20).decode()
-    assert told == "\n... 50 entries of this log had no room ...\nagain\nand again\n"
+    output = os.read(reader, 2**20).decode()
+    assert (
+        output == "\n... 50 log entries were dropped: stderr was not read ...\nagain\nand again\n"
+    )
 
 
 def test_who_has_closed_the_other_end_is_no_fault() -> None:
@@ -64,5 +66,5 @@ def test_a_stream_without_a_descriptor_is_written_to() -> None:
 def test_an_entry_does_nothing_to_a_terminal(pipe: tuple[int, io.TextIOWrapper]) -> None:
     reader, stream = pipe
     log_handler(stream).handle(entry("a server said: \x1b]0;title\x07\r\u202e\n\tand more"))
-    told = os.read(reader, 2**20).decode()
-    assert told == "a server said: \\x1b]0;title\\x07\\r\\u202e\n\tand more\n"
+    output = os.read(reader, 2**20).decode()
+    assert output == "a server said: \\x1b]0;title\\x07\\r\\u202e\n\tand more\n"

@@ -1,4 +1,4 @@
-"""Pages: what stands in them is visible and harmless, and only their own script may run."""
+"""Pages: their content is visible and harmless, and only their own script may run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_text_is_shown_with_all_that_is_in_it(text: str, seen: str) -> None:
 
 
 class _Texts(HTMLParser):
-    """The text of a page, and its tags."""
+    """A parser that collects the text and the tags of a page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Texts of others on a terminal: whatever they hold, only text is drawn."""
+"""Untrusted texts on a terminal, which can only draw text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eca_server.printable import (
     rows,
     visible,
 )
-from eca_server.tap import play_again
+from eca_server.tap import replay
 
 HOSTILE = [
     "\x1b]0;title\x07",
@@ -63,7 +63,7 @@ texts = st.lists(
 
 
 class Acts:
-    """A terminal that only remembers what it was asked for, beside drawing."""
+    """A terminal that records the actions other than drawing."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -73,7 +73,7 @@ class Acts:
 
 
 def acts_of(printed: str) -> set[str]:
-    """Print to a terminal; return what it did beside drawing letters."""
+    """Print to a terminal, and return its actions other than drawing."""
     acts = Acts()
     stream = pyte.Stream()
     stream.attach(acts)  # type: ignore[arg-type] - which is all that the stream calls
@@ -226,7 +226,7 @@ def test_a_transcript_s_name_and_a_replay_do_nothing_to_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / EVIL).write_text("no transcript\n")
-    assert play_again(tmp_path / EVIL, [], deadline=1) == 2
+    assert replay(tmp_path / EVIL, [], deadline=1) == 2
     printed = capsys.readouterr().err
     assert SHOWN in printed
     assert acts_of(printed) <= {"linefeed"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.secret import MaskingFilter, Secret, key_from, mask, secrets_in
+from eca_server.secret import MaskingFilter, Secret, mask, parse_key, secrets_in
 
 KEY = "planted-0123456789-key"
 KEYS = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=8)
@@ -116,11 +116,11 @@ def test_prose_stays_readable(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " \t\n"])
 def test_a_blank_key_is_no_key(text: str) -> None:
-    assert key_from(text) is None
+    assert parse_key(text) is None
 
 
 def test_a_key_is_stripped() -> None:
-    key = key_from(f"  {KEY}\r\n")
+    key = parse_key(f"  {KEY}\r\n")
     assert key == Secret(KEY)
 
 
@@ -129,8 +129,8 @@ def test_a_key_is_stripped() -> None:
 )
 def test_a_key_no_header_can_carry_is_refused_without_being_shown(text: str, place: int) -> None:
     with pytest.raises(ValueError) as caught:
-        key_from(text)
-    assert str(caught.value).endswith(f"at place {place}")
+        parse_key(text)
+    assert str(caught.value).endswith(f"at position {place}")
     assert text not in str(caught.value)
 
 
@@ -151,7 +151,7 @@ Log = tuple[logging.Logger, io.StringIO, MaskingFilter]
 def test_the_log_shows_no_secret_in_message_arguments_or_traceback(log: Log) -> None:
     logger, written, _ = log
     logger.warning("sent %s to %r", KEY, {"key": KEY})
-    logger.warning(f"plain {KEY}")  # noqa: G004 - the careless way
+    logger.warning(f"plain {KEY}")  # noqa: G004 - the careless form
     logger.warning("the stack quotes this line: %s", "planted-0123456789-key", stack_info=True)
     try:
         {}[KEY]
@@ -173,7 +173,7 @@ def test_the_log_learns_secrets_as_they_come(log: Log) -> None:
 
 def test_a_record_whose_arguments_do_not_fit_is_logged_all_the_same(log: Log) -> None:
     logger, written, _ = log
-    logger.warning(f"%d of {KEY}", "three")  # noqa: G004 - the careless way
+    logger.warning(f"%d of {KEY}", "three")  # noqa: G004 - the careless form
     assert "do not fit" in written.getvalue()
     assert KEY not in written.getvalue()
 

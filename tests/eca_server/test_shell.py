@@ -100,14 +100,14 @@ def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(
         stderr=subprocess.PIPE,
         cwd=tmp_path,
         env=environment(tmp_path, ECA_CONFIG=allowing),
-        # Whoever runs the tests in the background may have them ignored.
+        # Undo inherited ignored signals, as in a background job.
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
     ) as chat:
         with held.open() as holders:
             assert holders.readline() == "runs\n"
             chat.send_signal(number)
             assert chat.wait(10) == code
-            assert holders.read() == ""  # ends where nobody holds the other end any more
+            assert holders.read() == ""  # ends once the other end is closed everywhere
         assert chat.stderr is not None
         assert b"Traceback" not in chat.stderr.read()
 

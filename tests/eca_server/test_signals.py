@@ -1,4 +1,4 @@
-"""A command that is told to end by a signal, and told again while it ends."""
+"""A command that a signal cancels, and further signals during its clean-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tap` takes out of a record, and what it leaves in."""
+"""The masking of secrets in recordings of `tap`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eca_server.tap import masker, play_again
+from eca_server.tap import masker, replay
 
 KEY = "sk-ant-0123456789abcdef"
 
@@ -60,7 +60,7 @@ def test_a_tap_that_nobody_listens_to_works_all_the_same(monkeypatch: pytest.Mon
             raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stderr", Unheard())
-    assert play_again(Path(os.devnull), [], deadline=1) == 2
+    assert replay(Path(os.devnull), [], deadline=1) == 2
 
 
 def test_a_secret_is_found_however_it_is_spelled_in_json() -> None:

@@ -1,4 +1,4 @@
-"""OpenTelemetry: off unless asked for, in the names of the conventions, without what was said."""
+"""OpenTelemetry: off by default, with the conventions' names, without message contents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 class Collector:
-    """What an OpenTelemetry collector was sent."""
+    """A fake OpenTelemetry collector."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -39,31 +39,31 @@ class Collector:
         self.bodies: list[tuple[str, bytes]] = []
 
     def spans(self) -> dict[str, dict[str, Any]]:
-        """The attributes of each span, by its name, with its ids."""
-        found = {}
+        """Return the attributes of each span by its name, with its ids."""
+        result = {}
         for path, body in self.bodies:
             if path == "/v1/traces":
                 for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                     for scope in resource.scope_spans:
                         for span in scope.spans:
-                            told = _attributes(span.attributes)
+                            sent = _attributes(span.attributes)
                             ids = {"id": span.span_id, "parent": span.parent_span_id}
-                            found[span.name] = {**told, **ids, "status": span.status.code}
-        return found
+                            result[span.name] = {**sent, **ids, "status": span.status.code}
+        return result
 
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
-        """The attributes of each point of each metric, with its sum."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        """Return the attributes of each point of each metric, with its sum."""
+        result: dict[str, list[dict[str, Any]]] = {}
         for path, body in self.bodies:
             if path == "/v1/metrics":
                 for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                     for scope in resource.scope_metrics:
                         for metric in scope.metrics:
-                            found[metric.name] = [
+                            result[metric.name] = [
                                 {**_attributes(point.attributes), "sum": point.sum}
                                 for point in metric.histogram.data_points
                             ]
-        return found
+        return result
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
@@ -168,9 +168,9 @@ def test_what_was_said_is_told_only_if_the_environment_asks_for_it(tmp_path: Pat
         hooks = {"hides": hides, "rewrites": rewrites}
         config = json.dumps({"otlp": properties, "hooks": hooks})
         chat(tmp_path, SCRIPT, ECA_CONFIG=config)
-        told = b"".join(body for _, body in collector.bodies)
-        assert b"chat script" in told
-        assert SECRET_WORDS.encode() not in told
+        sent = b"".join(body for _, body in collector.bodies)
+        assert b"chat script" in sent
+        assert SECRET_WORDS.encode() not in sent
         chat(tmp_path, SCRIPT, ECA_CONFIG=config, **{CONTENT: "true"})
     model, tool = (
         collector.spans()[name] for name in ("chat script", "execute_tool eca_directory_tree")
@@ -230,12 +230,12 @@ async def test_without_the_library_the_user_is_told_once_and_the_work_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    async with telemetry.telling({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
+    async with telemetry.record_telemetry({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
         for _ in range(2):
             async with telemetry.operation("chat", "m") as span:
-                assert not span.wanted
+                assert not span.is_recorded
     (record,) = caplog.records
-    assert "extra `otel`" in record.getMessage()
+    assert "eca-protocol[otel]" in record.getMessage()
 
 
 @pytest.mark.trio
@@ -246,11 +246,11 @@ async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
     monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 0.2)
     with collecting(hangs=True) as collector:
         variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url}
-        async with telemetry.telling(variables):
+        async with telemetry.record_telemetry(variables):
             async with telemetry.operation("chat", "m") as span:
-                assert span.wanted
+                assert span.is_recorded
             if began_before:
-                telemetry.ending()
+                telemetry.begin_flush()
                 monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 30)
             ended = trio.current_time()
         assert trio.current_time() - ended < 3
@@ -260,7 +260,9 @@ async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
 @pytest.mark.trio
 async def test_properties_of_the_configuration_come_before_the_environment() -> None:
     with collecting() as collector:
-        async with telemetry.telling({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
+        async with telemetry.record_telemetry(
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+        ):
             telemetry.configure({"otel.exporter.otlp.endpoint": Secret(collector.url)})
             async with telemetry.operation("chat", "m", gen_ai__request__model="m"):
                 pass

@@ -1,4 +1,4 @@
-"""`eca-server trust`, `--trust-workspace`, and the question of the terminal chat."""
+"""`eca-server trust`, `--trust-workspace`, and the trust question of `chat`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERVER: dict[str, Any] = {"mcpServers": {"planted": {"command": "planted", "args
 
 
 def configure(folder: Path, **config: Any) -> Path:
-    """Give a folder a configuration whose server leaves a mark when it starts."""
+    """Configure a folder with a server that leaves a mark when it starts."""
     (folder / ".eca").mkdir(parents=True, exist_ok=True)
     hook = {"type": "sessionStart", "actions": [{"type": "shell", "shell": "touch marked"}]}
     (folder / ".eca" / "config.json").write_text(json.dumps({"hooks": {"mark": hook}, **config}))
@@ -49,7 +49,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs command lines in this process, in the folder that is the home as well."""
+    """Runs command lines in this process, in the home folder."""
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -74,7 +74,7 @@ def test_without_a_terminal_nothing_is_accepted_but_by_yes(cli: Run, home: Path)
     done = cli("trust", "add", ".")
     assert done.returncode == 2
     assert "starts the MCP server planted: planted --all" in done.stdout
-    assert "no terminal to ask at; `--yes` accepts what is listed" in done.stderr
+    assert "cannot ask without a terminal; use --yes to accept these settings" in done.stderr
     assert accepted(home) == {}
     done = cli("trust", "add", "--yes", ".")
     assert (done.returncode, done.stderr) == (0, "")
@@ -112,12 +112,14 @@ def test_what_a_link_leads_to_waits_once_the_link_is_accepted(cli: Run, home: Pa
     (folder / ".eca" / "config.json").symlink_to(home / ".eca" / "config.json")
     done = cli("trust", "add", "--yes", "folder")
     assert f"reads more configuration: {home}/.eca/config.json" in done.stdout
-    assert done.stdout.endswith("2 settings more, in files that were not read before, now wait.\n")
+    assert done.stdout.endswith(
+        "2 settings in files that were just accepted wait: run `trust add` again.\n"
+    )
     assert "2 settings accepted" in cli("trust", "add", "--yes", "folder").stdout
 
 
 def test_it_lists_what_is_trusted_and_what_waits(cli: Run, home: Path) -> None:
-    assert cli("trust", "list").stdout == "No folder is trusted.\n"
+    assert cli("trust", "list").stdout == "You have not decided about any folder yet.\n"
     waiting = cli("trust", "list", ".")
     assert waiting.returncode == 0
     assert waiting.stdout.startswith(f"{home}: not trusted\n2 settings of {home} wait for your")
@@ -125,7 +127,9 @@ def test_it_lists_what_is_trusted_and_what_waits(cli: Run, home: Path) -> None:
     assert cli("trust", "list").stdout == f"{home}: trusted (2 accepted)\n"
     configure(home)
     listed = cli("trust", "list", ".").stdout
-    assert listed == f"{home}: trusted (2 accepted)\nNothing in it waits for your trust.\n"
+    assert (
+        listed == f"{home}: trusted (2 accepted)\nNo setting of this folder waits for your trust.\n"
+    )
 
 
 def test_it_forgets_a_folder(cli: Run, home: Path) -> None:
@@ -135,7 +139,7 @@ def test_it_forgets_a_folder(cli: Run, home: Path) -> None:
     assert accepted(home) == {}
     again = cli("trust", "remove", "gone")
     assert again.returncode == 1
-    assert "there is no decision about" in again.stderr
+    assert "you have not decided about" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -182,7 +186,7 @@ def test_a_flag_trusts_the_workspace_for_one_session(home: Path) -> None:
 
 def test_doctor_names_what_is_withheld(home: Path) -> None:
     done = eca(home, "doctor")
-    assert f"- {home}: not trusted; 2 settings withheld until you accept" in done.stdout
+    assert f"- {home}: not trusted; 2 settings withheld until you send `/trust`" in done.stdout
     assert f"mcpServers.planted ({home}/.eca/config.json): waits for your trust" in done.stdout
     assert not (home / "marked").exists()
 
@@ -214,7 +218,7 @@ def test_a_terminal_asks_first_and_once(tty: Terminal, home: Path) -> None:
 def test_what_is_accepted_in_a_terminal_counts(tty: Terminal, home: Path) -> None:
     tty.until(b"Answer (1-3): ")
     tty.type(b"1\n")
-    tty.until(b"count from now on")
+    tty.until(b"are now in effect")
     tty.until(b"> ")
     assert accepted(home) == {str(home): 2}
 
@@ -233,7 +237,7 @@ def test_a_terminal_shows_the_questions_of_tools(tmp_path: Path) -> None:
         question = {"question": "Which?", "options": [{"label": "this"}, {"label": "that"}]}
         opened.type(f"call eca_ask_user {json.dumps(question)}\n".encode())
         opened.until(b"Which?\r\n  1. this\r\n  2. that\r\n")
-        opened.until(b"Answer (1-2 or your words): ")
+        opened.until(b"Answer (1-2 or your own text): ")
         opened.type(b"2\n")
         opened.until(b"> ")
     finally:

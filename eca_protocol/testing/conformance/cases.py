@@ -1,4 +1,4 @@
-"""What a case is, how it is declared, and how it may end before it has judged all its rows."""
+"""Cases: their declaration, and the exceptions that end them early."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.requirements import lookup
 
 if TYPE_CHECKING:
-    from eca_protocol.testing.conformance.bench import Bench
+    from eca_protocol.testing.conformance.harness import Harness
 
 __all__ = ["Case", "Died", "Need", "NotApplicable", "Stuck", "case", "is_named", "server_cases"]
 
 Need = Literal["process", "config", "native-tools", "mcp"]
-"""What a case cannot do without.
+"""The requirements of a case on its target.
 
 `process`: the target is a process, not a function inside the suite. `config`: configuration beyond
 the model's can be given to it.
 """
 
-Run = Callable[["Bench"], Awaitable[None]]
+Run = Callable[["Harness"], Awaitable[None]]
 
 
 class Stuck(Exception):
-    """What a case needs on its way has not come; the rows it has not judged are untestable."""
+    """A precondition of a case is not met; its remaining rows are untestable."""
 
     def __init__(self, expected: str, got: object = "nothing") -> None:
         super().__init__(f"expected {expected}, got {got}")
@@ -38,11 +38,11 @@ class Stuck(Exception):
 
 
 class Died(Stuck):
-    """So it is because the server has ended."""
+    """A precondition is not met because the server has ended."""
 
 
 class NotApplicable(Exception):
-    """The target has no such thing; the rows the case has not judged are not applicable."""
+    """The target lacks the feature; the remaining rows are not applicable."""
 
 
 @attrs.frozen(kw_only=True)
@@ -51,16 +51,16 @@ class Case:
 
     Attributes:
         name: chapter and function: `chats.a_turn_has_its_parts_in_order`.
-        does: what it does, in a sentence for people.
+        summary: what it does, in a sentence for people.
         rows: the ids of the rows that it judges.
         run: the case itself.
         window: the editions it is for.
-        needs: what it cannot do without.
+        needs: its requirements on the target.
         seconds: its deadline.
     """
 
     name: str
-    does: str
+    summary: str
     rows: tuple[str, ...]
     run: Run
     window: Window
@@ -81,11 +81,11 @@ def case(
     """Declare a case.
 
     Args:
-        rows: the rows it judges, by id or as a pattern that `requirements.lookup` knows. Those
-            that it neither checks, nor sees, nor says to be otherwise are untestable.
+        rows: the rows that it judges, by id or as a pattern for `requirements.lookup`. Rows
+            without a verdict at its end are untestable.
         since: the first edition it is for; `Revision.DRAFT` for what holds in the draft, too.
         until: the last one.
-        needs: what it cannot do without; where the target lacks that, its rows are untestable.
+        needs: its requirements on the target; if one is not met, its rows are untestable.
         seconds: its deadline.
 
     Raises:
@@ -98,10 +98,10 @@ def case(
         chapter = function.__module__.rpartition(".")[2]
         name = f"{chapter}.{function.__name__}"
         if name in _REGISTERED:
-            raise ValueError(f"two cases are called {name}")
+            raise ValueError(f"two cases have the name {name}")
         _REGISTERED[name] = Case(
             name=name,
-            does=" ".join((function.__doc__ or "").split("\n\n")[0].split()),
+            summary=" ".join((function.__doc__ or "").split("\n\n")[0].split()),
             rows=ids,
             run=function,
             window=Window(since=since, until=until),
@@ -114,12 +114,12 @@ def case(
 
 
 def is_named(name: str, pattern: str) -> bool:
-    """Whether a pattern means that row or case; the name of a chapter means all its cases."""
+    """Return whether a pattern names that row or case; a chapter's name means all its cases."""
     return fnmatch.fnmatchcase(name, pattern) or name.partition(".")[0] == pattern
 
 
 def server_cases() -> MappingProxyType[str, Case]:
-    """The cases for servers by name, in the order of their chapters; imports the chapters."""
+    """Return the cases for servers by name, in the order of their chapters."""
     server = importlib.import_module("eca_protocol.testing.conformance.server")
     for chapter in server.CHAPTERS:
         importlib.import_module(f"{server.__name__}.{chapter}")

@@ -1,7 +1,7 @@
-"""Known failures: what a target fails today, so that only what is new fails the run.
+"""Known failures of a target, so that only new ones fail the run.
 
-A file of names, one a line: ids of rows, or names of cases during which the target ends, or in
-which the suite itself fails. Whatever stands behind a `#` is a comment.
+A file has one name a line: the id of a row, or the name of a case in which the target ends or the
+suite itself fails. Text after a `#` is a comment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from typing import Literal, TypeAlias
 
-from eca_protocol.testing.conformance.run import Run, SuiteFault
+from eca_protocol.testing.conformance.run import Run, SuiteError
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "conclusion",
     "known_failures",
     "known_text",
-    "new_faults",
+    "new_suite_errors",
     "passing_again",
     "unexpected",
 ]
@@ -26,16 +26,16 @@ __all__ = [
 Conclusion: TypeAlias = Literal[
     "not conformant", "not judged whole", "only known failures", "nothing judged", "conformant"
 ]
-"""What a whole run comes to; the first of these that holds."""
+"""The conclusions of a run; the first that holds counts."""
 
 _CASE = re.compile(r"\w+\.\w+")
 
 
 def known_failures(text: str) -> frozenset[str]:
-    """The names in a file's text.
+    """Parse a file of known failures.
 
     Raises:
-        ValueError: a name is neither a row's nor like a case's; the text says in which line.
+        ValueError: a name is neither a row's id nor the form of a case's; the text has the line.
     """
     names = set()
     for number, line in enumerate(text.splitlines(), 1):
@@ -47,38 +47,38 @@ def known_failures(text: str) -> frozenset[str]:
 
 
 def known_text(run: Run) -> str:
-    """What a run failed, as the text of such a file."""
-    lines = [f"{finding.id}  # {finding.requirement.duty}" for finding in run.failed()]
+    """Return the failures of a run as the text of such a file."""
+    lines = [f"{finding.id}  # {finding.requirement.statement}" for finding in run.failed()]
     lines += [f"{incident.case}  # {incident.what}" for incident in run.incidents]
-    lines += [f"{fault.case}  # {fault.told}" for fault in run.faults]
+    lines += [f"{error.case}  # {error.reason}" for error in run.suite_errors]
     head = f"# Known failures of {run.target}, edition {run.edition.value}"
     return "".join(f"{' '.join(line.split())}\n" for line in (head, *lines))
 
 
 def unexpected(run: Run, known: Collection[str]) -> tuple[str, ...]:
-    """The binding rows that fail, and the cases in which the target ended, without the known."""
+    """Return the failed rows and the cases in which the target ended, without known ones."""
     names = [finding.id for finding in run.failed()]
     names += [incident.case for incident in run.incidents]
     return tuple(name for name in dict.fromkeys(names) if name not in known)
 
 
-def new_faults(run: Run, known: Collection[str]) -> tuple[SuiteFault, ...]:
-    """The suite's own faults, without those in cases that are known for them."""
-    return tuple(fault for fault in run.faults if fault.case not in known)
+def new_suite_errors(run: Run, known: Collection[str]) -> tuple[SuiteError, ...]:
+    """Return the suite's own errors without known ones."""
+    return tuple(error for error in run.suite_errors if error.case not in known)
 
 
 def conclusion(run: Run, known: Collection[str] = ()) -> Conclusion:
-    """What every report says of the whole run, in one word or two."""
+    """Return the conclusion of a run."""
     if unexpected(run, known):
         return "not conformant"
-    if new_faults(run, known):
+    if new_suite_errors(run, known):
         return "not judged whole"
-    if run.failed() or run.incidents or run.faults:
+    if run.failed() or run.incidents or run.suite_errors:
         return "only known failures"
     counts = run.counts()
     return "conformant" if counts.get("pass") or counts.get("warn") else "nothing judged"
 
 
 def passing_again(run: Run, known: Collection[str]) -> tuple[str, ...]:
-    """The known ones that pass today: they can be taken off the list."""
+    """Return the known failures that pass now and can be removed from the list."""
     return tuple(f.id for f in run.findings if f.verdict == "pass" and f.id in known)

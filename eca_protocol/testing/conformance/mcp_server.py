@@ -1,9 +1,9 @@
 """A small MCP server on standard input and output, which servers under test start for their cases.
 
-It is a program of its own that imports nothing of this package: `python mcp_server.py [FILE]`; into
-FILE it writes its process id, a line for each start. Its tools are `echo`, which says its `text`
-again, `sleep`, which takes half a minute, and two whose names differ only in what no model's API
-allows in a name. Its prompt `greet` takes `who`; its resource is `memo://today`.
+It is run by path and imports nothing of this package: `python mcp_server.py [FILE]`; into FILE it
+writes its process id, a line for each start. Its tools are `echo`, which returns its `text`,
+`sleep`, which takes half a minute, and two whose names differ only in characters that no model's
+API allows. Its prompt `greet` takes `who`; its resource is `memo://today`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 TOOLS = [
-    {"name": "echo", "description": "Says a text again.", "inputSchema": TEXT},
-    {"name": "sleep", "description": "Takes long.", "inputSchema": {"type": "object"}},
+    {"name": "echo", "description": "Return a text.", "inputSchema": TEXT},
+    {"name": "sleep", "description": "Wait for half a minute.", "inputSchema": {"type": "object"}},
     {"name": "odd name!", "description": "One.", "inputSchema": {"type": "object"}},
     {"name": "odd name?", "description": "Two.", "inputSchema": {"type": "object"}},
 ]
-WHO = {"name": "who", "description": "Whom to greet.", "required": True}
-PROMPTS = [{"name": "greet", "description": "Greets somebody.", "arguments": [WHO]}]
+WHO = {"name": "who", "description": "The person to greet.", "required": True}
+PROMPTS = [{"name": "greet", "description": "Greet a person.", "arguments": [WHO]}]
 RESOURCES = [
     {
         "uri": "memo://today",
@@ -36,12 +36,12 @@ SECONDS = 30.0
 
 
 def text(words: str) -> dict[str, Any]:
-    """A text as contents of MCP have it."""
+    """Return a text content of MCP."""
     return {"type": "text", "text": words}
 
 
 def result_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """What a request gets; None for a method that there is not."""
+    """Return the result of a request, or None for an unknown method."""
     arguments = params.get("arguments") or {}
     greeting = text(f"Say hello to {arguments.get('who', 'nobody')}.")
     results: dict[str, dict[str, Any]] = {
@@ -63,13 +63,13 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def write(message: dict[str, Any]) -> None:
-    """One message, one line."""
+    """Write one message as one line."""
     sys.stdout.buffer.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
 def answer(message: dict[str, Any]) -> None:
-    """Answer a request; notifications are nothing to us."""
+    """Answer a request; ignore notifications."""
     if "id" not in message or "method" not in message:
         return
     result = result_of(message["method"], message.get("params") or {})

@@ -1,11 +1,11 @@
 """The scripted model behind the server under test: one endpoint, a script for each chat.
 
-Which requests are for a title is found out, too, of servers that break the rule for it (W-25).
+Requests for a title are recognized even of servers that break the rule for them (W-25).
 
-A chat's script is found by a word in the text of its prompts, so that many cases may use one server
-at once. Gates (`wait`), tool names and the ids of calls in a script are the chat's own: a gate's
-name means nothing to another chat, a tool is called as the request offered it, whatever prefix it
-has there, or as the client was told of it, and no two calls have one id.
+A marker in the prompts selects a chat's script, so that many cases can share one server. Gates
+(`wait`), tool names and call ids in a script are the chat's own: gates are not shared between
+chats, a tool is called by the name in the request, or in the announcement to the client, and call
+ids are unique.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from eca_protocol.testing.script import Reply, Step, reply
 __all__ = ["PAGE", "AnswersWith", "ChatModel", "Model", "bare_name"]
 
 AnswersWith = Reply | Callable[[ReceivedRequest], Reply]
-"""One item of a chat's script: a reply, or what makes one from the request."""
+"""An item of a chat's script: a reply, or a function from the request to a reply."""
 
 Names = Callable[[], tuple[str, ...]]
-"""Gives the names that there are now."""
+"""Returns the current names."""
 
-_WORD: Final = re.compile(r"\[k([0-9]+)\]")
+_MARKER: Final = re.compile(r"\[k([0-9]+)\]")
 _PREFIX: Final = re.compile(r"^eca_{1,2}")
 _USED_UP: Final = reply("The script has ended.")
 _A_TITLE: Final = reply("A title")
 _SIBLING_SECONDS: Final = 2.0  # once in a run, and of such servers only
 
-PAGE: Final = "What stands on the page."
+PAGE: Final = "The text of the page."
 """All the text of the web page."""
 
 _PAGE_PATH: Final = "/page.html"
@@ -48,19 +48,19 @@ _PAGE: Final = Reply(
 
 
 def bare_name(tool: str) -> str:
-    """A native tool's name without the prefix that some servers put before it."""
+    """Return a native tool's name without the prefix of some servers."""
     return _PREFIX.sub("", tool)
 
 
 class ChatModel:
-    """What the model is asked for one chat, and what it answers.
+    """The model of one chat: its requests and its replies.
 
     Attributes:
-        word: by which its requests are told from others; it stands in the text of each prompt.
+        marker: identifies the chat's requests; it is in the text of each prompt.
         requests: the requests for this chat, in the order they came, without those for a title.
-        title_requests: those.
-        title: the reply to each of those.
-        prompted: the exact text of each prompt.
+        title_requests: the requests for a title.
+        title: the reply to a request for a title.
+        prompts: the exact text of each prompt.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class ChatModel:
         self._number = number
         self._script = deque(script)
         self._replies = 0
-        self.word = f"[k{number}]"
+        self.marker = f"[k{number}]"
         self.title: AnswersWith = _A_TITLE
-        self.prompted: list[str] = []
+        self.prompts: list[str] = []
         self.requests: list[ReceivedRequest] = []
         self.title_requests: list[ReceivedRequest] = []
-        self.passed: list[tuple[float, Literal["server", "model"], bytes]] = []
+        self.traffic: list[tuple[float, Literal["server", "model"], bytes]] = []
 
     @property
     def first(self) -> ReceivedRequest:
@@ -90,24 +90,24 @@ class ChatModel:
         return self.requests[0]
 
     @property
-    def reached(self) -> frozenset[str]:
-        """Names of the gates that a reply of this chat waits, or waited, at."""
+    def reached_gates(self) -> frozenset[str]:
+        """The names of the gates that a reply of this chat waits, or waited, at."""
         start = self._gate("")
         names = self._model.provider.reached
         return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
-    def then(self, *script: AnswersWith) -> None:
-        """Go on with these when the script so far is used up."""
+    def extend_script(self, *script: AnswersWith) -> None:
+        """Append replies to the script."""
         self._script.extend(script)
 
     def open(self, gate: str) -> None:
-        """Let every reply that waits, or will wait, at that gate go on."""
+        """Open a gate for all replies that wait, or will wait, at it."""
         self._model.provider.open(self._gate(gate))
 
     async def until(
         self, condition: Callable[[], bool], *, seconds: float = 5, what: str = "the model"
     ) -> None:
-        """Wait until that is so; it is looked at whenever something happened at the endpoint.
+        """Wait until a condition holds; it is checked at each event of the endpoint.
 
         Raises:
             DeadlineExceeded: it was not so in time.
@@ -115,47 +115,47 @@ class ChatModel:
         await self._model.provider.until(condition, seconds=seconds, what=what)
 
     def answer(self, request: ReceivedRequest) -> Reply:
-        """The reply to the next request for this chat."""
+        """Return the reply to the next request for this chat."""
         self.requests.append(request)
-        return self._made(self._script.popleft() if self._script else _USED_UP, request)
+        return self._prepare(self._script.popleft() if self._script else _USED_UP, request)
 
-    def speaks_of_a_title(self, request: ReceivedRequest) -> bool:
-        """Whether its user says that word, but for the prompts."""
-        said = "\n".join(_said_by_users(request.body))
-        for prompt in self.prompted:
-            said = said.replace(prompt, "")
-        return "title" in said.lower()
+    def mentions_title(self, request: ReceivedRequest) -> bool:
+        """Return whether the user's messages, without the prompts, contain "title"."""
+        text = "\n".join(_user_texts(request.body))
+        for prompt in self.prompts:
+            text = text.replace(prompt, "")
+        return "title" in text.lower()
 
     def answer_title(self, request: ReceivedRequest) -> Reply:
-        """The reply to a request for the chat's title."""
+        """Return the reply to a request for the chat's title."""
         self.title_requests.append(request)
-        return self._made(self.title, request)
+        return self._prepare(self.title, request)
 
-    def _made(self, answer: AnswersWith, request: ReceivedRequest) -> Reply:
-        given = answer if isinstance(answer, Reply) else answer(request)
-        offered = tuple(_offered(request.body))
+    def _prepare(self, answer: AnswersWith, request: ReceivedRequest) -> Reply:
+        made = answer if isinstance(answer, Reply) else answer(request)
+        offered = tuple(_offered_tools(request.body))
         self._replies += 1
-        fitted = attrs.evolve(
-            given,
-            steps=[self._fitted(step, offered) for step in given.steps],
-            before_headers=[self._fitted(step, offered) for step in given.before_headers],
+        adapted = attrs.evolve(
+            made,
+            steps=[self._adapt(step, offered) for step in made.steps],
+            before_headers=[self._adapt(step, offered) for step in made.before_headers],
         )
         now = anyio.current_time()
-        self.passed.append((now, "server", json.dumps(request.body)))
-        self.passed.append((now, "model", _told(given)))
-        return fitted
+        self.traffic.append((now, "server", json.dumps(request.body)))
+        self.traffic.append((now, "model", _report_bytes(made)))
+        return adapted
 
-    def _fitted(self, step: Step, offered: tuple[str, ...]) -> Step:
+    def _adapt(self, step: Step, offered: tuple[str, ...]) -> Step:
         if "wait" in step:
             return {**step, "wait": self._gate(step["wait"])}
         if "tool_call" in step:
-            name = _called(step["tool_call"], offered, self._listed())
+            name = _tool_name_for(step["tool_call"], offered, self._listed())
             own_id = f"{step.get('id', 'call')}_{self._number}_{self._replies}"
             return {**step, "tool_call": name, "id": own_id}
         return step
 
     def _gate(self, name: str) -> str:
-        return f"{self.word}{name}"
+        return f"{self.marker}{name}"
 
 
 class Model:
@@ -167,7 +167,7 @@ class Model:
 
     def __init__(self) -> None:
         self._chats: dict[str, ChatModel] = {}
-        self._titles = _Titles()
+        self._titles = _TitleRequests()
         self.provider = Provider(
             self._answer,
             models=("scripted",),
@@ -194,41 +194,43 @@ class Model:
 
     @property
     def page_was_fetched(self) -> bool:
-        """Whether anybody has asked for that page."""
+        """True if the page was requested."""
         return any(each.target.endswith(_PAGE_PATH) for each in self.provider.other_requests)
 
     def chat(self, script: Iterable[AnswersWith], *, listed: Names = tuple) -> ChatModel:
-        """Take the script of another chat.
+        """Add a chat with its script.
 
         Args:
             script: its replies, in order.
-            listed: the names of the native tools that the server tells its client of.
+            listed: returns the names of the native tools that the server announces.
         """
         made = ChatModel(self, len(self._chats) + 1, script, listed)
-        self._chats[made.word] = made
+        self._chats[made.marker] = made
         return made
 
     async def _answer(self, request: ReceivedRequest) -> Reply:
         chat = self._chat_of(request.body)
-        says_it = request.is_title or (
-            chat is not None and not any(_offered(request.body)) and chat.speaks_of_a_title(request)
+        mentions_title = request.is_title or (
+            chat is not None
+            and not any(_offered_tools(request.body))
+            and chat.mentions_title(request)
         )
-        if await self._titles.wants_one(request, says_it=says_it):
+        if await self._titles.is_for_title(request, mentions_title=mentions_title):
             return _A_TITLE if chat is None else chat.answer_title(request)
         return _USED_UP if chat is None else chat.answer(request)
 
     def _chat_of(self, body: Any) -> ChatModel | None:
-        words = list(_WORD.finditer("\n".join(_said_by_users(body))))
-        return self._chats.get(words[-1].group()) if words else None
+        markers = list(_MARKER.finditer("\n".join(_user_texts(body))))
+        return self._chats.get(markers[-1].group()) if markers else None
 
 
-class _Titles:
-    """Tells the requests for a title from those of the chats.
+class _TitleRequests:
+    """A classifier for requests for a title.
 
-    They say that word, some in the place of the user, and they offer no tools. What says it and
-    offers tools is one of a server's chats whose own instructions say it (W-25b is broken), or a
-    request for a title with tools (W-25a is): the server's other requests tell which, so it waits
-    a moment for the first of them.
+    They contain the word "title", some as the user, and offer no tools. A request with the word and
+    with tools is a chat's whose instructions have the word (a breach of W-25b), or a request for
+    a title with tools (a breach of W-25a). The server's other requests show which, so the
+    classifier waits a moment for the first of them.
     """
 
     def __init__(self) -> None:
@@ -239,12 +241,12 @@ class _Titles:
         self._have_tools = have_tools
         self._is_known.set()
 
-    async def wants_one(self, request: ReceivedRequest, *, says_it: bool) -> bool:
-        if not says_it:
+    async def is_for_title(self, request: ReceivedRequest, *, mentions_title: bool) -> bool:
+        if not mentions_title:
             if self._have_tools is None:
                 self._learn(have_tools=True)
             return False
-        if not any(_offered(request.body)):
+        if not any(_offered_tools(request.body)):
             self._learn(have_tools=False)
             return True
         with anyio.move_on_after(_SIBLING_SECONDS):
@@ -254,14 +256,14 @@ class _Titles:
         return self._have_tools is True
 
 
-def _said_by_users(body: Any) -> Iterator[str]:
+def _user_texts(body: Any) -> Iterator[str]:
     messages = body.get("messages") if isinstance(body, Mapping) else None
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, Mapping) and message.get("role") == "user":
-            yield from _texts(message.get("content"))
+            yield from _texts_in(message.get("content"))
 
 
-def _texts(content: Any) -> Iterator[str]:
+def _texts_in(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     for part in content if isinstance(content, list) else ():
@@ -269,8 +271,8 @@ def _texts(content: Any) -> Iterator[str]:
             yield part["text"]
 
 
-def _offered(body: Any) -> Iterator[str]:
-    """The names of the tools that a request offers."""
+def _offered_tools(body: Any) -> Iterator[str]:
+    """Yield the names of the tools that a request offers."""
     tools = body.get("tools") if isinstance(body, Mapping) else None
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, Mapping):
@@ -280,26 +282,28 @@ def _offered(body: Any) -> Iterator[str]:
                 yield name
 
 
-def _called(name: str, offered: tuple[str, ...], listed: tuple[str, ...]) -> str:
-    """The offered name of that tool.
+def _tool_name_for(name: str, offered: tuple[str, ...], listed: tuple[str, ...]) -> str:
+    """Return the offered name of that tool.
 
-    One that is not offered is called as the list has it, with the prefix that others are offered
-    with; one that is in no list by its own name.
+    A tool that is not offered gets its announced name, with the prefix of the offered ones; an
+    unknown tool keeps its name.
     """
     if name in offered:
         return name
     for each in offered:
         if bare_name(each) == bare_name(name):
             return each
-    known = next((each for each in listed if bare_name(each) == bare_name(name)), None)
-    if known is None:
+    listed_name = next((each for each in listed if bare_name(each) == bare_name(name)), None)
+    if listed_name is None:
         return name
-    has_prefix = known != bare_name(known) or not any(each.startswith("eca_") for each in offered)
-    return known if has_prefix else f"eca_{known}"
+    has_prefix = listed_name != bare_name(listed_name) or not any(
+        each.startswith("eca_") for each in offered
+    )
+    return listed_name if has_prefix else f"eca_{listed_name}"
 
 
-def _told(answer: Reply) -> bytes:
-    """A reply as a report shows it: its status, then its body or its steps."""
+def _report_bytes(answer: Reply) -> bytes:
+    """Return a reply as a report shows it: its status, then its body or its steps."""
     if answer.body is not None:
         shown: Any = answer.body
     else:
@@ -308,7 +312,7 @@ def _told(answer: Reply) -> bytes:
 
 
 def _readable(value: Any) -> Any:
-    """Bytes in steps as text, so that all of it is JSON."""
+    """Replace bytes in steps by text, for JSON."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, Mapping):

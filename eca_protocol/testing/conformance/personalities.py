@@ -1,7 +1,7 @@
-"""The clients of the field as data: what each says of itself, and how it writes.
+"""Known clients as data: their announcements, and how they write.
 
-The suite can take such a part, to see whether a server that knows its clients serves each of them
-well. This is the only place of the kit where their names stand.
+The suite can act as each, to see whether a server that recognizes its clients serves them well.
+Only this module of the kit has their names.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ __all__ = ["COUNTS_FROM_ZERO", "PERSONALITIES", "PLAIN", "Personality"]
 
 @attrs.frozen(kw_only=True)
 class Personality:
-    """What one client does in its own way.
+    """The characteristics of one client.
 
     Attributes:
         client: its `clientInfo`.
         assistant: `capabilities.codeAssistant`.
         options: its `initializationOptions`; None: it sends none.
-        process_id: whether it sends its number, a null, or nothing.
+        process_id: whether it sends its process id, null, or nothing.
         initialized: the params of its `initialized`; None is a null.
-        adds: members that it puts into the params of every message that has some.
-        spelling: how its JSON is written: plainly, with a line's end behind it, or with escaped
-            slashes.
-        loses_large_frames: whether a server is right to tell it less, so that a frame fits a read.
+        extra_params: members that it adds to the params of every message that has params.
+        spelling: the form of its JSON: plain, followed by a line end, or with escaped slashes.
+        loses_large_frames: whether a server may shorten messages so that a frame fits a read.
     """
 
     client: Mapping[str, Any]
@@ -39,12 +38,12 @@ class Personality:
     options: Mapping[str, Any] | None = attrs.field(factory=dict)
     process_id: Literal["number", "null", "nothing"] = "number"
     initialized: Any = attrs.field(factory=dict)
-    adds: Mapping[str, Any] = attrs.field(factory=dict)
+    extra_params: Mapping[str, Any] = attrs.field(factory=dict)
     spelling: Literal["plain", "line end", "escaped slashes"] = "plain"
     loses_large_frames: bool = False
 
     def frame(self, message: Any) -> bytes:
-        """A message as this client writes it.
+        """Encode a message as this client writes it.
 
         Raises:
             LocalProtocolError: it cannot be written as JSON.
@@ -60,7 +59,7 @@ class Personality:
 PLAIN: Final = Personality(
     client={"name": "eca-conformance", "version": "1.0"}, assistant={"chat": True}
 )
-"""Nobody in particular."""
+"""A client without characteristics."""
 
 _ASKS: Final = {"askQuestion": True}
 _EDITOR: Final = {"diagnostics": True, "definition": True, "references": True}
@@ -69,7 +68,7 @@ _EMACS: Final = {"name": "emacs", "version": "GNU Emacs 30.1 (build 1, x86_64)\n
 _VSCODE: Final = {"name": "VsCode", "version": "XXX"}  # the plugin sends just that
 
 COUNTS_FROM_ZERO: Final[Mapping[str, Any]] = _VSCODE
-"""The `clientInfo` of one whose lines in a diagnostic count from 0."""
+"""The `clientInfo` of a client whose diagnostics count lines from 0."""
 
 PERSONALITIES: Final[Mapping[str, Personality]] = MappingProxyType(
     {
@@ -110,7 +109,7 @@ PERSONALITIES: Final[Mapping[str, Personality]] = MappingProxyType(
             assistant={"chat": True, "editor": {"diagnostics": True}},
             options=None,
             initialized=[],
-            adds={"contexts": []},
+            extra_params={"contexts": []},
             spelling="escaped slashes",
             loses_large_frames=True,
         ),
@@ -126,4 +125,4 @@ PERSONALITIES: Final[Mapping[str, Personality]] = MappingProxyType(
         "vscode-2025": Personality(client=_VSCODE, assistant={"chat": True}),
     }
 )
-"""By the name that the command line gives them; with a year: as they were then."""
+"""Clients by their name on the command line; a year means the version of that year."""

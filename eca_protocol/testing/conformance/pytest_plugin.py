@@ -1,26 +1,26 @@
-"""A pytest plugin that runs the suite as tests, and gives tests of one's own its fixtures.
+"""A pytest plugin that runs the suite as tests, and provides fixtures for your own tests.
 
-It is loaded only where it is asked for. Each case is a test, called after it, and so is the end of
-the servers that the cases have shared (`leave_taking`):
+It is loaded only with `-p`. Each case is a test of the same name; the shutdown of the servers that
+the cases share is one, too (`leave_taking`):
 
     pytest -p eca_protocol.testing.conformance.pytest_plugin --eca-command "my-server --stdio"
 
-`--eca-cases PATTERN` chooses among them by name (`stops`, `*.files_*`; `none` for none), `-k` does
-as well. What `--eca-known-failures FILE` lists, as `conformance --write-known-failures` writes it,
-fails no test. With `--eca-client` the command starts a client, and the suite is its server;
-`{{server}}` in the command stands for the program that it has to start.
+`--eca-cases PATTERN` selects cases by name (`stops`, `*.files_*`; `none` for none), as does `-k`.
+Failures listed in `--eca-known-failures FILE`, as `conformance --write-known-failures` writes it,
+fail no test. With `--eca-client` the command starts a client, and the suite is its server;
+`{{server}}` in the command is the program that it has to start.
 
-A test of one's own takes `eca_bench`, or a seat at a server that is the test's alone:
+Your own test takes `eca_harness`, or a client session at a new server:
 
     pytestmark = pytest.mark.anyio
 
-    async def test_it_greets(eca_seat):
-        chat = eca_seat.chat(reply("Hello!"))
+    async def test_it_greets(eca_session):
+        chat = eca_session.chat(reply("Hello!"))
         await chat.prompt("Hi")
         await chat.finished()
-        assert chat.said == "Hello!"
+        assert chat.assistant_text == "Hello!"
 
-Whatever breaks a row of the requirements table meanwhile fails the test at its end.
+A row of the requirements table that is broken meanwhile fails the test at its end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
 from eca_protocol.testing.conformance.client.suite import (
     ClientCase,
@@ -45,55 +44,60 @@ from eca_protocol.testing.conformance.client.suite import (
     client_cases,
     open_client_suite,
 )
+from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.known import known_failures
-from eca_protocol.testing.conformance.run import SuiteFault
-from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.run import SuiteError
+from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.suite import Suite, open_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Finding
 
-__all__ = ["eca_bench", "eca_seat", "eca_target"]
+__all__ = ["eca_harness", "eca_session", "eca_target"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("eca", "conformance of ECA servers and clients")
-    group.addoption("--eca-command", metavar="COMMAND", help="what starts the server")
-    group.addoption("--eca-client", action="store_true", help="it starts a client, and no server")
+    group.addoption("--eca-command", metavar="COMMAND", help="the command that starts the server")
+    group.addoption(
+        "--eca-client", action="store_true", help="the command starts a client, not a server"
+    )
     group.addoption(
         "--eca-edition",
         type=Revision,
         metavar="EDITION",
-        help="2025-06, 2025-09, 2025-10 or current (default: what it speaks by itself)",
+        help="2025-06, 2025-09, 2025-10 or current (default: the target's own)",
     )
     group.addoption(
-        "--eca-known-failures", metavar="FILE", help="rows and cases that fail no test, one a line"
+        "--eca-known-failures",
+        metavar="FILE",
+        help="known failures, which fail no test: one row or case a line",
     )
     group.addoption(
         "--eca-cases",
         default="*",
         metavar="PATTERN",
-        help="which cases of the suite are run as tests (default: all)",
+        help="the cases to run as tests (default: all)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make ready to run cases; no server is started before the first.
+    """Prepare to run cases; no server is started before the first.
 
     Raises:
-        UsageError: there are no known failures in the file that is to have them.
+        UsageError: the file of known failures cannot be read.
     """
     config.stash[_RUNNER] = _Runner()
     config.stash[_KNOWN] = frozenset()
     if path := config.getoption("--eca-known-failures"):
         try:
             config.stash[_KNOWN] = known_failures(Path(path).read_text("utf-8"))
-        except (OSError, ValueError) as fault:
-            raise pytest.UsageError(f"--eca-known-failures: {fault}") from fault
+        except (OSError, ValueError) as error:
+            raise pytest.UsageError(f"--eca-known-failures: {error}") from error
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End what was started."""
+    """End the servers."""
     config.stash[_RUNNER].close()
 
 
@@ -101,16 +105,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, items: list[pytest.Item]
 ) -> Generator[None]:
-    """Put the cases behind the tests that were collected, and the leave-taking behind those."""
+    """Append the cases to the collected tests, and the shutdown to the cases."""
     if session.config.getoption("--eca-command"):
-        _put_cases(session, items)
+        _append_cases(session, items)
     yield
     if any(isinstance(item, CaseItem) and item.is_of_servers for item in items):
         nodeid = f"conformance::{_LEAVING}"
-        items.append(LeavingItem.from_parent(session, name=_LEAVING, nodeid=nodeid))
+        items.append(ShutdownItem.from_parent(session, name=_LEAVING, nodeid=nodeid))
 
 
-def _put_cases(session: pytest.Session, items: list[pytest.Item]) -> None:
+def _append_cases(session: pytest.Session, items: list[pytest.Item]) -> None:
     pattern = session.config.getoption("--eca-cases")
     is_client = session.config.getoption("--eca-client")
     cases = client_cases() if is_client else server_cases()
@@ -123,54 +127,54 @@ def _put_cases(session: pytest.Session, items: list[pytest.Item]) -> None:
 AnyCase: TypeAlias = Case | ClientCase
 
 
-class Broken(AssertionError):
-    """Rows that are not kept; the text tells of each, once."""
+class BrokenRequirements(AssertionError):
+    """Rows that the target breaks; the text describes each once."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         times = Counter(finding.id for finding in findings)
         first = {finding.id: finding for finding in reversed(findings)}
-        super().__init__("\n\n".join(_told(first[id_], times[id_]) for id_ in times))
+        super().__init__("\n\n".join(_describe(first[id_], times[id_]) for id_ in times))
 
 
-class Ended(AssertionError):
+class TargetEnded(AssertionError):
     """The target ended while the case talked to it."""
 
 
 class SuiteFailed(Exception):
-    """A fault of the suite's own: the target has neither kept nor broken what the case judges."""
+    """An error of the suite itself: it says nothing about the target."""
 
-    def __init__(self, fault: SuiteFault) -> None:
-        super().__init__(f"{fault.told}\n\n{fault.traceback}")
+    def __init__(self, error: SuiteError) -> None:
+        super().__init__(f"{error.reason}\n\n{error.traceback}")
 
 
 class _Item(pytest.Item):
-    """A test whose findings decide."""
+    """A test whose findings decide its outcome."""
 
-    does: str
-    """What it does, in a sentence for people."""
+    summary: str
+    """A sentence for people about the test."""
 
-    def tell(self, findings: Sequence[Finding]) -> None:
-        """Pass, warn or be skipped, as the findings want it; those that fail it were seen to."""
-        odd = [finding for finding in findings if finding.verdict == "warn"]
-        if odd:
-            self.add_report_section("call", "warnings", str(Broken(odd)))
+    def report_outcome(self, findings: Sequence[Finding]) -> None:
+        """Warn or skip according to findings, none of which fails the test."""
+        warnings = [finding for finding in findings if finding.verdict == "warn"]
+        if warnings:
+            self.add_report_section("call", "warnings", str(BrokenRequirements(warnings)))
         elif all(finding.verdict != "pass" for finding in findings):
             pytest.skip("; ".join(dict.fromkeys(finding.got for finding in findings)))
 
     def repr_failure(
         self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
     ) -> str:
-        """The rows, without a traceback: that of a case says nothing of the target."""
-        if isinstance(excinfo.value, Broken):
-            return f"{self.does}\n\n{excinfo.value}"
-        if isinstance(excinfo.value, SuiteFailed | Ended):
+        """Return the rows without a traceback, which would say nothing about the target."""
+        if isinstance(excinfo.value, BrokenRequirements):
+            return f"{self.summary}\n\n{excinfo.value}"
+        if isinstance(excinfo.value, SuiteFailed | TargetEnded):
             return str(excinfo.value)
         if isinstance(excinfo.value, StartFailed):
             return f"The target cannot be started: {excinfo.value}"
         return str(excinfo.getrepr(style="short"))
 
     def reportinfo(self) -> tuple[str, int | None, str]:
-        """Where it is from, and its name."""
+        """Return the location and the name."""
         return "conformance", None, self.name
 
 
@@ -180,44 +184,44 @@ class CaseItem(_Item):
     def __init__(self, *, case: AnyCase, **options: Any) -> None:
         super().__init__(**options)
         self._case = case
-        self.does = case.does
+        self.summary = case.summary
 
     @property
     def is_of_servers(self) -> bool:
-        """Whether it judges a server, and no client."""
+        """True for a case that judges a server, not a client."""
         return isinstance(self._case, Case)
 
     def runtest(self) -> None:
         """Run the case.
 
         Raises:
-            Broken: binding rows are not kept.
-            Ended: the target ended while it was talked to.
-            SuiteFailed: the case failed by itself.
+            BrokenRequirements: the target breaks binding rows.
+            TargetEnded: the target ended during the case.
+            SuiteFailed: the suite itself failed.
         """
         runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
         findings = runner.judge(_target(self.config), self._case)
         _raise_for(findings, known)
         if self._case.name not in known:
             runner.raise_for(self._case.name)
-        self.tell(findings)
+        self.report_outcome(findings)
 
 
-class LeavingItem(_Item):
-    """The end of the servers that cases have shared, as the last test."""
+class ShutdownItem(_Item):
+    """The shutdown of the servers that cases share, as the last test."""
 
-    does = "The shared servers are shut down; what is open then is not to be."
+    summary = "Shut the shared servers down, and judge what is unfinished then."
 
     def runtest(self) -> None:
-        """Shut them down.
+        """Shut the servers down.
 
         Raises:
-            Broken: binding rows are not kept.
+            BrokenRequirements: the target breaks binding rows.
         """
         runner, known = self.config.stash[_RUNNER], self.config.stash[_KNOWN]
-        findings = runner.leave()
+        findings = runner.shut_down()
         _raise_for(findings, known)
-        self.tell(findings)
+        self.report_outcome(findings)
 
 
 _Opened = TypeVar("_Opened")
@@ -232,22 +236,22 @@ class _Runner:
         self._suite: Suite | ClientSuite | StartFailed | None = None
 
     def raise_for(self, case: str) -> None:
-        """See what went wrong in a case beside the rows.
+        """Raise an error for a failure in a case other than its rows.
 
         Raises:
-            Ended: the target ended while it was talked to.
-            SuiteFailed: the case failed by itself.
+            TargetEnded: the target ended during the case.
+            SuiteFailed: the suite itself failed.
         """
         suite = self._suite
         for incident in suite.incidents if isinstance(suite, Suite) else ():
             if incident.case == case:
-                raise Ended(f"the target ended: {incident.what}")
-        for fault in suite.faults if isinstance(suite, Suite | ClientSuite) else ():
-            if fault.case == case:
-                raise SuiteFailed(fault)
+                raise TargetEnded(f"the target ended: {incident.what}")
+        for error in suite.suite_errors if isinstance(suite, Suite | ClientSuite) else ():
+            if error.case == case:
+                raise SuiteFailed(error)
 
     def judge(self, target: Target, case: AnyCase) -> list[Finding]:
-        """Run a case; what it finds.
+        """Run a case; return its findings.
 
         Raises:
             StartFailed: the target cannot be started, now or at the first case.
@@ -277,14 +281,14 @@ class _Runner:
     ) -> _Opened:
         return self._stack.enter_context(portal.wrap_async_context_manager(suite))
 
-    def leave(self) -> list[Finding]:
-        """Shut the shared servers down in order; what their watchers saw last."""
+    def shut_down(self) -> list[Finding]:
+        """Shut the shared servers down; return the last findings of their watchers."""
         if self._portal is None or not isinstance(self._suite, Suite):
             pytest.skip("no server was started")
         return self._portal.call(self._suite.close)
 
     def close(self) -> None:
-        """End what was started."""
+        """End the servers."""
         self._stack.close()
 
 
@@ -294,31 +298,31 @@ _KNOWN: Final = pytest.StashKey[frozenset[str]]()
 
 
 async def _judge(suite: Suite, case: Case) -> list[Finding]:
-    return [*await suite.judge(case), *suite.observed()]
+    return [*await suite.judge(case), *suite.take_observed()]
 
 
 def _target(config: pytest.Config) -> Target:
     command = config.getoption("--eca-command")
     if not command:
-        pytest.fail("name what is tested: --eca-command", pytrace=False)
+        pytest.fail("no target: pass --eca-command COMMAND", pytrace=False)
     return Target(command=tuple(shlex.split(command)), edition=config.getoption("--eca-edition"))
 
 
-def _broken(findings: Iterable[Finding], known: Collection[str]) -> list[Finding]:
-    """What fails a test."""
+def _failures(findings: Iterable[Finding], known: Collection[str]) -> list[Finding]:
+    """Return the findings that fail a test."""
     return [each for each in findings if each.verdict == "fail" and each.id not in known]
 
 
 def _raise_for(findings: Iterable[Finding], known: Collection[str]) -> None:
-    if broken := _broken(findings, known):
-        raise Broken(broken)
+    if failures := _failures(findings, known):
+        raise BrokenRequirements(failures)
 
 
-def _told(finding: Finding, times: int) -> str:
+def _describe(finding: Finding, times: int) -> str:
     row = finding.requirement
     again = f" ({times} times)" if times > 1 else ""
     return (
-        f"{finding.id} ({row.section}): {row.duty}\n"
+        f"{finding.id} ({row.section}): {row.statement}\n"
         f"  expected: {finding.expected}\n"
         f"  got:      {finding.got}{again}"
     )
@@ -326,26 +330,26 @@ def _told(finding: Finding, times: int) -> str:
 
 @pytest.fixture(scope="session")
 def eca_target(request: pytest.FixtureRequest) -> Target:
-    """The server of `--eca-command`."""
+    """Return the target of `--eca-command`."""
     return _target(request.config)
 
 
 @pytest.fixture
-async def eca_bench(
+async def eca_harness(
     request: pytest.FixtureRequest, anyio_backend: object, eca_target: Target
-) -> AsyncIterator[Bench]:
-    """What a case has, with a model and servers of the test's own."""
+) -> AsyncIterator[Harness]:
+    """Yield a harness with a model and servers of the test's own."""
     async with open_suite(eca_target) as suite:
-        bench = suite.bench(request.node.name)
-        yield bench
+        harness = suite.harness(request.node.name)
+        yield harness
         known = request.config.stash[_KNOWN]
-        broken = _broken([*bench.findings, *await suite.close()], known)
-    if broken:
-        pytest.fail(str(Broken(broken)), pytrace=False)
+        failures = _failures([*harness.findings, *await suite.close()], known)
+    if failures:
+        pytest.fail(str(BrokenRequirements(failures)), pytrace=False)
 
 
 @pytest.fixture
-async def eca_seat(eca_bench: Bench) -> AsyncIterator[Seat]:
-    """A client's seat at a server that is the test's alone; the server has said hello."""
-    async with eca_bench.seat() as seat:
-        yield seat
+async def eca_session(eca_harness: Harness) -> AsyncIterator[ClientSession]:
+    """Yield a client session at a new server, after the handshake."""
+    async with eca_harness.session() as session:
+        yield session

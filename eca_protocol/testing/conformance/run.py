@@ -1,7 +1,7 @@
 """The outcome of a run of the suite, and its form as a list of records.
 
-A record has `id` and `verdict`, beside them what the table says of the row, what was expected and
-what came, and of the run itself its target, edition and times: each record can stand alone.
+A record has `id` and `verdict`, the row's data from the table, `expected` and `got`, and the run's
+target, edition and times: each record is self-contained.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdict
+from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.transcript import Side
 
-__all__ = ["Incident", "Run", "SuiteFault", "binds"]
+__all__ = ["Incident", "Run", "SuiteError", "binds"]
 
 _LONGEST: Final = 300  # characters of an exception
 _FRAMES_AND_LIFECYCLE = frozenset(
@@ -40,7 +40,7 @@ _FRAMES_AND_LIFECYCLE = frozenset(
 
 
 def binds(id_: str, edition: Revision, *, side: Side = "server") -> bool:
-    """Whether a row binds that side in that edition; in the draft frames do, too (W-50)."""
+    """Return whether a row binds that side in that edition; in the draft frames do, too (W-50)."""
     row = REQUIREMENTS[id_]
     if row.side not in (side, "both"):
         return False
@@ -50,11 +50,11 @@ def binds(id_: str, edition: Revision, *, side: Side = "server") -> bool:
 
 @attrs.frozen(kw_only=True)
 class Incident:
-    """The target ended while a case talked to it.
+    """The unexpected end of the target during a case.
 
     Attributes:
         case: the case.
-        what: what was waited for, and how the target ended.
+        what: what the case waited for, and how the target ended.
     """
 
     case: str
@@ -62,16 +62,16 @@ class Incident:
 
 
 @attrs.frozen(kw_only=True)
-class SuiteFault:
-    """A fault of the suite's own in one of its cases: it says nothing of the target.
+class SuiteError:
+    """An error of the suite in one of its cases: it says nothing about the target.
 
-    What the target wrote may have led to it, but a case has to bear whatever comes.
+    The target's output may have caused it, but a case has to handle any output.
 
     Attributes:
         case: the case.
         what: the exception.
-        place: the line of the case where it rose.
-        traceback: all of it.
+        place: the line of the case that raised it.
+        traceback: the whole traceback.
     """
 
     case: str
@@ -80,8 +80,8 @@ class SuiteFault:
     traceback: str
 
     @classmethod
-    def of(cls, case: str, file: str, raised: BaseException) -> SuiteFault:
-        """The fault that an exception is, which rose in a case written in that file."""
+    def of(cls, case: str, file: str, raised: BaseException) -> SuiteError:
+        """Build the error for an exception in a case of that file."""
         frames = traceback.extract_tb(raised.__traceback__)
         last = next((each for each in reversed(frames) if each.filename == file), frames[-1])
         return cls(
@@ -92,23 +92,23 @@ class SuiteFault:
         )
 
     @property
-    def told(self) -> str:
-        """As the reason why rows were not judged."""
+    def reason(self) -> str:
+        """The reason why rows were not judged."""
         return f"the suite itself failed here: {self.what} at {self.place}"
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """What a run has found.
+    """The result of a run.
 
     Attributes:
-        target: what was tested, as a person would write it.
+        target: the command, for people.
         edition: the edition that was spoken.
-        started: when it began, in UTC.
-        seconds: how long it took.
+        started: its start, in UTC.
+        seconds: its duration.
         findings: one for each row that binds the target, in the order of the table.
-        incidents: what went wrong beside the rows: a server that ended while it was talked to.
-        faults: the suite's own: the rows behind them are untestable.
+        incidents: servers that ended during a case.
+        suite_errors: errors of the suite; the rows of their cases are untestable.
     """
 
     target: str
@@ -117,18 +117,18 @@ class Run:
     seconds: float
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...] = ()
-    faults: tuple[SuiteFault, ...] = ()
+    suite_errors: tuple[SuiteError, ...] = ()
 
     def counts(self) -> Mapping[Verdict, int]:
-        """How many findings there are of each verdict."""
+        """Return the number of findings of each verdict."""
         return Counter(finding.verdict for finding in self.findings)
 
     def failed(self) -> tuple[Finding, ...]:
-        """What is binding and broken."""
+        """Return the findings of broken binding rows."""
         return tuple(finding for finding in self.findings if finding.verdict == "fail")
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The records."""
+        """Return the records."""
         run = {
             "target": self.target,
             "edition": self.edition.value,
@@ -139,16 +139,16 @@ class Run:
 
     @classmethod
     def from_json(cls, data: bytes) -> Run:
-        """Read what `to_json` gave, as bytes; rows that the table no longer has are left out.
+        """Read the bytes of `to_json`'s records; unknown rows are dropped.
 
         Raises:
-            ValueError: it is no such list.
+            ValueError: the data is no such list.
         """
         try:
             records = json.loads(data)
             return _run(records)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
-            raise ValueError(f"expected the records of a run, got {fault!r}") from fault
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"expected the records of a run, got {error!r}") from error
 
 
 def _record(finding: Finding) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _record(finding: Finding) -> dict[str, Any]:
         "id": finding.id,
         "verdict": finding.verdict,
         "case": finding.case,
-        "duty": row.duty,
+        "duty": row.statement,
         "section": row.section,
         "level": row.level,
         "expected": finding.expected,
@@ -187,6 +187,6 @@ def _findings(records: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
                 case=record["case"],
                 expected=record["expected"],
                 got=record["got"],
-                exchange=[Exchanged.from_json(each) for each in record["exchange"]],
+                exchange=[Transmission.from_json(each) for each in record["exchange"]],
                 breach=record.get("breach"),
             )

@@ -1,4 +1,4 @@
-"""The servers of a run: one for all seats that want the same, one alone for who wants that."""
+"""The servers of a run: shared ones, and new ones for a single session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.testing.conformance.cases import Stuck
-from eca_protocol.testing.conformance.target import Folders, Target
+from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.wire import Wire
 
 __all__ = ["Servers"]
@@ -32,8 +32,8 @@ class Servers:
     """Starts servers in a task group, and ends them with it.
 
     Attributes:
-        started: every server of the run.
-        introduction_seconds: how long each has to tell of itself once it is initialized.
+        started: the running servers.
+        introduction_seconds: time for the announcements after `initialized`.
     """
 
     def __init__(self, group: anyio.abc.TaskGroup, target: Target, root: Path, *, url: str) -> None:
@@ -47,7 +47,7 @@ class Servers:
         self._shared: dict[str, _Shared] = {}
 
     async def alone(self, config: Mapping[str, Any]) -> Wire:
-        """A server that nobody else has.
+        """Start a server for one session.
 
         Raises:
             StartFailed: it cannot be started.
@@ -59,11 +59,11 @@ class Servers:
     async def shared(
         self, config: Mapping[str, Any], initialize: Mapping[str, Any], greet: Greet
     ) -> Wire:
-        """The server of all who want that; `greet` is called by the first of them.
+        """Return the server for this configuration; the first caller performs the handshake.
 
         Raises:
             StartFailed: it cannot be started.
-            Stuck: the greeting is not answered.
+            Stuck: the handshake fails.
         """
         key = json.dumps([config, initialize]).decode()
         entry = self._shared.get(key)
@@ -76,11 +76,11 @@ class Servers:
         try:
             await self._group.start(entry.wire.run)
             await greet(entry.wire)
-        except BaseException as fault:
+        except BaseException as error:
             unready = Stuck(
-                "a server that is ready", "none in the time of the case that started it"
+                "a server that is ready", "none within the time of the case that started it"
             )
-            entry.failed = fault if isinstance(fault, Stuck) else unready
+            entry.failed = error if isinstance(error, Stuck) else unready
             if self._shared.get(key) is entry:
                 del self._shared[key]
             entry.wire.stop()
@@ -89,15 +89,15 @@ class Servers:
             entry.ready.set()
         return entry.wire
 
-    async def leave(self) -> None:
-        """Shut the shared ones down in order, all at once."""
+    async def shut_down(self) -> None:
+        """Shut all shared servers down at once."""
         async with anyio.create_task_group() as leaving:
             for entry in self._shared.values():
                 if entry.wire.alive:
-                    leaving.start_soon(entry.wire.leave)
+                    leaving.start_soon(entry.wire.shut_down)
 
     def _new(self, config: Mapping[str, Any]) -> Wire:
-        folders = Folders(root=self._root / f"server-{next(self._numbers)}")
-        wire = Wire(self._target, folders, self._url, config)
+        directories = Directories(root=self._root / f"server-{next(self._numbers)}")
+        wire = Wire(self._target, directories, self._url, config)
         self.started.append(wire)
         return wire

@@ -1,4 +1,4 @@
-"""Runs cases against a target: several at once, each with a deadline, the whole with one."""
+"""The suite for servers: it runs several cases at once, with a deadline for each and for all."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import attrs
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
-from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Case, Died, NotApplicable, Stuck, server_cases
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
+from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import Model
-from eca_protocol.testing.conformance.run import Incident, Run, SuiteFault, binds
-from eca_protocol.testing.conformance.same import SAME
-from eca_protocol.testing.conformance.server import BY_WEIGHT
+from eca_protocol.testing.conformance.observations import finding_of
+from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
+from eca_protocol.testing.conformance.server import RUN_ORDER
 from eca_protocol.testing.conformance.servers import Servers
-from eca_protocol.testing.conformance.target import Target, own_folder
-from eca_protocol.testing.conformance.unseen import UNSEEN
+from eca_protocol.testing.conformance.target import Target, temporary_directory
+from eca_protocol.testing.conformance.untestable import UNTESTABLE
 from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, Verdict, failing, worst
-from eca_protocol.testing.conformance.watched import watched
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = ["Suite", "run_suite"]
@@ -33,186 +33,190 @@ __all__ = ["Suite", "run_suite"]
 SECONDS: Final = 150.0
 
 _END_SECONDS: Final = 5.0
-"""What of the whole time is kept for ending the servers."""
+"""Seconds of the whole time that are reserved for the shutdown."""
 
 _LEAST_INTRODUCTION: Final = 3.0
-"""Seconds that are waited for what the first server, which had the machine alone, told sooner."""
+"""The least time for announcements, if the first server sent them."""
 
 _SHORT_INTRODUCTION: Final = 0.5
-"""Seconds that are waited for what it did not tell."""
+"""The time for announcements, if the first server did not send them."""
 
-_SAID: Final = 20
-"""Lines of stderr that are told of a server which does not start."""
+_STDERR_LINES: Final = 20
+"""Lines of stderr in the error of a server that does not start."""
 
-_NO_MESSAGE: Final = "no message had it"
+_NO_MESSAGE: Final = "it did not occur in any message"
 
 _FORESEEN: Final = (Stuck, NotApplicable, StartFailed, TimeoutError)
-"""How a case may end before its last line; anything else is a fault of its own."""
+"""Exceptions that may end a case early; any other is an error of the suite."""
 
-Told = Callable[[Case, Sequence[Finding]], None]
+OnCase = Callable[[Case, Sequence[Finding]], None]
 
 
 class Suite:
-    """A target with its model and its servers, ready to run cases; made by `open_suite`.
+    """A target with its model and servers, ready to run cases; made by `open_suite`.
 
     Attributes:
         edition: the edition that is spoken.
-        incidents: servers that ended while they were talked to.
-        faults: cases that failed by themselves.
+        incidents: servers that ended during a case.
+        suite_errors: errors of the suite's own cases.
     """
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
         self.edition = target.edition or Revision.R2025_10
         self.incidents: list[Incident] = []
-        self.faults: list[SuiteFault] = []
+        self.suite_errors: list[SuiteError] = []
         self.servers = servers
-        self._seen: set[str] = set()
+        self._observed_rows: set[str] = set()
         self._target = target
         self._model = model
 
     async def start(self) -> StartFailed | None:
-        """Start the first server, and learn which edition it speaks; why that cannot be, if so."""
-        bench, began = self.bench("the start"), anyio.current_time()
+        """Start the first server and detect its edition; return the error if it cannot start."""
+        harness, start = self.harness("the start"), anyio.current_time()
         try:
-            async with bench.seat() as seat:
+            async with harness.session() as session:
                 if self._target.edition is None:
-                    self.edition = detect_server(seat.config.get("variants"))
-                took = 2 * (anyio.current_time() - began)
+                    self.edition = detect_server(session.config.get("variants"))
+                took = 2 * (anyio.current_time() - start)
                 self.servers.introduction_seconds = (
-                    max(_LEAST_INTRODUCTION, took) if seat.is_introduced else _SHORT_INTRODUCTION
+                    max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
                 )
         except Stuck as stuck:
-            said = self.servers.started[-1].errors.splitlines()[-_SAID:]
-            return StartFailed("\n".join([str(stuck), *said]))
+            stderr_lines = self.servers.started[-1].errors.splitlines()[-_STDERR_LINES:]
+            return StartFailed("\n".join([str(stuck), *stderr_lines]))
         except StartFailed as failure:
             return failure
         return None
 
-    def bench(self, case: str, *, alone: bool = False) -> Bench:
-        """The surroundings of a case."""
-        return Bench(
+    def harness(self, case: str, *, alone: bool = False) -> Harness:
+        """Return the harness of a case."""
+        return Harness(
             self.servers, self._target, self._model, edition=self.edition, case=case, alone=alone
         )
 
     async def judge(self, case: Case) -> list[Finding]:
-        """Run a case; a finding at least for each row that it declares.
+        """Run a case; return at least one finding for each of its rows.
 
-        When a server ends at which other cases sat, too, the case is run once more alone.
+        If a shared server ends, the case is run once more with its own.
         """
         lacking = self._lacking(case)
         if lacking:
-            return [_untold(case, id_, "untestable", lacking) for id_ in case.rows]
-        bench = self.bench(case.name)
-        judged = await _judge(case, bench)
-        if bench.died:
-            judged = await _judge(case, self.bench(case.name, alone=True))
-        if judged.death:
-            self.incidents.append(Incident(case=case.name, what=judged.death))
-        if judged.fault is not None:
-            self.faults.append(judged.fault)
-        return judged.findings
+            return [_unjudged(case, id_, "untestable", lacking) for id_ in case.rows]
+        harness = self.harness(case.name)
+        result = await _judge(case, harness)
+        if harness.died:
+            result = await _judge(case, self.harness(case.name, alone=True))
+        if result.death:
+            self.incidents.append(Incident(case=case.name, what=result.death))
+        if result.error is not None:
+            self.suite_errors.append(result.error)
+        return result.findings
 
-    def observed(self) -> list[Finding]:
-        """What the watchers of all servers have seen since the last time."""
+    def take_observed(self) -> list[Finding]:
+        """Return the watchers' new findings of all servers."""
         findings = []
         for wire in tuple(self.servers.started):
             findings += [
-                watched(wire, observation)
+                finding_of(wire, observation)
                 for observation in wire.take_observations()
                 if observation.side == "server"
             ]
-            self._seen |= wire.seen
+            self._observed_rows |= wire.observed_rows
             if wire.gone.is_set():
                 self.servers.started.remove(wire)
         return findings
 
     async def close(self) -> list[Finding]:
-        """Shut the shared servers down in order; what was observed, and what passed rightly."""
-        await self.servers.leave()
-        observed = self.observed()
-        came = "it came, as it should"
-        return observed + [Finding(id=id_, verdict="pass", got=came) for id_ in self._seen]
+        """Shut the shared servers down; return the last findings, and a pass for each field."""
+        await self.servers.shut_down()
+        take_observed = self.take_observed()
+        came = "occurred without a breach"
+        return take_observed + [
+            Finding(id=id_, verdict="pass", got=came) for id_ in self._observed_rows
+        ]
 
     def _lacking(self, case: Case) -> str:
         if "process" in case.needs and self._target.serve is not None:
-            return "the server is inside the suite and no process"
+            return "the server runs inside the suite, not as a process"
         if "config" in case.needs and not self._target.takes_config:
-            return "the target has a configuration of its own"
+            return "the target has its own form of configuration"
         return ""
 
 
 @attrs.frozen
-class _Judged:
-    """What came of a case: its findings, and what cut it short if the target or it has failed."""
+class _CaseResult:
+    """The findings of a case, and the error that ended it early."""
 
     findings: list[Finding]
     death: str = ""
-    fault: SuiteFault | None = None
+    error: SuiteError | None = None
 
 
-async def _judge(case: Case, bench: Bench) -> _Judged:
+async def _judge(case: Case, harness: Harness) -> _CaseResult:
     """Run a case."""
     verdict: Verdict = "untestable"
-    why, death, fault = "", "", None
+    why, death, error = "", "", None
     try:
         with anyio.fail_after(case.seconds):
-            await case.run(bench)
-    except Exception as group:  # noqa: BLE001 - it is told as a fault of the suite's own
-        raised = _telling(group)
+            await case.run(harness)
+    except Exception as group:  # noqa: BLE001 - reported as an error of the suite
+        raised = _decisive_error(group)
         why = str(raised)
         if isinstance(raised, Died):
             death = why
         elif isinstance(raised, NotApplicable):
             verdict = "not-applicable"
         elif isinstance(raised, TimeoutError):
-            why = why or f"the case took more than {case.seconds:g} s"
+            why = why or f"the case exceeded {case.seconds:g} s"
         elif not isinstance(raised, _FORESEEN):
-            fault = SuiteFault.of(case.name, inspect.getfile(case.run), raised)
-            why = fault.told
-    judged = {finding.id for finding in bench.findings}
+            error = SuiteError.of(case.name, inspect.getfile(case.run), raised)
+            why = error.reason
+    result = {finding.id for finding in harness.findings}
     rest = [
-        _untold(case, id_, verdict, why or _unshown(id_)) for id_ in case.rows if id_ not in judged
+        _unjudged(case, id_, verdict, why or _reason_unjudged(id_))
+        for id_ in case.rows
+        if id_ not in result
     ]
-    return _Judged(bench.findings + rest, death, fault)
+    return _CaseResult(harness.findings + rest, death, error)
 
 
-def _unshown(id_: str) -> str:
-    """Why a case that has come to its end leaves a row open."""
-    return _NO_MESSAGE if _is_letter(id_) else "what the case did has not shown it"
+def _reason_unjudged(id_: str) -> str:
+    """Return the reason why a completed case leaves a row open."""
+    return _NO_MESSAGE if _is_field_or_value(id_) else "the case did not trigger it"
 
 
-def _is_letter(id_: str) -> bool:
+def _is_field_or_value(id_: str) -> bool:
     return id_.startswith(("FIELD:", "VALUE:"))
 
 
-def _telling(raised: Exception) -> Exception:
-    """Of a group the one that tells most: the target's end, a fault of ours, or the first."""
-    each = tuple(_each(raised))
+def _decisive_error(raised: Exception) -> Exception:
+    """Return a group's decisive error: the server's end, the suite's own, or the first."""
+    each = tuple(_leaf_errors(raised))
     ends = [one for one in each if isinstance(one, Died)]
-    faults = [one for one in each if not isinstance(one, _FORESEEN)]
-    return (*ends, *faults, *each)[0]
+    errors = [one for one in each if not isinstance(one, _FORESEEN)]
+    return (*ends, *errors, *each)[0]
 
 
-def _each(raised: Exception) -> Iterator[Exception]:
+def _leaf_errors(raised: Exception) -> Iterator[Exception]:
     if isinstance(raised, ExceptionGroup):
         for part in raised.exceptions:
-            yield from _each(part)
+            yield from _leaf_errors(part)
     else:
         yield raised
 
 
-def _untold(case: Case, id_: str, verdict: Verdict, why: str) -> Finding:
+def _unjudged(case: Case, id_: str, verdict: Verdict, why: str) -> Finding:
     return Finding(id=id_, verdict=verdict, case=case.name, got=why)
 
 
 @asynccontextmanager
 async def open_suite(target: Target) -> AsyncIterator[Suite]:
-    """A target ready to be judged; whatever was started has ended behind the block.
+    """Prepare a target to be judged; everything started has ended after the block.
 
     Raises:
         StartFailed: the target cannot be started.
     """
-    with own_folder() as root:
+    with temporary_directory() as root:
         async with Model() as model, anyio.create_task_group() as group:
             servers = Servers(group, target, root, url=model.url)
             suite = Suite(target, model, servers)
@@ -231,72 +235,79 @@ async def run_suite(
     target: Target,
     *,
     cases: Iterable[Case] | None = None,
-    shown: str = "",
+    name: str = "",
     jobs: int | None = None,
     seconds: float = SECONDS,
-    told: Told | None = None,
+    on_case: OnCase | None = None,
 ) -> Run:
     """Judge a target.
 
     Args:
         target: what is tested.
-        cases: which cases; None: all.
-        shown: what the target is called in reports.
-        jobs: how many cases run at once; None: as many as there are processors.
-        seconds: how long the whole may take; what has no time then is untestable.
-        told: called as each case ends.
+        cases: the cases; None: all.
+        name: the target's name in reports.
+        jobs: the number of cases at once; None: the number of processors.
+        seconds: the time limit of the run; cases without time are untestable.
+        on_case: called as each case ends.
 
     Raises:
         StartFailed: the target cannot be started.
     """
-    began, started = anyio.current_time(), datetime.now(UTC)
+    start, started = anyio.current_time(), datetime.now(UTC)
     chosen = tuple(server_cases().values() if cases is None else cases)
-    found: dict[str, list[Finding]] = {}
+    findings_by_row: dict[str, list[Finding]] = {}
     async with open_suite(target) as suite:
-        mine = [case for case in chosen if case.window.holds(suite.edition)]
-        waiting, undone = deque(_by_weight(mine)), {case.name: case for case in mine}
+        applicable = [case for case in chosen if case.window.holds(suite.edition)]
+        waiting, unfinished = (
+            deque(_by_weight(applicable)),
+            {case.name: case for case in applicable},
+        )
 
         async def work() -> None:
             while waiting:
                 case = waiting.popleft()
-                findings = [*await suite.judge(case), *suite.observed()]
-                del undone[case.name]
+                findings = [*await suite.judge(case), *suite.take_observed()]
+                del unfinished[case.name]
                 for finding in findings:
-                    found.setdefault(finding.id, []).append(finding)
-                if told is not None:
-                    told(case, findings)
+                    findings_by_row.setdefault(finding.id, []).append(finding)
+                if on_case is not None:
+                    on_case(case, findings)
 
-        kept_for_the_end = min(_END_SECONDS, seconds / 10)
-        with anyio.move_on_after(began + seconds - kept_for_the_end - anyio.current_time()):
+        shutdown_seconds = min(_END_SECONDS, seconds / 10)
+        with anyio.move_on_after(start + seconds - shutdown_seconds - anyio.current_time()):
             async with anyio.create_task_group() as workers:
                 for _ in range(jobs or os.cpu_count() or 1):
                     workers.start_soon(work)
-        late = f"{NO_TIME} {seconds:g} s"
+        reason = f"{NO_TIME} {seconds:g} s"
         unjudged = [
-            _untold(case, id_, "untestable", late) for case in undone.values() for id_ in case.rows
+            _unjudged(case, id_, "untestable", reason)
+            for case in unfinished.values()
+            for id_ in case.rows
         ]
         for finding in await suite.close() + unjudged:
-            found.setdefault(finding.id, []).append(finding)
+            findings_by_row.setdefault(finding.id, []).append(finding)
         edition = suite.edition
     return Run(
-        target=shown or " ".join(target.command),
+        target=name or " ".join(target.command),
         edition=edition,
         started=started,
-        seconds=anyio.current_time() - began,
-        findings=tuple(_of_each_row(found, edition, _of_other_editions(chosen, edition))),
+        seconds=anyio.current_time() - start,
+        findings=tuple(
+            _final_findings(findings_by_row, edition, _rows_of_other_editions(chosen, edition))
+        ),
         incidents=tuple(suite.incidents),
-        faults=tuple(suite.faults),
+        suite_errors=tuple(suite.suite_errors),
     )
 
 
 def _by_weight(cases: Iterable[Case]) -> list[Case]:
-    """The cases as they are run; those of nobody's chapter come first."""
-    places = {chapter: place for place, chapter in enumerate(BY_WEIGHT)}
+    """Return the cases in the order in which they run; unknown chapters come first."""
+    places = {chapter: place for place, chapter in enumerate(RUN_ORDER)}
     return sorted(cases, key=lambda case: places.get(case.name.partition(".")[0], -1))
 
 
-def _of_other_editions(cases: Iterable[Case], edition: Revision) -> frozenset[str]:
-    """The rows that only cases of other editions judge."""
+def _rows_of_other_editions(cases: Iterable[Case], edition: Revision) -> frozenset[str]:
+    """Return the rows that only cases of other editions judge."""
     cases = tuple(cases)
     others = {id_ for case in cases if not case.window.holds(edition) for id_ in case.rows}
     return frozenset(
@@ -304,21 +315,23 @@ def _of_other_editions(cases: Iterable[Case], edition: Revision) -> frozenset[st
     )
 
 
-def _of_each_row(
-    found: Mapping[str, Sequence[Finding]], edition: Revision, elsewhere: frozenset[str]
+def _final_findings(
+    findings_by_row: Mapping[str, Sequence[Finding]],
+    edition: Revision,
+    other_editions: frozenset[str],
 ) -> Iterable[Finding]:
-    """One finding for each row that binds a server of that edition."""
+    """Yield one finding for each row that binds a server of that edition."""
     for id_ in REQUIREMENTS:
         if not binds(id_, edition):
             continue
-        judged = found.get(id_) or found.get(SAME.get(id_, ""))
-        if judged:
-            finding = worst(judged)
+        result = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
+        if result:
+            finding = worst(result)
             is_broken = finding.verdict in {"fail", "warn"}
             verdict = failing(id_) if is_broken else finding.verdict
             yield attrs.evolve(finding, id=id_, verdict=verdict)
-        elif id_ in elsewhere or SAME.get(id_) in elsewhere:
-            yield Finding(id=id_, verdict="not-applicable", got="it is about other editions")
+        elif id_ in other_editions or DUPLICATES.get(id_) in other_editions:
+            yield Finding(id=id_, verdict="not-applicable", got="it concerns other editions")
         else:
-            unjudged = _NO_MESSAGE if _is_letter(id_) else "no case judges it"
-            yield Finding(id=id_, verdict="untestable", got=UNSEEN.get(id_, unjudged))
+            unjudged = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
+            yield Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, unjudged))

@@ -1,7 +1,7 @@
-"""The server under test: how it is started, and how it learns of the scripted model.
+"""The server under test: its start, and its configuration for the scripted model.
 
-A target is a command of any language, or for fast tests of the kit itself a function inside the
-suite. Each process has folders of its own: HOME, XDG_*, TMPDIR and a workspace.
+A target is a command, or, for fast tests of the kit itself, a function inside the suite. Each
+process has its own directories: HOME, XDG_*, TMPDIR and a workspace.
 """
 
 from __future__ import annotations
@@ -20,12 +20,21 @@ from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance.personalities import PLAIN, Personality
 
-__all__ = ["API", "KEY", "MODEL", "OTHER_MODEL", "Folders", "Serve", "Target", "own_folder"]
+__all__ = [
+    "API",
+    "KEY",
+    "MODEL",
+    "OTHER_MODEL",
+    "Directories",
+    "Serve",
+    "Target",
+    "temporary_directory",
+]
 
 API = Literal["openai-chat", "anthropic"]
 
 Serve = Callable[[Transport, Mapping[str, Any]], Awaitable[int]]
-"""A server inside the suite: its transport, what `ECA_CONFIG` would hold; gives the exit code."""
+"""A server inside the suite: called with its transport and configuration; returns the exit code."""
 
 KEY: Final = "not-a-real-key"
 MODEL: Final = "conformance/scripted"
@@ -38,20 +47,20 @@ _MODELS: Final[Mapping[str, Any]] = {
     },
     "other": {},
 }
-_TELLING: Final[Mapping[Revision | None, Mapping[str, Any]]] = {
+_EDITION_CAPABILITIES: Final[Mapping[Revision | None, Mapping[str, Any]]] = {
     Revision.DRAFT: {"doc": True, "edit": True, "fix": True},
     Revision.CURRENT: {"chatCapabilities": {}},
 }
-"""The capabilities by which a client tells that it speaks an edition."""
+"""The capabilities that announce a client's edition."""
 _SECRET_ENDINGS: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
 @attrs.frozen(kw_only=True)
-class Folders:
-    """The folders of one process, made when they are asked for.
+class Directories:
+    """The directories of one process, created on first use.
 
     Attributes:
-        root: what holds them all.
+        root: the parent directory.
     """
 
     root: Path
@@ -59,43 +68,42 @@ class Folders:
     @property
     def home(self) -> Path:
         """The user's home."""
-        return self._made("home")
+        return self._directory("home")
 
     @property
     def workspace(self) -> Path:
-        """The one root of the workspace."""
-        return self._made("workspace")
+        """The only root of the workspace."""
+        return self._directory("workspace")
 
     @property
     def temporary(self) -> Path:
-        """Where temporary files go."""
-        return self._made("tmp")
+        """The directory of temporary files."""
+        return self._directory("tmp")
 
-    def _made(self, name: str) -> Path:
-        folder = self.root / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+    def _directory(self, name: str) -> Path:
+        directory = self.root / name
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
 
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What is tested, and how it is told of its model.
+    """The program under test, and its configuration.
 
-    In `command`, `config_args`, the values of `env` and the template these stand for what the run
-    puts in: `{{url}}`, `{{key}}`, `{{model}}`, `{{workspace}}`, and `{{file}}`, where the template
-    was written to.
+    Placeholders in `command`, `config_args`, the values of `env` and the template: `{{url}}`,
+    `{{key}}`, `{{model}}`, `{{workspace}}`, and `{{file}}`, the path of the written template.
 
     Attributes:
-        command: what starts it; empty if `serve` is it.
+        command: its command line; empty with `serve`.
         serve: the server inside the suite.
-        cwd: where it is started; None: where we are.
-        env: variables beside those it inherits; keys in our own environment are not passed on.
-        template: its configuration, if it has not upstream's; None: `ECA_CONFIG`.
-        template_name: what the written file is called.
-        config_args: arguments behind the command.
-        api: which API its model speaks.
-        edition: the edition it is told to speak; None: what it turns out to speak.
-        personality: the client that the suite plays.
+        cwd: its working directory; None: the current one.
+        env: additional environment variables; secrets in the environment are not inherited.
+        template: its configuration in its own form; None: `ECA_CONFIG` in upstream's.
+        template_name: the name of the written file.
+        config_args: additional arguments of the command.
+        api: the API of its model.
+        edition: the requested edition; None: the target's own.
+        personality: the client that the suite acts as.
     """
 
     command: tuple[str, ...] = ()
@@ -111,15 +119,15 @@ class Target:
 
     @property
     def takes_config(self) -> bool:
-        """Whether it can be given more configuration than its model."""
+        """True if it accepts configuration beyond its model."""
         return self.template is None
 
     def model_url(self, url: str) -> str:
-        """The base as it is configured: clients of the Messages API add `/v1` themselves."""
+        """Return the base URL to configure; clients of the Messages API add `/v1` themselves."""
         return url.removesuffix("/v1") if self.api == "anthropic" else url
 
     def configuration(self, url: str, more: Mapping[str, Any]) -> dict[str, Any]:
-        """What `ECA_CONFIG` holds: the scripted model, and `more` merged into it."""
+        """Return the content of `ECA_CONFIG`: the scripted model, with `more` merged into it."""
         provider = {
             "api": self.api,
             "url": self.model_url(url),
@@ -135,13 +143,12 @@ class Target:
         return merged(base, more)
 
     def initialize_params(self, root: Path) -> dict[str, Any]:
-        """What the suite says in `initialize`, with that folder as the workspace.
+        """Return the params of `initialize` with that workspace.
 
-        An edition is told in the words of a client that speaks it, and by the option that servers
-        of ours know.
+        The edition is announced by a client's capabilities, and by this project's option.
         """
         who = self.personality
-        assistant = {**_TELLING.get(self.edition, {}), **who.assistant}
+        assistant = {**_EDITION_CAPABILITIES.get(self.edition, {}), **who.assistant}
         options = who.options
         if self.edition is not None:
             options = {**(options or {}), "protocolRevision": self.edition.value}
@@ -157,9 +164,9 @@ class Target:
         return params
 
     def prepare(
-        self, folders: Folders, url: str, more: Mapping[str, Any]
+        self, directories: Directories, url: str, more: Mapping[str, Any]
     ) -> tuple[list[str], dict[str, str]]:
-        """Write what it is configured by; its command line and environment.
+        """Write the configuration; return the command line and the environment.
 
         Raises:
             OSError: the configuration cannot be written.
@@ -168,9 +175,9 @@ class Target:
             "url": self.model_url(url),
             "key": KEY,
             "model": MODEL,
-            "workspace": str(folders.workspace),
+            "workspace": str(directories.workspace),
         }
-        home = str(folders.home)
+        home = str(directories.home)
         env = {
             name: value
             for name, value in os.environ.items()
@@ -179,44 +186,44 @@ class Target:
         env |= {
             "HOME": home,
             "USERPROFILE": home,
-            "XDG_CONFIG_HOME": str(folders.home / ".config"),
-            "XDG_DATA_HOME": str(folders.home / ".local" / "share"),
-            "XDG_STATE_HOME": str(folders.home / ".local" / "state"),
-            "XDG_CACHE_HOME": str(folders.home / ".cache"),
-            "TMPDIR": str(folders.temporary),
+            "XDG_CONFIG_HOME": str(directories.home / ".config"),
+            "XDG_DATA_HOME": str(directories.home / ".local" / "share"),
+            "XDG_STATE_HOME": str(directories.home / ".local" / "state"),
+            "XDG_CACHE_HOME": str(directories.home / ".cache"),
+            "TMPDIR": str(directories.temporary),
         }
         if self.template is None:
             env["ECA_CONFIG"] = json.dumps(self.configuration(url, more)).decode()
         else:
-            file = folders.root / self.template_name
+            file = directories.root / self.template_name
             file.write_text(filled(self.template, values), "utf-8")
             values["file"] = str(file)
         env |= {name: filled(value, values) for name, value in self.env.items()}
-        words = (*self.command, *self.config_args)
-        return [filled(word, values) for word in words], env
+        arguments = (*self.command, *self.config_args)
+        return [filled(argument, values) for argument in arguments], env
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """A text with its `{{name}}`s replaced."""
+    """Replace the `{{name}}` placeholders in a text."""
     for name, value in values.items():
         text = text.replace("{{" + name + "}}", value)
     return text
 
 
 def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Two configurations as one: objects are merged, whatever else is in `more` wins."""
+    """Merge two configurations: objects are merged, other values of `more` win."""
     result = dict(base)
     for key, value in more.items():
-        there = result.get(key)
-        if isinstance(there, Mapping) and isinstance(value, Mapping):
-            result[key] = merged(there, value)
+        current = result.get(key)
+        if isinstance(current, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(current, value)
         else:
             result[key] = value
     return result
 
 
 @contextmanager
-def own_folder() -> Iterator[Path]:
-    """A folder of the run's own, by its real path: servers compare paths."""
+def temporary_directory() -> Iterator[Path]:
+    """Yield a new directory by its real path, since servers compare paths."""
     with tempfile.TemporaryDirectory(prefix="eca-conformance-", ignore_cleanup_errors=True) as root:
         yield Path(root).resolve()

@@ -1,4 +1,4 @@
-"""What a run of the suite finds: a verdict for each row, with the exchange that shows it."""
+"""The findings of a run: a verdict for each row, with the exchange that shows it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eca_protocol.testing.requirements import REQUIREMENTS, Requirement
 __all__ = [
     "NO_TIME",
     "VERDICTS",
-    "Exchanged",
     "Finding",
     "Party",
+    "Transmission",
     "Verdict",
     "failing",
     "judgement",
@@ -26,25 +26,25 @@ Verdict = Literal["pass", "fail", "warn", "not-applicable", "untestable"]
 Party = Literal["client", "server", "model"]
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("fail", "warn", "pass", "untestable", "not-applicable")
-"""From what counts most: of several verdicts on one row the first of these stays."""
+"""Verdicts by severity; the most severe one of a row counts."""
 
 NO_TIME: Final = "no time in"
-"""So begins what is told of rows that were not judged because the time of the run was over."""
+"""The beginning of the reason of rows that had no time."""
 
-_SHOWN: Final = 4096  # bytes of one message that a finding keeps
-_LONGEST: Final = 600  # characters of what was got
+_SHOWN: Final = 4096  # bytes of one message in a finding
+_LONGEST: Final = 600  # characters of `got`
 
 
 @attrs.frozen(kw_only=True)
-class Exchanged:
-    """Bytes that passed between two of the three parties.
+class Transmission:
+    """Bytes between two of the three parties.
 
     Attributes:
         at: seconds since the server was started.
-        source: who wrote them.
-        target: to whom.
+        source: the sender.
+        target: the receiver.
         data: the bytes, header included; of a long message the beginning.
-        size: how many there were.
+        size: the number of bytes.
     """
 
     at: float
@@ -54,13 +54,13 @@ class Exchanged:
     size: int
 
     @classmethod
-    def of(cls, at: float, source: Party, target: Party, data: bytes) -> Exchanged:
-        """Keep the beginning of what passed."""
+    def of(cls, at: float, source: Party, target: Party, data: bytes) -> Transmission:
+        """Store the beginning of the bytes."""
         shown = data if len(data) <= _SHOWN else _whole_characters(data[:_SHOWN])
         return cls(at=round(at, 6), source=source, target=target, data=shown, size=len(data))
 
     def to_json(self) -> dict[str, Any]:
-        """As a record of a report: the bytes as `text`, or as `base64` if they are none."""
+        """Return a record of a report: the bytes as `text`, or else as `base64`."""
         shown: dict[str, Any]
         try:
             shown = {"text": self.data.decode()}
@@ -70,12 +70,12 @@ class Exchanged:
         return {**head, "size": self.size, **shown}
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Exchanged:
-        """What `to_json` wrote.
+    def from_json(cls, record: Mapping[str, Any]) -> Transmission:
+        """Read a record of `to_json`.
 
         Raises:
             KeyError: a member is missing.
-            ValueError: the base64 is none.
+            ValueError: the base64 is invalid.
         """
         data = record["text"].encode() if "text" in record else base64.b64decode(record["base64"])
         return cls(
@@ -89,16 +89,16 @@ class Exchanged:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """The judgement on one row.
+    """The verdict on one row.
 
     Attributes:
         id: the row.
-        verdict: what came of it; a broken `should` or `observed` row is a warning.
-        case: who judged; empty: nobody did.
-        expected: what the row wants, in the words of who judged.
-        got: what came instead; for untestable and not applicable: why, in a sentence.
-        exchange: what passed around the breach.
-        breach: the place in it of what broke the row, if it is one message.
+        verdict: the verdict; a broken `should` or `observed` row is a warning.
+        case: the case that judged; empty: none.
+        expected: the expected behaviour.
+        got: the observed behaviour; for untestable and not applicable: the reason.
+        exchange: the messages around the breach.
+        breach: the index in `exchange` of the message that breaks the row, if it is one.
     """
 
     id: str
@@ -106,7 +106,7 @@ class Finding:
     case: str = ""
     expected: str = ""
     got: str = ""
-    exchange: tuple[Exchanged, ...] = attrs.field(default=(), converter=tuple[Exchanged, ...])
+    exchange: tuple[Transmission, ...] = attrs.field(default=(), converter=tuple[Transmission, ...])
     breach: int | None = None
 
     @property
@@ -116,7 +116,7 @@ class Finding:
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a character that UTF-8 spells in several bytes, at its end."""
+    """Cut an incomplete UTF-8 character off the end."""
     end = len(data)
     while end and data[end - 1] & 0xC0 == 0x80:
         end -= 1
@@ -124,12 +124,12 @@ def _whole_characters(data: bytes) -> bytes:
 
 
 def failing(id_: str) -> Verdict:
-    """How a breach of that row counts."""
+    """Return the verdict of a breach of that row."""
     return "fail" if REQUIREMENTS[id_].level == "must" else "warn"
 
 
 def worst(findings: Iterable[Finding]) -> Finding:
-    """Of several findings on one row the one that counts most; of equals the first."""
+    """Return the most severe finding of a row; the first of equals."""
     return min(findings, key=lambda finding: VERDICTS.index(finding.verdict))
 
 
@@ -140,9 +140,9 @@ def judgement(
     case: str,
     expected: str,
     got: object,
-    exchange: Callable[[], Iterable[Exchanged]],
+    exchange: Callable[[], Iterable[Transmission]],
 ) -> Finding:
-    """The finding of a case on one row: kept or not; `exchange` is asked for if it is not."""
+    """Build a case's finding on one row; `exchange` is called only for a breach."""
     text = got if isinstance(got, str) else repr(got)
     return Finding(
         id=id_,

@@ -1,9 +1,8 @@
-"""Every duty of the protocol, one row each; tests name the rows that they show.
+"""The requirements of the protocol, one row each; tests name the rows that they verify.
 
-A test says `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
-shows none. The rule: each row has a test or names the later work that brings one, never both. A
-ruling of several duties has lettered rows; its plain number (`W-13`) names them as a group, which
-shows none of them in particular.
+A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
+verifies none. Each row has either a test or planned work that adds one. A ruling with several
+requirements has lettered rows. Its plain number (`W-13`) names the group and verifies no row.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def _table() -> dict[str, Requirement]:
     for chapter in _CHAPTERS:
         for requirement in chapter.ROWS:
             if requirement.id in table:
-                raise ValueError(f"two rows are called {requirement.id}")
+                raise ValueError(f"expected unique ids, got two rows {requirement.id}")
             table[requirement.id] = requirement
     return table
 
@@ -70,31 +69,30 @@ def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ..
 
 
 REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(_table())
-"""All rows by id, in the order of the chapters."""
+"""All rows, by id and in the order of the chapters."""
 
 GROUPS: Final[Mapping[str, tuple[Requirement, ...]]] = MappingProxyType(_groups(REQUIREMENTS))
-"""The rulings that are split into lettered rows: `W-13` -> `W-13a`, `W-13b`, ..."""
+"""The lettered rows of each ruling that has several: `W-13` -> `W-13a`, `W-13b`, ..."""
 
 
 def lookup(name: str) -> tuple[Requirement, ...]:
-    """The rows that `name` means: one row, a ruling's group, or a pattern of fields or values.
+    """Return the rows of a row id, a ruling's number, or a pattern of fields or values.
 
-    A pattern has a `*` and starts with `FIELD:` or `VALUE:`; rows of other kinds are named one
-    by one.
+    A pattern contains `*` and starts with `FIELD:` or `VALUE:`; other rows have no patterns.
 
     Raises:
-        KeyError: no row has that name, or the pattern fits none.
+        KeyError: if no row matches.
     """
     if name in REQUIREMENTS:
         return (REQUIREMENTS[name],)
     if name in GROUPS:
         return GROUPS[name]
     if name.startswith(("FIELD:", "VALUE:")) and "*" in name:
-        found = tuple(
+        matches = tuple(
             requirement
             for id_, requirement in REQUIREMENTS.items()
             if fnmatch.fnmatchcase(id_, name)
         )
-        if found:
-            return found
+        if matches:
+            return matches
     raise KeyError(name)

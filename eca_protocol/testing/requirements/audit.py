@@ -1,4 +1,4 @@
-"""Whether the table and a suite's markers agree, both ways; pure, it knows no test runner."""
+"""The comparison of the table with the markers of a test suite. No test runner is needed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Audit", "Claim", "audit"]
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """A test and the names of the rows that it says it shows.
+    """A test and the rows that its markers name.
 
     Attributes:
-        test: the test's name.
-        names: None if it carries no marker; an empty marker says that no row binds it.
+        test: the name of the test.
+        names: the names in its markers; None without a marker, empty if it verifies no row.
     """
 
     test: str
@@ -27,12 +27,12 @@ class Claim:
 
 @attrs.frozen(kw_only=True)
 class Audit:
-    """What is shown, and what is wrong.
+    """The result of a comparison.
 
     Attributes:
-        shown: row id -> the tests that show it, in the order of the table; rows without a test
-            are missing.
-        findings: one sentence for each disagreement; empty if table and tests agree.
+        shown: the tests that verify each row, by id and in the order of the table, without rows
+            that have no test.
+        findings: one sentence for each mismatch.
     """
 
     shown: Mapping[str, tuple[str, ...]]
@@ -43,15 +43,15 @@ def audit(claims: Iterable[Claim], *, binds: Callable[[str], bool]) -> Audit:
     """Compare the claims of a whole suite with the table.
 
     Args:
-        claims: one per test, also of tests without a marker.
-        binds: whether the test of that name has to carry a marker.
+        claims: one claim for each test, with or without a marker.
+        binds: tells whether the test of a name needs a marker.
     """
     claims = tuple(claims)
     tests: dict[str, list[str]] = {id_: [] for id_ in REQUIREMENTS}
     wrong: list[str] = []
     for claim in claims:
         if claim.names is None and binds(claim.test):
-            wrong.append(f"{claim.test}: carries no requirement marker, and here each test must")
+            wrong.append(f"{claim.test}: expected a requirement marker, got none")
         for name in claim.names or ():
             wrong.extend(_record(claim.test, name, tests))
     for id_, showing in tests.items():
@@ -64,18 +64,18 @@ def _record(test: str, name: str, tests: dict[str, list[str]]) -> Iterator[str]:
     try:
         rows = lookup(name)
     except KeyError:
-        yield f"{test}: names {name!r}, which is no requirement"
+        yield f"{test}: names {name!r}, which is not in the requirements table"
         return
     if name not in GROUPS:
         for requirement in rows:
             tests[requirement.id].append(test)
     elif all(requirement.later for requirement in rows):
-        yield f"{test}: names {name}, all of whose rows wait for later work"
+        yield f"{test}: names {name}, whose rows are all planned for later"
 
 
 def _judge_row(id_: str, showing: list[str]) -> Iterator[str]:
     later = REQUIREMENTS[id_].later
     if later and showing:
-        yield f"{id_}: waits for {later!r}, yet {showing[0]} shows it"
+        yield f"{id_}: is planned for {later!r}, but {showing[0]} verifies it"
     elif not later and not showing:
-        yield f"{id_}: has neither a test nor later work: {REQUIREMENTS[id_].duty}"
+        yield f"{id_}: has neither a test nor planned work: {REQUIREMENTS[id_].statement}"

@@ -1,4 +1,4 @@
-"""Rows of the contexts a prompt may carry; their fields are rows of `interfaces`."""
+"""Rows of the contexts of prompts; `interfaces` has the rows of their fields."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from eca_protocol.testing.requirements.row import row
 _context = partial(row, section="Chat Prompt")
 
 ROWS = (
-    _context("CTX-1", "server", "A file context is the text of the file."),
+    _context("CTX-1", "server", "A file context is sent as the text of the file."),
     _context(
         "CTX-2",
         "server",
-        "With `linesRange` it is only those lines, without it the whole file.",
+        "`linesRange` limits a file context to those lines.",
         ruling="W-41",
     ),
     _context(
         "CTX-3",
         "server",
-        "A directory context is what is in that directory.",
+        "A directory context is sent as the contents of the directory.",
         ruling="W-41",
     ),
-    _context("CTX-4", "server", "A web context is the text behind its URL."),
+    _context("CTX-4", "server", "A web context is sent as the text at its URL."),
     _context(
         "CTX-5",
         "server",
-        "The repository map is deprecated: read, and served by the server itself.",
+        "The deprecated repository map is accepted and provided by the server.",
         level="should",
     ),
     _context(
@@ -40,5 +40,5 @@ ROWS = (
         "server",
         "A resource context is read from the MCP server that it names.",
     ),
-    _context("CTX-8", "both", "Contexts of one prompt may be of different types."),
+    _context("CTX-8", "both", "The contexts of one prompt may have different types."),
 )

@@ -1,9 +1,9 @@
 """Rows of every field and literal value of the specification's interfaces.
 
-The data below is an inventory: per heading, each interface (an object without a name is called
-by its path) and its fields, written `name:type`, `name?:type` if optional. `|` separates
-alternatives and `'x'` is a literal; `*` in front marks what came with October 2025. An alias
-has its alternatives in place of fields. What came later stands in `interfaces_current`.
+The data is an inventory: for each section, the interfaces and their fields, written `name:type`,
+or `name?:type` if optional. An anonymous object is named by its path. `|` separates alternatives,
+`'x'` is a literal, and a leading `*` marks additions of October 2025. An alias has alternatives
+instead of fields. `interfaces_current` contains later additions.
 """
 
 from __future__ import annotations
@@ -179,35 +179,35 @@ INTERFACES: Final = {
     for group in _DATA.values()
     for interface, fields in group.items()
 }
-"""Interface -> its fields as the data spells them; objects without a name by their path."""
+"""The fields of each interface, in the notation of the data."""
 
 ALIASES: Final = {
     alias: tuple(alternatives.split("|"))
     for group in _ALIASES.values()
     for alias, alternatives in group.items()
 }
-"""Alias -> its alternatives, as the data spells them."""
+"""The alternatives of each alias, in the notation of the data."""
 
 
 def interfaces_of(revision: Revision) -> dict[str, tuple[str, ...]]:
-    """`INTERFACES` as that edition has them."""
-    found = {name: _known(fields, revision) for name, fields in INTERFACES.items()}
-    found = {name: fields for name, fields in found.items() if fields or not INTERFACES[name]}
+    """Return the interfaces of an edition; see `INTERFACES`."""
+    known = {name: _known(fields, revision) for name, fields in INTERFACES.items()}
+    interfaces = {name: fields for name, fields in known.items() if fields or not INTERFACES[name]}
     if SINCE_CURRENT.holds(revision):
         for group in current.INTERFACES_DATA.values():
             for interface, changes in group.items():
-                found[interface] = _changed(found.get(interface, ()), changes.split())
-    return found
+                interfaces[interface] = _changed(interfaces.get(interface, ()), changes.split())
+    return interfaces
 
 
 def aliases_of(revision: Revision) -> dict[str, tuple[str, ...]]:
-    """`ALIASES` as that edition has them."""
-    found = {name: _known(alternatives, revision) for name, alternatives in ALIASES.items()}
+    """Return the aliases of an edition; see `ALIASES`."""
+    aliases = {name: _known(alternatives, revision) for name, alternatives in ALIASES.items()}
     if SINCE_CURRENT.holds(revision):
         for group in current.ALIASES_DATA.values():
             for alias, added in group.items():
-                found[alias] = (*found.get(alias, ()), *added.split("|"))
-    return found
+                aliases[alias] = (*aliases.get(alias, ()), *added.split("|"))
+    return aliases
 
 
 def _known(spelled: tuple[str, ...], revision: Revision) -> tuple[str, ...]:
@@ -240,9 +240,14 @@ _RULED: Final = {
 _BOTH: Final[Side] = "both"
 
 
-def _requirement(id_: str, section: str, duty: str, window: Window) -> Requirement:
+def _requirement(id_: str, section: str, statement: str, window: Window) -> Requirement:
     return Requirement(
-        id=id_, section=section, duty=duty, side=_BOTH, window=window, ruling=_RULED.get(id_)
+        id=id_,
+        section=section,
+        statement=statement,
+        side=_BOTH,
+        window=window,
+        ruling=_RULED.get(id_),
     )
 
 
@@ -284,8 +289,8 @@ def _field_rows(
     assert match, f"{interface}: expected `name:type`, got {spelling!r}"
     star, name, optional, type_ = match.groups()
     window = SINCE_2025_10 if star else window
-    duty = f"{interface} has {'an optional' if optional else 'a'} {name}: {type_}."
-    yield _requirement(f"FIELD:{interface}.{name}", section, duty, window)
+    statement = f"{interface} has {'an optional' if optional else 'a'} {name}: {type_}."
+    yield _requirement(f"FIELD:{interface}.{name}", section, statement, window)
     for literal in re.findall(r"'([^']+)'", type_):
         yield _requirement(
             f"VALUE:{interface}.{name}={literal}",

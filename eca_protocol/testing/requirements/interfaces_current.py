@@ -1,7 +1,6 @@
-"""What CURRENT has beyond October 2025, in the notation of `interfaces`.
+"""Additions and changes of CURRENT since October 2025, in the notation of `interfaces`.
 
-Of an interface that is older only the fields are named which are new or have become another:
-`-name` was taken away.
+An older interface lists only new and changed fields; `-name` removes a field.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ __all__ = ["ALIASES_DATA", "INTERFACES_DATA"]
 
 _POSITION: Final = "line:number character:number"
 _PAGE: Final = "chatId:string limit?:number before?:string after?:string"
-_FOUND: Final = (
+_LOCATIONS: Final = (
     "status:'success'|'starting'|'no-server'|'error' locations?:EditorLocation[] message?:string"
 )
 
@@ -127,10 +126,10 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
     "CURRENT: editor": {
         "EditorGetDefinitionParams": "uri:string position:object",
         "EditorGetDefinitionParams.position": _POSITION,
-        "EditorGetDefinitionResponse": _FOUND,
+        "EditorGetDefinitionResponse": _LOCATIONS,
         "EditorGetReferencesParams": "uri:string position:object includeDeclaration?:boolean",
         "EditorGetReferencesParams.position": _POSITION,
-        "EditorGetReferencesResponse": _FOUND,
+        "EditorGetReferencesResponse": _LOCATIONS,
         "EditorLocation": "uri:string range:Range",
         "Range": "start:object end:object",
         "Range.start": _POSITION,
@@ -239,7 +238,7 @@ INTERFACES_DATA: Final[dict[str, dict[str, str]]] = {
         "OutputLine": "text:string stream:'stdout'|'stderr'",
     },
 }
-"""Section -> interface -> its fields."""
+"""The fields of each interface, by section."""
 
 ALIASES_DATA: Final[dict[str, dict[str, str]]] = {
     "CURRENT: chat": {
@@ -262,4 +261,4 @@ ALIASES_DATA: Final[dict[str, dict[str, str]]] = {
     },
     "CURRENT: jobs": {"JobStatus": "'running'|'completed'|'failed'|'killed'"},
 }
-"""Section -> alias -> the alternatives that were added, or all of a new one."""
+"""The added alternatives of each alias, by section."""

@@ -1,4 +1,4 @@
-"""One row of the requirements table, and the words its columns may hold."""
+"""A row of the requirements table, and the values of its columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Level = Literal["must", "should", "observed"]
 Later = Literal["tools", "providers", "mcp", "editions", "ecp", "kit", "parity"]
 
 LATER: Final = ("tools", "providers", "mcp", "editions", "ecp", "kit", "parity")
-"""The later works a row may wait for: what has its name here is not shown by a test yet."""
+"""Names of planned work: rows that name one have no test yet."""
 
 SECTIONS: Final = (
     "ECA Protocol",
@@ -72,7 +72,7 @@ SECTIONS: Final = (
     "Rulings: reading others",
     "Clients in the field",
 )
-"""The headings that state duties: of the specification, of what it refers to, and our own."""
+"""Sections with requirements: of the specification, of its references, and our own."""
 
 _RULING: Final = re.compile(r"W-\d+")
 
@@ -83,23 +83,23 @@ UNTIL_2025_10: Final = Window(until=Revision.R2025_10)
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """One duty, small enough that a test can show it.
+    """A requirement that a test can verify.
 
     Attributes:
-        id: what tests name, `BASE-3`, `W-13a`, `FIELD:ChatPromptParams.message`.
-        section: where it is stated, one of `SECTIONS`.
-        duty: what must be so, in our own words.
-        side: who has the duty.
-        level: `must` and `should` as usual; `observed`: no text asks for it, the peers in the
-            field do.
-        window: the editions it holds in.
-        ruling: the ruling that states, widens or changes it (`W-13`), if one does.
-        later: the later work that brings it and its test; None: a test must show it today.
+        id: the id in markers: `BASE-3`, `W-13a`, `FIELD:ChatPromptParams.message`.
+        section: its source, one of `SECTIONS`.
+        statement: the requirement as one testable sentence.
+        side: the side that has to meet it.
+        level: `must` and `should` as usual; `observed`: required by peers in the field, by no
+            specification.
+        window: the editions that have it.
+        ruling: the ruling that states, extends or changes it (`W-13`), if any.
+        later: the planned work that implements and tests it; None: it has a test.
     """
 
     id: str
     section: str
-    duty: str
+    statement: str
     side: Side
     level: Level = "must"
     window: Window = EVER
@@ -110,7 +110,7 @@ class Requirement:
 def row(
     id: str,  # noqa: A002 - the column's name
     side: Side,
-    duty: str,
+    statement: str,
     *,
     section: str,
     level: Level = "must",
@@ -118,16 +118,13 @@ def row(
     ruling: str | None = None,
     later: Later | None = None,
 ) -> Requirement:
-    """A `Requirement` in as few words as a table wants; a chapter binds what its rows share.
-
-    A row called after a ruling (`W-13a`) is of that ruling.
-    """
+    """Return a requirement; a row with the id of a ruling (`W-13a`) belongs to that ruling."""
     if ruling is None and (named := _RULING.match(id)):
         ruling = named.group()
     return Requirement(
         id=id,
         section=section,
-        duty=duty,
+        statement=statement,
         side=side,
         level=level,
         window=window,

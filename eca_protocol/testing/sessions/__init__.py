@@ -1,6 +1,6 @@
-"""Whole sessions with an ECA server: as strategies, and as a stateful model of a live one.
+"""Complete sessions with an ECA server: random tests of a live server, and strategies.
 
-`python -m eca_protocol.testing.sessions -- COMMAND...` and `check.check_sessions` run the model,
-`strategies` has the sessions that need no server. Nothing here is loaded before it is asked for:
-what plays the steps of a failure (`wire`, `model`, `rules`, `session`) needs no hypothesis.
+`python -m eca_protocol.testing.sessions -- COMMAND...` and `check.check_sessions` test a server;
+`strategies` generates sessions without one. The modules that replay a failure (`wire`, `model`,
+`rules`, `session`) do not need hypothesis.
 """

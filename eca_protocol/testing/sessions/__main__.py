@@ -1,7 +1,7 @@
-"""`python -m eca_protocol.testing.sessions -- COMMAND...`: have sessions with a server.
+"""`python -m eca_protocol.testing.sessions -- COMMAND...`: test a server with random sessions.
 
-Exit codes: 0 no fault was found, 1 one was (a script that replays it is printed, or written to
-`--replay FILE`), 2 usage, 3 the command cannot be started.
+Exit codes: 0 no violation was found, 1 one was found (a script that replays it is printed, or
+written to `--replay FILE`), 2 usage error, 3 the command could not be started.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from eca_protocol.testing.sessions.run import Run
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return its exit code."""
     options = _parser().parse_args(arguments)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        _parser().error("no command is given")
+        _parser().error("expected a COMMAND after --")
     try:
         outcome = check_sessions(
             command,
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             on_progress=_tell_progress,
         )
     except OSError as error:
-        sys.stderr.write(f"the server cannot be started: {error}\n")
+        sys.stderr.write(f"Could not start the server: {error}\n")
         return 3
     except KeyboardInterrupt:
         return 130
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.replay.write_text(outcome.script, "utf-8")
             return 1
     except OSError as error:
-        sys.stderr.write(f"{error}; so here it is:\n")
+        sys.stderr.write(f"Could not write the script, so it follows here: {error}\n")
     sys.stdout.write(outcome.script)
     return 1
 
@@ -52,20 +52,30 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m eca_protocol.testing.sessions",
-        description="Have sessions with an ECA server until a fault shows, and shrink it.",
+        description="Run random sessions with an ECA server until one violates a requirement.",
     )
     editions = [revision.value for revision in Revision]
     parser.add_argument("--edition", choices=editions, default=Revision.R2025_10.value)
-    parser.add_argument("--steps", type=int, default=5000, help="how many actions are enough")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long is enough")
-    parser.add_argument("--seed", type=int, default=0, help="another one does other things")
-    parser.add_argument("--step-seconds", type=float, default=10.0, help="the time for one step")
-    parser.add_argument("--replay", type=Path, help="where the script goes; else to stdout")
+    parser.add_argument(
+        "--steps", type=int, default=5000, help="the number of actions after which to stop"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="the time after which to stop, in seconds"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the random actions")
+    parser.add_argument(
+        "--step-seconds", type=float, default=10.0, help="the deadline of one step, in seconds"
+    )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        help="the file for the script that replays a violation; default: stdout",
+    )
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND...",
-        help="starts the server on stdio, in a folder of its own: name files by their whole paths",
+        help="the command of a server on stdio; its folder is temporary, so use absolute paths",
     )
     return parser
 
@@ -78,10 +88,10 @@ def _summary(outcome: Outcome) -> str:
     rate = outcome.steps / outcome.seconds
     done = f"{outcome.steps} steps, {outcome.processes} processes, {rate:.0f} steps/s: "
     if outcome.failure is None:
-        return f"{done}no fault\n"
-    where = "" if outcome.replays else "\nIt does not show in a new process that does only this."
+        return f"{done}no violation\n"
+    where = "" if outcome.replays else "\nThese steps alone do not show it in a new process."
     steps = len(outcome.failure.steps)
-    return f"{done}a fault, shown by {steps} steps\n{outcome.failure.fault}{where}\n"
+    return f"{done}a violation in {steps} steps\n{outcome.failure.violation}{where}\n"
 
 
 if __name__ == "__main__":

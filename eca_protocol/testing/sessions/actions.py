@@ -1,4 +1,4 @@
-"""What a client and a model may do in a session, as strategies; see `machine` for who does it."""
+"""Actions of the client and the scripted model, as strategies for `machine`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUERIES: Mapping[str, tuple[Query, ...]] = {
     "2025-10": _OCTOBER,
     "current": _OCTOBER + _CURRENT,
 }
-"""Requests that are answered at once, by edition."""
+"""Requests with an immediate response, by edition."""
 
 ERRORS: tuple[tuple[str, Any], ...] = (
     ("no/such/method", {"a": 1}),
@@ -44,17 +44,17 @@ ERRORS: tuple[tuple[str, Any], ...] = (
 """Requests that are refused."""
 
 NONSENSE = (b"{", b"[]", b"\xff", b'{"jsonrpc":"2.0","id":{},"method":"m"}')
-"""Bodies that are no message."""
+"""Bodies that are not messages."""
 
 texts = st.sampled_from(
     ["go", "größer 😀 \u2028", "one\r\n\n two\t", "@file.txt", "w" * 5000, '"quoted" \\ \x7f']
 )
-"""What a user writes behind a prompt's mark."""
+"""Texts of the user after the marker of a prompt."""
 
-_said = st.sampled_from(["Hi", " there", "é😀", "\n", "```py\nx\n```\n", "word " * 300])
+_pieces = st.sampled_from(["Hi", " there", "é😀", "\n", "```py\nx\n```\n", "word " * 300])
 _speech: st.SearchStrategy[dict[str, Any]] = st.one_of(
-    st.builds(lambda text: {"text": text}, _said),
-    st.builds(lambda text: {"reasoning": text}, _said),
+    st.builds(lambda text: {"text": text}, _pieces),
+    st.builds(lambda text: {"reasoning": text}, _pieces),
     st.just({"wait": "a gate"}),
 )
 _breaks: st.SearchStrategy[Reply] = st.sampled_from(
@@ -66,7 +66,7 @@ _breaks: st.SearchStrategy[Reply] = st.sampled_from(
     ]
 )
 _allowed = {"tool_call": "read_file", "arguments": {"path": "{{workspace}}/file.txt"}}
-_asked = {
+_needs_approval = {
     "tool_call": "write_file",
     "arguments": {"path": "{{workspace}}/new.txt", "content": "new\n"},
 }
@@ -75,17 +75,17 @@ _unknown = {"tool_call": "no_such_tool", "arguments": {}}
 
 @st.composite
 def replies(draw: st.DrawFn, *, edition: str) -> list[Reply]:
-    """What the model says in one turn: up to two answers with calls, then one without."""
-    calls = [_allowed, _unknown] if edition == DRAFT else [_allowed, _asked, _unknown]
+    """Generate the model's replies of one turn: up to two with tool calls, then one without."""
+    calls = [_allowed, _unknown] if edition == DRAFT else [_allowed, _needs_approval, _unknown]
     called = st.lists(st.sampled_from(calls), min_size=1, max_size=2)
     speech = st.lists(_speech, max_size=4)
-    with_calls = st.builds(lambda said, made: said + made, speech, called)
-    said = draw(st.lists(with_calls, max_size=2))
-    return [*said, [{"text": "Hello"}, *draw(speech), *draw(_breaks)]]
+    with_calls = st.builds(lambda before, made: before + made, speech, called)
+    first = draw(st.lists(with_calls, max_size=2))
+    return [*first, [{"text": "Hello"}, *draw(speech), *draw(_breaks)]]
 
 
 def hello(edition: str, variant: int) -> list[tuple[Any, ...]]:
-    """The steps that open a session; variant 0 is the plain way, the others are odd and legal."""
+    """Return the steps that open a session: variant 0 is usual, the others unusual but legal."""
     folders = [{"name": "project", "uri": "file://{{workspace}}"}]
     params: dict[str, Any] = {
         "processId": None,

@@ -1,4 +1,4 @@
-"""The stateful model against a server, for so many steps or so long; see `check_sessions`."""
+"""The test run of a server against the stateful model; see `check_sessions`."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from eca_protocol.testing.sessions.machine import machine_for
 from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.run import Failure, Run
 from eca_protocol.testing.sessions.session import Step, play
-from eca_protocol.testing.sessions.watched import watching
-from eca_protocol.testing.sessions.wire import Fault
+from eca_protocol.testing.sessions.watching import session_watcher
+from eca_protocol.testing.sessions.wire import Violation
 
 __all__ = ["Outcome", "check_sessions"]
 
 _SHARED, _OWN = 20, 2
-"""How many examples share a process, and how many then get one each."""
+"""Numbers of examples in a batch: with a shared process, with a process each."""
 _ACTIONS = 50
-"""How many actions an example has at most."""
+"""The maximum number of actions of an example."""
 
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What was done and found.
+    """The result of a test run.
 
     Attributes:
-        steps: how many actions were done.
-        examples: in how many sessions.
-        processes: how often the server was started.
-        seconds: how long it took.
-        failure: the first fault, and the fewest steps that show it; None if there was none.
-        replays: the steps show it in a new process, too.
-        script: a program that replays it; empty if nothing was found.
+        steps: the number of actions.
+        examples: the number of sessions.
+        processes: the number of started server processes.
+        seconds: the duration.
+        failure: the first violation and its shrunk steps; None if there was none.
+        replays: whether the steps reproduce it in a new process.
+        script: a program that replays it; empty without a failure.
     """
 
     steps: int
@@ -58,48 +58,52 @@ def check_sessions(
     shrink: bool = True,
     on_progress: Callable[[Run], None] = lambda _run: None,
 ) -> Outcome:
-    """Let hypothesis have sessions with a server until it finds a fault, or has done enough.
+    """Test a server with random sessions until one violates a requirement, or a limit is reached.
 
         outcome = check_sessions(["my-eca-server", "server"], steps=2000)
         assert outcome.failure is None, outcome.script
 
     Args:
-        command: what starts the server on stdio. It gets a home of its own, and its models and
-            approvals by `ECA_CONFIG` as upstream reads it.
-        edition: the edition to speak: `2025-06`, `2025-09`, `2025-10`, `current`.
-        steps: how many actions are enough.
-        seconds: how long is enough; what has been found is shrunk all the same.
-        seed: another one does other things.
-        step_seconds: how long the server may take for what follows from one action.
-        shrink: whether the fewest steps are looked for that show the fault.
-        on_progress: called now and then.
+        command: the command of a server on stdio. It gets a temporary home, and its models and
+            approvals in `ECA_CONFIG`.
+        edition: the edition to use: `2025-06`, `2025-09`, `2025-10`, `current`.
+        steps: the number of actions after which to stop.
+        seconds: the time after which to stop; shrinking a failure may take longer.
+        seed: the seed of the random actions.
+        step_seconds: the deadline for all effects of one action.
+        shrink: whether to minimize the steps of a failure.
+        on_progress: called after each batch.
 
     Raises:
-        OSError: the command cannot be started.
+        OSError: if the command cannot be started.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     run = Run(
         command=command,
         edition=edition,
         seconds=step_seconds,
-        watcher=lambda: watching(edition),
+        watcher=lambda: session_watcher(edition),
     )
     batch = 0
     try:
-        while run.steps < steps and time.monotonic() - began < seconds and run.failure is None:
+        while run.steps < steps and time.monotonic() - started < seconds and run.failure is None:
             _one_batch(
-                run, seed=seed + batch, own=batch % 4 == 3, left=steps - run.steps, shrink=shrink
+                run,
+                seed=seed + batch,
+                own=batch % 4 == 3,
+                remaining=steps - run.steps,
+                shrink=shrink,
             )
             batch += 1
             on_progress(run)
     finally:
         run.end()
-    seconds_spent, failure, replays = time.monotonic() - began, run.failure, False
+    seconds_spent, failure, replays = time.monotonic() - started, run.failure, False
     if failure is not None:
         again = _again(command, edition, failure.steps, step_seconds)
         replays = again is not None
-        if shrink and again and again.requirement == failure.fault.requirement:
-            failure = _without_needless_steps(command, edition, failure, run.seconds)
+        if shrink and again and again.requirement == failure.violation.requirement:
+            failure = _without_unnecessary_steps(command, edition, failure, run.seconds)
     return Outcome(
         steps=run.steps,
         examples=run.examples,
@@ -107,12 +111,12 @@ def check_sessions(
         seconds=seconds_spent,
         failure=failure,
         replays=replays,
-        script="" if failure is None else script_of(edition, failure.steps, failure.fault),
+        script="" if failure is None else script_of(edition, failure.steps, failure.violation),
     )
 
 
-def _one_batch(run: Run, *, seed: int, own: bool, left: int, shrink: bool) -> None:
-    examples = _OWN if own else min(_SHARED, 1 + left // _ACTIONS)
+def _one_batch(run: Run, *, seed: int, own: bool, remaining: int, shrink: bool) -> None:
+    examples = _OWN if own else min(_SHARED, 1 + remaining // _ACTIONS)
     machine = machine_for(run, own=own)
     hypothesis.seed(seed)(machine)
     settings = hypothesis.settings(
@@ -127,27 +131,27 @@ def _one_batch(run: Run, *, seed: int, own: bool, left: int, shrink: bool) -> No
     )
     try:
         run_state_machine_as_test(machine, settings=settings)
-    except (Fault, hypothesis.errors.Flaky):
+    except (Violation, hypothesis.errors.Flaky):
         if run.failure is None:
             raise
 
 
-def _without_needless_steps(
+def _without_unnecessary_steps(
     command: Sequence[str], edition: str, failure: Failure, seconds: float
 ) -> Failure:
-    """The failure without the actions of which hypothesis has left some that it does not take."""
+    """Return the failure without unnecessary actions; hypothesis leaves some."""
     actions = _actions(failure.steps)
     for place in range(len(actions) - 2, 0, -1):
         fewer = [*actions[:place], *actions[place + 1 :]]
         steps = tuple(step for action in fewer for step in action)
-        fault = _again(command, edition, steps, seconds)
-        if fault is not None and fault.requirement == failure.fault.requirement:
-            actions, failure = fewer, Failure(fault=fault, steps=steps)
+        violation = _again(command, edition, steps, seconds)
+        if violation is not None and violation.requirement == failure.violation.requirement:
+            actions, failure = fewer, Failure(violation=violation, steps=steps)
     return failure
 
 
 def _actions(steps: Sequence[Step]) -> list[list[Step]]:
-    """The steps, each action's together: the first opens the session, the last shows the fault."""
+    """Group steps by action: the first opens the session, the last shows the violation."""
     actions: list[list[Step]] = [[]]
     for step in steps:
         actions[-1].append(step)
@@ -161,10 +165,10 @@ def _actions(steps: Sequence[Step]) -> list[list[Step]]:
 
 def _again(
     command: Sequence[str], edition: str, steps: Sequence[Step], seconds: float
-) -> Fault | None:
-    """The fault that the steps show in a new process."""
+) -> Violation | None:
+    """Return the violation that the steps show in a new process, or None."""
     try:
-        play(command, edition, steps, seconds=seconds, watch=watching(edition))
-    except Fault as fault:
-        return fault
+        play(command, edition, steps, seconds=seconds, watch=session_watcher(edition))
+    except Violation as violation:
+        return violation
     return None

@@ -1,8 +1,8 @@
-"""A stateful model of a session: hypothesis chooses what is done, a live server does its part.
+"""A stateful model of a session with a live server; hypothesis chooses the actions.
 
-Each rule is one action of the client or of the scripted model; `Session` does it and knows what
-must hold. The rule kept here: what may be done next depends only on what was done and on where the
-server rests, so that a failure can be shrunk.
+Each rule is one action of the client or of the scripted model; `Session` executes and checks it.
+The possible next actions depend only on earlier actions and on the state of the idle server, so
+that hypothesis can shrink a failure.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from eca_protocol.testing.sessions.model import Reply
 from eca_protocol.testing.sessions.rules import Turn
 from eca_protocol.testing.sessions.run import Run
 from eca_protocol.testing.sessions.session import DRAFT
-from eca_protocol.testing.sessions.wire import Fault
+from eca_protocol.testing.sessions.wire import Violation
 
 __all__ = ["SessionMachine", "machine_for"]
 
 _QUEUE = 3
-"""How many prompts of a chat may wait."""
+"""The maximum number of prompts of a chat without a finished turn."""
 _HELD = -1
 _slots = st.integers(0, 2)
 _which = st.integers(0, 11)
 _ways = st.just(0) | st.just(_HELD) | st.integers(1, 300)
-"""How a message is written: at once, together with the next, or cut in two at that byte."""
+"""Ways to write a message: at once, together with the next, or split at this byte."""
 _oddities = st.sampled_from(
     [
         "refused",
@@ -46,7 +46,7 @@ _ends = st.sampled_from(["shutdown and exit", "exit", "end of input", "broken fr
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """The actions. `machine_for` makes a class of it that runs against a server."""
+    """The actions; `machine_for` returns a subclass for a server."""
 
     run: ClassVar[Run]
     own: ClassVar[bool] = False
@@ -61,12 +61,12 @@ class SessionMachine(RuleBasedStateMachine):
 
     @initialize(variant=st.integers(0, 4))
     def begin(self, variant: int) -> None:
-        """A process of one's own may be opened oddly, and ended."""
+        """Open the session; only a process of its own may be opened unusually and ended."""
         with self._noting():
             self._session = self.run.session(variant=variant if self.own else 0, fresh=self.own)
 
     def teardown(self) -> None:
-        """Leave a process in which nothing goes on."""
+        """End the session; a shared process stays and is idle."""
         if self.own:
             self.run.end()
             return
@@ -75,13 +75,13 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(slot=_slots, text=texts, data=st.data(), way=_ways, nameless=st.integers(0, 3))
     def prompt(self, slot: int, text: str, data: st.DataObject, way: int, nameless: int) -> None:
-        """The user asks something; the chat may be new, idle or busy."""
+        """Send a prompt to a new, idle or busy chat."""
         chat = self._chats.get(slot)
         if chat and len(self._turns(chat)) >= _QUEUE:
             return
         mark = f"mark-{self.run.number()}"
-        said = data.draw(replies(edition=self.run.edition))
-        self._do("replies", mark, [self._with_gates(reply) for reply in said])
+        drawn = data.draw(replies(edition=self.run.edition))
+        self._do("replies", mark, [self._with_gates(reply) for reply in drawn])
         params = {"message": f"{mark} {text}"}
         if self.run.edition != DRAFT:
             params["model"] = "scripted/any"
@@ -96,12 +96,12 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(slot=_slots, way=_ways)
     def stop(self, slot: int, way: int) -> None:
-        """The user presses Stop, in whatever chat."""
+        """Stop a chat, which may be idle or unknown."""
         self._notify("chat/promptStop", {"chatId": self._chats.get(slot, "nobody")}, way=way)
 
     @rule(slot=_slots)
     def delete(self, slot: int) -> None:
-        """The user deletes a chat, which may be used again."""
+        """Delete a chat; its id may be used again."""
         self._flush()
         answer = "any" if self.run.edition == DRAFT else "result"
         self._request("chat/delete", {"chatId": self._chats.get(slot, "nobody")}, answer=answer)
@@ -109,19 +109,19 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._waiting_calls())
     @rule(which=_which, way=_ways)
     def approve(self, which: int, way: int) -> None:
-        """The user allows a call."""
+        """Approve a waiting call."""
         self._decide("chat/toolCallApprove", which, way)
 
     @precondition(lambda self: self._waiting_calls())
     @rule(which=_which, way=_ways)
     def reject(self, which: int, way: int) -> None:
-        """The user does not."""
+        """Reject a waiting call."""
         self._decide("chat/toolCallReject", which, way)
 
     @precondition(lambda self: self._gates())
     @rule(which=_which)
-    def let_the_model_go_on(self, which: int) -> None:
-        """The model says what it held back."""
+    def let_model_continue(self, which: int) -> None:
+        """Open a gate at which a reply of the model waits."""
         self._flush()
         if gates := self._gates():
             self._do("open", gates[which % len(gates)])
@@ -130,13 +130,13 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(which=_which, way=_ways)
     def query(self, which: int, way: int) -> None:
-        """A request that is answered at once, whatever goes on."""
+        """Send a request that is answered at once in every state."""
         method, params = self._query(which)
         self._request(method, params, way=way)
 
     @rule(odd=_oddities, which=_which, way=_ways)
     def do_something_odd(self, odd: str, which: int, way: int) -> None:
-        """What is wrong, or makes no sense; the session goes on."""
+        """Send an invalid or useless message; the session continues."""
         number = self.run.number()
         request = {**_message(*self._query(which)), "id": number}
         cancel = _message("$/cancelRequest", {"id": number})
@@ -161,14 +161,14 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(plan=st.booleans(), way=_ways)
     def select_behavior(self, plan: bool, way: int) -> None:
-        """The user selects another behaviour."""
+        """Select a behaviour."""
         name = "plan" if plan else "agent"
         self._notify("chat/selectedBehaviorChanged", {"behavior": name}, way=way)
 
     @precondition(lambda self: self.own and not self._over)
     @rule(how=_ends)
     def end(self, how: str) -> None:
-        """The session ends, whatever goes on in it."""
+        """End the session in any state."""
         self._flush()
         match how:
             case "shutdown and exit":
@@ -198,7 +198,7 @@ class SessionMachine(RuleBasedStateMachine):
             self._notify(method, {"chatId": chat, "toolCallId": call}, way=way)
 
     def _decision_on_what_is_over(self, which: int) -> dict[str, Any]:
-        """A word on a call that has ended, or that never was."""
+        """Return a decision on a call that has ended or never existed."""
         over = [
             (chat, place)
             for chat in self._chats.values()
@@ -214,16 +214,16 @@ class SessionMachine(RuleBasedStateMachine):
         return known.turns if known else []
 
     def _under_way(self) -> list[tuple[str, Turn]]:
-        """The chats of this example in which a turn waits, with it."""
+        """Return the chats of this example with an unfinished turn, and that turn."""
         return [(chat, turns[0]) for chat in self._chats.values() if (turns := self._turns(chat))]
 
     def _waiting_calls(self) -> list[tuple[str, int]]:
-        """The calls that wait for the user's word: the chat, and which of its calls."""
-        found = []
+        """Return the calls that wait for approval: the chat and the index of the call."""
+        waiting = []
         for chat, turn in self._under_way():
             known = list(self._session.rules.chats[self._session.name(chat)].calls)
-            found += [(chat, known.index(call)) for call in turn.asking]
-        return found
+            waiting += [(chat, known.index(call)) for call in turn.awaiting_approval]
+        return waiting
 
     def _gates(self) -> list[str]:
         waits = self._session.model.waits
@@ -244,7 +244,7 @@ class SessionMachine(RuleBasedStateMachine):
         self._write([_message(method, params)], way=way)
 
     def _write(self, messages: Iterable[Any], *, way: int = 0) -> None:
-        """Write them behind what was held back, and wait until the server rests."""
+        """Write the messages after the delayed ones, and wait until the server is idle."""
         if self._over:
             return
         self.run.steps += 1
@@ -265,13 +265,13 @@ class SessionMachine(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
-        """Gives the faults of each row a class, so that hypothesis shrinks one to itself."""
+        """Raise the violations of each row as their own class: hypothesis then shrinks one row."""
         try:
             yield
-        except Fault as fault:
+        except Violation as violation:
             self._failed = True
-            kind = _kind(fault.requirement)
-            raise kind(fault.requirement, fault.expected, fault.got) from None
+            kind = _kind(violation.requirement)
+            raise kind(violation.requirement, violation.expected, violation.got) from None
 
 
 def _message(method: str, params: Any) -> dict[str, Any]:
@@ -280,15 +280,15 @@ def _message(method: str, params: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _kind(requirement: str) -> type[Fault]:
-    return type("Fault", (Fault,), {"__doc__": f"A fault of {requirement}."})
+def _kind(requirement: str) -> type[Violation]:
+    return type("Violation", (Violation,), {"__doc__": f"A violation of {requirement}."})
 
 
 def machine_for(run: Run, *, own: bool = False) -> type[SessionMachine]:
-    """The machine of a run, for hypothesis's `run_state_machine_as_test`.
+    """Return the machine of a run, for hypothesis's `run_state_machine_as_test`.
 
     Args:
-        run: whose server it is.
-        own: whether each example gets a process of its own, which it may open oddly, and end.
+        run: the run that owns the server.
+        own: whether each example gets its own process, which it may open unusually and end.
     """
     return type("SessionMachine", (SessionMachine,), {"run": run, "own": own})

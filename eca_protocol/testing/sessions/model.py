@@ -1,19 +1,18 @@
-"""A scripted model with the standard library alone, for scripts that are handed on.
+"""A scripted model that needs only the standard library, for scripts that replay a failure.
 
-It speaks the Chat Completions API. A prompt's words hold a mark (`mark-7`); the replies given for
-that mark are what the model says to the requests of that prompt's turn, one after the other. A
-reply is a list of steps with one verb each, as in `eca_protocol.testing.script`:
+It implements the Chat Completions API. A prompt contains a marker (`mark-7`). The replies of a
+marker answer the requests of its turn, in order. A reply is a list of steps with one verb each, as
+in `eca_protocol.testing.script`:
 
     {"text": ...}                          a delta of text
     {"reasoning": ...}                     a delta of reasoning
-    {"tool_call": NAME, "arguments": ...}  a call of the first offered tool whose name has NAME
-    {"wait": GATE}                         nothing until that gate is opened
-    {"raw": ...}                           bytes of the stream as they are
-    {"status": CODE}                       an error of HTTP instead of an answer
-    {"close": True}                        the connection ends, whatever is missing
+    {"tool_call": NAME, "arguments": ...}  a call of the first offered tool whose name contains NAME
+    {"wait": GATE}                         a pause until that gate is opened
+    {"raw": ...}                           bytes to write unchanged
+    {"status": CODE}                       an HTTP error instead of an answer
+    {"close": True}                        the end of the connection, also inside the answer
 
-The rule it keeps: the headers of an answer go with its first bytes, so that a gate which stands
-first is a wait for them.
+The headers of an answer are sent with its first bytes: a gate at the start delays them, too.
 """
 
 from __future__ import annotations
@@ -33,24 +32,26 @@ _ENDED = b"0\r\n\r\n"
 
 
 class ScriptedModel:
-    """The endpoint, in threads of its own.
+    """The endpoint, in its own threads.
 
     Attributes:
         url: the base URL to configure.
-        wake: has a byte to read whenever a reply has come to a gate.
-        replies: what is said to the prompts with a mark.
-        asked: how many requests came for a mark.
-        waits: the gate at which the answer for a mark waits now.
+        wake: a file descriptor with a byte to read after a reply has reached a gate.
+        replies: the replies of each marker.
+        request_counts: the number of requests for each marker.
+        waits: the gate at which the answer of each marker waits.
     """
 
     def __init__(self) -> None:
         self.replies: dict[str, list[Reply]] = {}
-        self.asked: dict[str, int] = {}
+        self.request_counts: dict[str, int] = {}
         self.waits: dict[str, str] = {}
         self.wake, self._waker = os.pipe()
         self._gates: dict[str, threading.Event] = {}
         self._is_closed = False
-        self._lock = threading.Lock()  # once closed, nobody writes to `_waker`, or what has its fd
+        self._lock = (
+            threading.Lock()
+        )  # no write to `_waker` after its close: the number may be reused
         handler = type("Handler", (_Handler,), {"model": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
@@ -59,7 +60,7 @@ class ScriptedModel:
         self._thread.start()
 
     def close(self) -> None:
-        """Open all gates and serve no more."""
+        """Open all gates and stop the server."""
         with self._lock:
             self._is_closed = True
         self.open_all()
@@ -70,20 +71,20 @@ class ScriptedModel:
         os.close(self._waker)
 
     def open(self, gate: str) -> None:
-        """Let the reply that waits at `gate`, or will, go on."""
+        """Release the reply that waits, or will wait, at `gate`."""
         for mark, waits in list(self.waits.items()):
             if waits == gate:
                 del self.waits[mark]
         self._gate(gate).set()
 
     def open_all(self) -> None:
-        """Open every gate that was ever waited at, and forget them."""
+        """Open all gates and remove them."""
         for gate in list(self._gates):
             self.open(gate)
         self._gates.clear()
 
     def wait(self, mark: str, gate: str) -> None:
-        """Wait at a gate, and let it be known; once closed, at none."""
+        """Announce and await a gate; return at once after `close`."""
         with self._lock:
             event = self._gate(gate)
             if self._is_closed or event.is_set():
@@ -92,10 +93,10 @@ class ScriptedModel:
             os.write(self._waker, b"w")
         event.wait()
 
-    def next_reply(self, asked: dict[str, Any]) -> tuple[str, Reply]:
-        """The mark of a request and what to say to it."""
-        mark = _mark(asked)
-        number = self.asked[mark] = self.asked.get(mark, 0) + 1
+    def next_reply(self, request: dict[str, Any]) -> tuple[str, Reply]:
+        """Return the marker of a request and its reply."""
+        mark = _mark(request)
+        number = self.request_counts[mark] = self.request_counts.get(mark, 0) + 1
         replies = self.replies.get(mark, [])
         return mark, replies[number - 1] if number <= len(replies) else []
 
@@ -108,7 +109,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing: clients hang up when a turn is stopped."""
+        """Ignore errors: clients disconnect when a turn is stopped."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -120,10 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(200, {"object": "list", "data": [{"id": "any", "object": "model"}]})
 
     def do_POST(self) -> None:
-        asked = json.loads(self._body())
+        request = json.loads(self._body())
         title: Reply = [{"text": "A title"}]
-        mark, reply = ("", title) if _is_for_a_title(asked) else self.model.next_reply(asked)
-        self._play(mark, asked, reply)
+        mark, reply = ("", title) if _is_for_a_title(request) else self.model.next_reply(request)
+        self._play(mark, request, reply)
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -136,15 +137,15 @@ class _Handler(BaseHTTPRequestHandler):
             pass  # a trailer
         return body
 
-    def _play(self, mark: str, asked: dict[str, Any], reply: Reply) -> None:
-        calls, number = 0, self.model.asked.get(mark, 0)
+    def _play(self, mark: str, request: dict[str, Any], reply: Reply) -> None:
+        calls, number = 0, self.model.request_counts.get(mark, 0)
         self._begun = False
         for step in reply:
             match step:
                 case {"wait": gate}:
                     self.model.wait(mark, gate)
                 case {"status": status}:
-                    self._whole(status, {"error": {"message": "as it was told to"}})
+                    self._whole(status, {"error": {"message": "scripted error"}})
                     return
                 case {"close": _}:
                     self._begin()
@@ -157,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
                 case {"reasoning": text}:
                     self._delta({"reasoning_content": text})
                 case {"tool_call": name, "arguments": arguments}:
-                    called = {"name": _tool(asked, name), "arguments": json.dumps(arguments)}
+                    called = {"name": _tool(request, name), "arguments": json.dumps(arguments)}
                     head = {"index": calls, "id": f"{mark}-{number}-{calls}", "type": "function"}
                     self._delta({"tool_calls": [{**head, "function": called}]})
                     calls += 1
@@ -195,21 +196,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-def _mark(asked: dict[str, Any]) -> str:
-    """The last mark in the words of the user."""
-    said = [str(each.get("content")) for each in asked["messages"] if each["role"] == "user"]
-    found = MARK.findall(" ".join(said))
-    return found[-1] if found else ""
+def _mark(request: dict[str, Any]) -> str:
+    """Return the last marker in messages with the role user."""
+    texts = [str(each.get("content")) for each in request["messages"] if each["role"] == "user"]
+    markers = MARK.findall(" ".join(texts))
+    return markers[-1] if markers else ""
 
 
-def _is_for_a_title(asked: dict[str, Any]) -> bool:
-    told = [str(each.get("content")) for each in asked["messages"] if each["role"] != "user"]
-    return not asked.get("tools") and "title" in " ".join(told).lower()
+def _is_for_a_title(request: dict[str, Any]) -> bool:
+    texts = [str(each.get("content")) for each in request["messages"] if each["role"] != "user"]
+    return not request.get("tools") and "title" in " ".join(texts).lower()
 
 
-def _tool(asked: dict[str, Any], name: str) -> str:
-    offered = [tool["function"]["name"] for tool in asked.get("tools") or ()]
+def _tool(request: dict[str, Any], name: str) -> str:
+    offered = [tool["function"]["name"] for tool in request.get("tools") or ()]
     return next((each for each in offered if name in each), name)

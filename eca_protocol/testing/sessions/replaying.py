@@ -1,7 +1,7 @@
-"""A failure as a script that anyone can run: steps first, then all that is needed to do them.
+"""A failure as a stand-alone script: its steps, and the code that executes them.
 
-The rule it keeps: the script needs nothing but the standard library, since it is these modules'
-own source. Only what a `Watcher` saw takes one to see it again, and so this package.
+The script contains the source of these modules and needs only the standard library. A violation
+that a `Watcher` reported needs this package, too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from eca_protocol.testing.sessions import model, rules, session, wire
 from eca_protocol.testing.sessions.session import Step
-from eca_protocol.testing.sessions.watched import Seen
-from eca_protocol.testing.sessions.wire import Fault
+from eca_protocol.testing.sessions.watching import WatcherViolation
+from eca_protocol.testing.sessions.wire import Violation
 
 __all__ = ["script_of"]
 
@@ -25,14 +25,13 @@ _LEFT_OUT = re.compile(
 )
 _IMPORT = re.compile(r"^(?:import|from) .*\n", re.MULTILINE)
 _HEAD = '''\
-"""What was found in an ECA server: {title}
+"""A requirement that an ECA server violates: {title}
 
 Run it:  python THIS_FILE -- COMMAND...     (COMMAND starts the server)
 
-It needs {needs}. Exit codes: 1 the fault shows, 0 it does not, 2 usage,
-3 COMMAND cannot be started (in a folder of its own). STEPS is what is done; a `rest` waits until
-the server has done all that it can do. What it waits for and what must hold is the code below,
-which is that of `eca_protocol.testing.sessions`.
+It needs {needs}. Exit codes: 1 the violation occurs, 0 it does not, 2 usage
+error, 3 COMMAND cannot be started (it runs in a temporary folder). STEPS are the actions; `rest`
+waits until the server is idle. The code below is that of `eca_protocol.testing.sessions`.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from __future__ import annotations
 '''
 
 
-def script_of(edition: str, steps: Sequence[Step], fault: Fault) -> str:
-    """The text of a script that does the steps and tells whether there is a fault.
+def script_of(edition: str, steps: Sequence[Step], violation: Violation) -> str:
+    """Return a script that executes steps and reports whether a violation occurs.
 
     Args:
-        edition: the edition that is spoken.
-        steps: `Session.steps`.
-        fault: what was found, for the reader.
+        edition: the edition to use.
+        steps: the steps, from `Session.steps`.
+        violation: the violation, for the reader of the script.
     """
     imports: set[str] = set()
     code = []
@@ -55,17 +54,17 @@ def script_of(edition: str, steps: Sequence[Step], fault: Fault) -> str:
         source = _LEFT_OUT.sub("", Path(module.__file__).read_text("utf-8"))
         imports.update(_IMPORT.findall(source))
         code.append(_IMPORT.sub("", source).strip())
-    readable = str(fault).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    readable = str(violation).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
     title = readable.replace("\\", "\\\\").replace('"""', "'''")
-    told = pprint.pformat(list(steps), width=100, sort_dicts=False)
-    seen = isinstance(fault, Seen)
-    needs = "the Python package eca-protocol" if seen else "Python alone"
-    if seen:
-        imports.add("from eca_protocol.testing.sessions.watched import watching\n")
-    options = ", watch=watching(EDITION)" if seen else ""
+    formatted = pprint.pformat(list(steps), width=100, sort_dicts=False)
+    is_from_watcher = isinstance(violation, WatcherViolation)
+    needs = "the Python package eca-protocol" if is_from_watcher else "only Python"
+    if is_from_watcher:
+        imports.add("from eca_protocol.testing.sessions.watching import session_watcher\n")
+    options = ", watch=session_watcher(EDITION)" if is_from_watcher else ""
     parts = (
         _HEAD.format(title=title, needs=needs) + "".join(sorted(imports)),
-        f"EDITION = {edition!r}\nSTEPS = {told}",
+        f"EDITION = {edition!r}\nSTEPS = {formatted}",
         *code,
         f'if __name__ == "__main__":\n    sys.exit(main(EDITION, STEPS{options}))',
     )

@@ -1,7 +1,7 @@
-"""What the examples of one run share: the server's process, counters, what was found.
+"""The shared state of the examples of a run: the server's process, counters, the failure.
 
-The rule it keeps: one process serves many examples, each with chats of its own, unless an example
-asks for a process that it may end.
+One process serves many examples, each with its own chats, unless an example needs a process that it
+may end.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import attrs
 
 from eca_protocol.testing.sessions.actions import hello
 from eca_protocol.testing.sessions.session import Session, Step, Watch
-from eca_protocol.testing.sessions.wire import Fault, Stuck
+from eca_protocol.testing.sessions.wire import DeadlineMissed, Violation
 
 __all__ = ["Failure", "Run"]
 
 _SHRINKING_SECONDS = 1.0
-"""How long a step may take once one has been missed: the same again comes soon or never."""
+"""The deadline of a step after one has been missed: a repeated response comes soon or never."""
 
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """What was found, and the steps that show it."""
+    """A violation and the steps that show it."""
 
-    fault: Fault
+    violation: Violation
     steps: tuple[Step, ...]
 
 
 @attrs.define(kw_only=True)
 class Run:
-    """What the examples share.
+    """The shared state of the examples.
 
     Attributes:
-        command: what starts the server.
-        edition: the edition that is spoken.
-        seconds: how long one step may take, while nothing was missed; a start always may.
-        watcher: makes what is told every message of a process.
-        steps: how many actions were done.
-        examples: how many examples.
-        processes: how often the server was started.
-        failure: the last example that failed; when hypothesis is done with it, the smallest.
+        command: the command that starts the server.
+        edition: the edition to use.
+        seconds: the deadline of one step until one is missed, and of every start.
+        watcher: returns a callback for every message of a process.
+        steps: the number of actions.
+        examples: the number of examples.
+        processes: the number of started server processes.
+        failure: the last failed example; after shrinking, the smallest.
     """
 
     command: Sequence[str]
@@ -59,19 +59,19 @@ class Run:
         self._step_seconds = self.seconds
 
     def number(self) -> int:
-        """A number that was not given before: ids, marks and gates have one."""
+        """Return an unused number, for ids, markers and gates."""
         self._last_number += 1
         return self._last_number
 
     def session(self, *, variant: int, fresh: bool) -> Session:
-        """A session that has been opened, with no turn under way.
+        """Return an open session without unfinished turns.
 
         Args:
-            variant: how a new one is opened, see `actions.hello`.
+            variant: the opening of a new session; see `actions.hello`.
             fresh: whether its process must be new.
 
         Raises:
-            Fault: it could not be opened.
+            Violation: if the opening violates a requirement.
         """
         if fresh:
             self.end()
@@ -88,26 +88,26 @@ class Run:
         return self._session
 
     def do(self, step: str, *arguments: object) -> None:
-        """Do a step of the session.
+        """Execute a step of the session.
 
         Raises:
-            Fault: it broke a rule; that is kept.
+            Violation: if it violates a requirement; it is stored as `failure`.
         """
         session = self._session
         assert session is not None
         try:
             getattr(session, step)(*arguments)
-        except Fault as fault:
-            self.failure = Failure(fault=fault, steps=tuple(session.steps))
-            if isinstance(fault, Stuck):
+        except Violation as violation:
+            self.failure = Failure(violation=violation, steps=tuple(session.steps))
+            if isinstance(violation, DeadlineMissed):
                 self._step_seconds = session.seconds = min(self.seconds, _SHRINKING_SECONDS)
             raise
 
     def leave(self, *, failed: bool) -> None:
-        """End what an example has begun; a process in which that is impossible ends, too.
+        """Stop the turns of an example; end the process if that fails.
 
         Raises:
-            Fault: that broke a rule, in an example that had not failed before.
+            Violation: if that violates a requirement and the example had not failed.
         """
         session = self._session
         if session is None:
@@ -119,11 +119,11 @@ class Run:
         finally:
             try:
                 session.forget()
-            except Fault:
+            except Violation:
                 self.end()
 
     def end(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if any."""
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -1,8 +1,7 @@
-"""A session with a live server, step by step, with the standard library alone.
+"""A session with a live server, step by step, with only the standard library.
 
-Each method of `Session` that is called a step notes itself, so that `play` can do the same again
-from the list. The rule it keeps: a step ends when the server rests, which is told by what it
-wrote and by the answer to a request sent behind it (a fence), never by time.
+Each step of `Session` is recorded, so that `play` can repeat it. A step ends when the server is
+idle: all required messages came, and a later request (a fence) is answered. Time does not decide.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 from eca_protocol.testing.sessions.model import Reply, ScriptedModel
 from eca_protocol.testing.sessions.rules import Rules
-from eca_protocol.testing.sessions.wire import Fault, Stuck, Wire, frame
+from eca_protocol.testing.sessions.wire import DeadlineMissed, Violation, Wire, frame
 
 __all__ = ["DRAFT", "Session", "Step", "play"]
 
@@ -33,11 +32,11 @@ _CALL = re.compile(r"{{call (\S+) (\d+)}}")
 
 
 class Session:
-    """One process of the server, the scripted model it asks, and what must hold.
+    """A server process, its scripted model, and the rules of the session.
 
     Attributes:
-        steps: the steps done, for `play`; those before the last `forget` are left out.
-        opening: the steps that opened the session, which are never left out.
+        steps: the executed steps since the last `forget`, for `play`.
+        opening: the steps that opened the session, which `forget` retains.
         rules: the state of requests and chats.
         model: the scripted model.
         wire: the process.
@@ -51,16 +50,16 @@ class Session:
         seconds: float = 10.0,
         watch: Watch = lambda _side, _message: None,
     ) -> None:
-        """Starts the process.
+        """Start the process.
 
         Args:
-            command: what starts the server.
-            edition: the edition spoken, `2025-10`.
-            seconds: how long one step may take.
-            watch: is told every message, with the side that wrote it.
+            command: the command of the server.
+            edition: the edition to use, such as `2025-10`.
+            seconds: the deadline of one step.
+            watch: receives every message, with the side that wrote it.
 
         Raises:
-            OSError: the command cannot be started.
+            OSError: if the command cannot be started.
         """
         self.edition = edition
         self.seconds = seconds
@@ -82,7 +81,7 @@ class Session:
                 command,
                 folder=self.folder,
                 environment=_environment(home, self.model.url),
-                heard=self._hear,
+                on_message=self._on_message,
             )
         except OSError:
             self.model.close()
@@ -90,26 +89,26 @@ class Session:
             raise
 
     def close(self) -> None:
-        """End the process, however it feels."""
+        """Kill the process and remove its files."""
         self.wire.kill()
         self.model.close()
         self._home.cleanup()
 
     def expect(self, request_id: Any, answer: Any) -> None:
-        """A step: the next answer to that id is `result`, `error`, `any` or a code."""
+        """Step: set the expected response to an id: `result`, `error`, `any` or a code."""
         self._note("expect", request_id, answer)
         self.rules.expect(request_id, answer)
 
     def replies(self, mark: str, replies: list[Reply]) -> None:
-        """A step: what the model says in the turn of the prompt with that mark."""
+        """Step: set the model's replies in the turn with this marker."""
         self._note("replies", mark, replies)
         self.model.replies[mark] = json.loads(self._here(json.dumps(replies)))
 
     def send(self, messages: Iterable[Any], cut: int = 0) -> None:
-        """A step: write messages, in one piece or cut in two at a byte; bytes are a broken body.
+        """Step: write messages, in one write or split at a byte; bytes are an invalid body.
 
-        In a message `{{workspace}}` is the workspace, `{{opened 0}}` the id of the first chat that
-        the server named, `{{call ID 0}}` the id of the first call in that chat.
+        Placeholders in messages: `{{workspace}}` is the workspace, `{{opened 0}}` the first chat id
+        that the server assigned, `{{call ID 0}}` the id of the first call in that chat.
         """
         messages = list(messages)
         self._note("send", messages, cut)
@@ -117,22 +116,22 @@ class Session:
         for message in map(self._placed, messages):
             self._watch("client", message)
             if not isinstance(message, bytes):
-                self.rules.sent(message)
+                self.rules.on_sent(message)
             data += frame(message)
         self._write(data[:cut])
         self._write(data[cut:])
 
     def send_raw(self, data: bytes) -> None:
-        """A step: write bytes that are no frame."""
+        """Step: write bytes that are not a frame."""
         self._note("send_raw", data)
         self._write(data)
 
     def name(self, name: str) -> str:
-        """The chat's id that a name in a step stands for."""
-        return _OPENED.sub(lambda found: _at(self.rules.opened, int(found[1])), name)
+        """Return the chat id that a name in a step refers to."""
+        return _OPENED.sub(lambda match: _at(self.rules.opened, int(match[1])), name)
 
     def _placed(self, message: Any) -> Any:
-        """The message with what is known only here and now in it."""
+        """Return the message with its placeholders replaced."""
         if isinstance(message, bytes):
             return message
         text = self.name(self._here(json.dumps(message)))
@@ -141,19 +140,19 @@ class Session:
     def _here(self, text: str) -> str:
         return text.replace("{{workspace}}", str(self.folder))
 
-    def _call(self, found: re.Match[str]) -> str:
-        return _at(list(self.rules.chat(found[1]).calls), int(found[2]))
+    def _call(self, match: re.Match[str]) -> str:
+        return _at(list(self.rules.chat(match[1]).calls), int(match[2]))
 
     def open(self, gate: str) -> None:
-        """A step: the model goes on."""
+        """Step: open a gate of the model."""
         self._note("open", gate)
         self.model.open(gate)
 
     def rest(self) -> None:
-        """A step: wait until the server has done all that it can do.
+        """Step: wait until the server is idle.
 
         Raises:
-            Stuck: something has to come and did not.
+            DeadlineMissed: if a required message did not come before the deadline.
         """
         self._note("rest")
         until = time.monotonic() + self.seconds
@@ -163,38 +162,38 @@ class Session:
             self._pass_a_fence(until)
             if not self.rules.missing():
                 break
-        self.rules.rested()
+        self.rules.remove_dropped()
 
     def leave(self, code: int | None) -> None:
-        """A step: the server ends by itself; its exit code is looked at."""
+        """Step: wait for the end of the process and check its exit code."""
         self._note("leave", code)
         until = time.monotonic() + self.seconds
-        missing = Fault("W-13k", "the end of the process", "none")
+        missing = Violation(
+            "W-13k", "the end of the process before the deadline", "a running process"
+        )
         while not self.wire.ended:
             self._read(until, missing)
         got = self.wire.exit_code(until=until)
         if got is None or (code is not None and got != code):
-            raise Fault("W-13d", f"exit code {code}", got)
+            raise Violation("W-13d", f"the exit code {code}", got)
 
     def close_input(self) -> None:
-        """A step: nothing more is written."""
+        """Step: close the server's input."""
         self._note("close_input")
         self.wire.close_input()
 
     def stops(self) -> list[dict[str, Any]]:
-        """Messages that stop all that goes on."""
+        """Return messages that stop all unfinished turns."""
         return [
             {"jsonrpc": "2.0", "method": "chat/promptStop", "params": {"chatId": chat_id}}
             for chat_id, _ in self.rules.running()
         ]
 
     def forget(self) -> None:
-        """Begin a new list of steps; what was before is stopped and does not count any more.
-
-        The behaviour is a server's own state: it is set back.
+        """Stop and ignore everything before, reset the behaviour, and start a new list of steps.
 
         Raises:
-            Fault: the server does not rest even so.
+            Violation: if the server does not become idle.
         """
         self._is_forgetting = True
         self.rules.forget()
@@ -214,27 +213,27 @@ class Session:
         message = {"jsonrpc": "2.0", "id": name, "method": method}
         params = {"query": "a query that fits nothing", "chatId": "fence"}
         self._write(frame({**message, "params": params}))
-        missing = Fault("BASE-17", f"an answer to {method} with id {name!r}", "none")
+        missing = Violation("BASE-17", f"a response to `{method}` with id {name!r}", "none")
         while self._fence_answered != self._fences:
             self._read(until, missing)
 
-    def _read(self, until: float, missing: Fault) -> None:
+    def _read(self, until: float, missing: Violation) -> None:
         if self.wire.ended and missing.requirement != "W-13k":
-            words = self.wire.errors().strip()[-500:]
-            got = f"the end of its output; the last that it wrote to stderr: {words or 'nothing'}"
-            raise Stuck("LIFE-19", missing.expected, got)
+            errors = self.wire.errors().strip()[-500:]
+            got = f"the end of its output; the end of its stderr: {errors or 'empty'}"
+            raise DeadlineMissed("LIFE-19", missing.expected, got)
         if not self.wire.read(until=until, wake=self.model.wake):
-            raise Stuck(missing.requirement, missing.expected, missing.got)
+            raise DeadlineMissed(missing.requirement, missing.expected, missing.got)
 
-    def _hear(self, message: Any) -> None:
+    def _on_message(self, message: Any) -> None:
         answered = message.get("id") if "method" not in message else None
         if isinstance(answered, str) and answered.startswith(_FENCE):
             self._fence_answered = int(answered.removeprefix(_FENCE))
             return
-        self.rules.heard(message)
+        self.rules.on_received(message)
         try:
             self._watch("server", message)
-        except Fault:
+        except Violation:
             if not self._is_forgetting:
                 raise
         if "id" in message and "method" in message:
@@ -256,7 +255,7 @@ def _at(known: list[str], place: int) -> str:
 
 
 def _environment(home: Path, model: str) -> dict[str, str]:
-    """A machine on which nothing is configured but the scripted model."""
+    """Return an environment that configures only the scripted model."""
     tools: dict[str, Any] = {"eca_read_file": {}, "eca__read_file": {}}
     provider = {"api": "openai-chat", "url": model, "key": "k", "models": {"any": {}}}
     config = {
@@ -265,8 +264,8 @@ def _environment(home: Path, model: str) -> dict[str, str]:
         "toolCall": {"approval": {"byDefault": "ask", "allow": tools}},
         "providers": {"scripted": provider},
     }
-    kept = {"PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SYSTEMROOT", "JAVA_HOME"}
-    return {name: os.environ[name] for name in kept & os.environ.keys()} | {
+    inherited = {"PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SYSTEMROOT", "JAVA_HOME"}
+    return {name: os.environ[name] for name in inherited & os.environ.keys()} | {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_DATA_HOME": str(home / "data"),
@@ -277,10 +276,10 @@ def _environment(home: Path, model: str) -> dict[str, str]:
 
 
 def play(command: Sequence[str], edition: str, steps: Iterable[Step], **options: Any) -> Session:
-    """Do these steps with a new process of the server.
+    """Execute steps with a new server process.
 
     Raises:
-        Fault: the server broke a rule.
+        Violation: if the server violates a requirement.
     """
     session = Session(command, edition=edition, **options)
     try:
@@ -292,7 +291,7 @@ def play(command: Sequence[str], edition: str, steps: Iterable[Step], **options:
 
 
 def main(edition: str, steps: Iterable[Step], **options: Any) -> int:
-    """What a script of steps does: 1 if the fault shows, 0 if not, 2 and 3 if nobody can tell."""
+    """Run a script of steps; return 1 if the violation occurs, 0 if not, 2 or 3 if unknown."""
     command = sys.argv[1:]
     if command[:1] == ["--"]:
         del command[0]
@@ -301,11 +300,11 @@ def main(edition: str, steps: Iterable[Step], **options: Any) -> int:
         return 2
     try:
         play(command, edition, steps, **options)
-    except AssertionError as fault:
-        sys.stdout.write(f"the fault shows: {fault}\n")
+    except AssertionError as violation:
+        sys.stdout.write(f"The violation occurs: {violation}\n")
         return 1
     except OSError as error:
-        sys.stderr.write(f"the server cannot be started: {error}\n")
+        sys.stderr.write(f"Could not start the server: {error}\n")
         return 3
-    sys.stdout.write("the fault does not show\n")
+    sys.stdout.write("The violation does not occur.\n")
     return 0

@@ -1,12 +1,11 @@
-"""Strategies of whole sessions: what a client writes from `initialize` to `exit`, by edition.
+"""Strategies for complete sessions of a client, from `initialize` to `exit`, by edition.
 
     from eca_protocol.testing.sessions import strategies as sessions
 
     @given(sessions.sessions(revision=Revision.R2025_10))
     def test_my_server_s_gate_lets_every_legal_session_through(messages): ...
 
-The rule kept here: a session is legal to the letter of its edition, and a broken one has exactly
-one thing wrong, which it names.
+A session conforms to its edition; a broken one has exactly one error, which it names.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ _LIFECYCLE = ("initialize", "initialized", "shutdown", "exit")
 
 @attrs.frozen(kw_only=True)
 class Broken:
-    """A session with one thing wrong.
+    """A session with one error.
 
     Attributes:
-        messages: what the client writes, in order.
-        at: the place of what is wrong.
-        wrong: what that is.
+        messages: the client's messages, in order.
+        at: the index of the wrong message.
+        wrong: the kind of error.
     """
 
     messages: tuple[Any, ...]
@@ -68,10 +67,10 @@ class Broken:
 def sessions(
     draw: st.DrawFn, *, revision: Revision = Revision.CURRENT, max_size: int = 8
 ) -> tuple[dict[str, Any], ...]:
-    """The messages of a client that is legal from its first to its last.
+    """Generate the messages of a conforming client.
 
-    `initialize`, `initialized`, up to `max_size` of whatever the edition has, `shutdown`, `exit`.
-    The draft's are not derived from the models; ask for a later edition.
+    They are `initialize`, `initialized`, up to `max_size` others, `shutdown` and `exit`. The draft
+    is not supported.
     """
     codec = Codec(ECA, revision)
     names = [
@@ -97,7 +96,7 @@ def sessions(
 
 @st.composite
 def broken_sessions(draw: st.DrawFn, *, revision: Revision = Revision.CURRENT) -> Broken:
-    """A session in which one message must not be there, or is none."""
+    """Generate a session with one wrong message."""
     messages: list[Any] = list(draw(sessions(revision=revision)))
     wrong = draw(st.sampled_from(_WRONG))
     last = len(messages) - 2  # shutdown
@@ -123,7 +122,7 @@ def _message(wrong: Wrong, *, first: dict[str, Any]) -> Any:
 
 @st.composite
 def writes(draw: st.DrawFn, messages: st.SearchStrategy[Any]) -> tuple[bytes, ...]:
-    """The bytes of a session, as frames, cut into writes wherever it likes."""
+    """Generate the frames of a session, split into writes at any byte."""
     data = b"".join(encode_frame(dumps(message)) for message in draw(messages))
     cuts = draw(st.lists(st.integers(0, len(data)), max_size=6).map(sorted))
     ends = [0, *cuts, len(data)]

@@ -1,7 +1,7 @@
-"""A server's process and the bytes to and from it, with the standard library alone.
+"""A server's process and its streams, with only the standard library.
 
-The rule it keeps: one thread writes and reads, and each wait has a deadline. What it reads is
-what ruling W-1 lets a server write; all else is a `Fault`.
+One thread writes and reads, and each wait has a deadline. Output that ruling W-1 does not allow
+raises a violation.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Fault", "Stuck", "Wire"]
+__all__ = ["DeadlineMissed", "Violation", "Wire"]
 
 _HEADER = re.compile(rb"Content-Length: (0|[1-9][0-9]*)\r\n\r\n")
 _START = b"Content-Length: "
 _READ = 65_536
 
 
-class Fault(AssertionError):
-    """A duty that the server breaks.
+class Violation(AssertionError):
+    """A requirement that the server violates.
 
     Attributes:
-        requirement: the row of the requirements table.
-        expected: what should have been.
-        got: what was.
+        requirement: the id in the requirements table.
+        expected: the required behaviour.
+        got: the observed behaviour.
     """
 
     def __init__(self, requirement: str, expected: str, got: object) -> None:
-        super().__init__(f"{requirement}: expected {expected}, got {got}")
+        super().__init__(f"{requirement}: Expected {expected}; got {got}")
         self.requirement = requirement
         self.expected = expected
         self.got = str(got)
 
 
-class Stuck(Fault):
-    """What had to come did not come in time."""
+class DeadlineMissed(Violation):
+    """A required message that did not come before the deadline."""
 
 
 class Wire:
-    """The process, frames to it and messages from it.
+    """The server's process, frames to it and messages from it.
 
     Attributes:
         process: the process.
-        ended: it has closed its output.
+        ended: whether it has closed its output.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Wire:
         *,
         folder: Path,
         environment: Mapping[str, str],
-        heard: Callable[[Any], None],
+        on_message: Callable[[Any], None],
     ) -> None:
-        self._heard = heard
+        self._on_message = on_message
         self._buffer = bytearray()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         self.ended = False
@@ -85,12 +85,12 @@ class Wire:
         os.set_blocking(self._input, False)
 
     def errors(self) -> str:
-        """The end of what it wrote to stderr."""
+        """Return the end of the process's stderr."""
         size = os.fstat(self._errors.fileno()).st_size
         return os.pread(self._errors.fileno(), 2000, max(0, size - 2000)).decode(errors="replace")
 
     def write(self, data: bytes, *, until: float) -> None:
-        """Write bytes, whole; reads meanwhile, so that two full pipes hold nobody.
+        """Write all bytes; read meanwhile, so that two full pipes cannot block both sides.
 
         Args:
             data: the bytes.
@@ -99,10 +99,10 @@ class Wire:
         view = memoryview(data)
         while view:
             readers = [] if self.ended else [self._output]
-            left = max(0.0, until - time.monotonic())
-            readable, writable, _ = select.select(readers, [self._input], [], left)
+            seconds = max(0.0, until - time.monotonic())
+            readable, writable, _ = select.select(readers, [self._input], [], seconds)
             if not readable and not writable:
-                raise Stuck("BASE-1", "a server that reads", "a full pipe")
+                raise DeadlineMissed("BASE-1", "a server that reads its input", "a full pipe")
             if not writable:
                 self._read()
                 continue
@@ -111,11 +111,11 @@ class Wire:
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                return  # how it ended is told when its answer is missed
+                return  # the missing response reports the end of the process
 
     def read(self, *, until: float, wake: int) -> bool:
-        """Wait for something to read, or for a byte in `wake`, and take it; False at `until`."""
-        if self._take_messages():  # what a fault has left unread
+        """Wait for output or a byte in `wake` and read it; return False at the deadline."""
+        if self._take_messages():  # messages that an earlier violation left in the buffer
             return True
         readers = [wake] if self.ended else [wake, self._output]
         readable, _, _ = select.select(readers, [], [], max(0.0, until - time.monotonic()))
@@ -130,41 +130,43 @@ class Wire:
         if not data:
             self.ended = True
             if self._buffer:
-                raise Fault("W-1", "whole frames up to the end", bytes(self._buffer[:80]))
+                raise Violation(
+                    "W-1", "complete frames up to the end of the output", bytes(self._buffer[:80])
+                )
             return
         self._buffer += data
         self._take_messages()
 
     def _take_messages(self) -> bool:
-        """Take the whole frames in the buffer; whether there was one."""
+        """Handle the complete frames in the buffer; return whether there was one."""
         before = len(self._buffer)
-        while found := _HEADER.match(self._buffer):
-            stop = found.end() + int(found[1])
+        while header := _HEADER.match(self._buffer):
+            stop = header.end() + int(header[1])
             if stop > len(self._buffer):
                 break
-            body = bytes(self._buffer[found.end() : stop])
+            body = bytes(self._buffer[header.end() : stop])
             del self._buffer[:stop]
-            self._heard(_message(body))
+            self._on_message(_message(body))
         start = bytes(self._buffer[: len(_START)])
         if not _START.startswith(start):
-            raise Fault("W-1", "a frame with the one header Content-Length", start)
+            raise Violation("W-1", "a frame with `Content-Length` as its only header", start)
         return len(self._buffer) < before
 
     def close_input(self) -> None:
-        """Nothing more will be written."""
+        """Close the process's input."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
 
     def exit_code(self, *, until: float) -> int | None:
-        """The code it ended with; None if it still runs at that time."""
+        """Return the exit code; None if the process runs until the deadline."""
         try:
             return self.process.wait(max(0.01, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             return None
 
     def kill(self) -> None:
-        """End it and all that it started, however it feels."""
+        """Kill the process and its children."""
         self.close_input()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -179,13 +181,13 @@ def _message(body: bytes) -> Any:
     try:
         value = json.loads(body.decode("utf-8"))
     except ValueError as error:
-        raise Fault("W-1", "JSON in UTF-8", f"{body[:80]!r} ({error})") from None
+        raise Violation("W-1", "JSON in UTF-8", f"{body[:80]!r} ({error})") from None
     if not isinstance(value, dict):
-        raise Fault("BASE-13", "an object as message", body[:80])
+        raise Violation("BASE-13", "an object as the message", body[:80])
     return value
 
 
 def frame(value: object) -> bytes:
-    """A message, or a body's bytes as they are, as one frame."""
+    """Return a message as a frame; bytes are the body, unchanged."""
     body = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode()
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)

@@ -1,4 +1,4 @@
-"""What in a recorded conversation breaks a row of the requirements table. No I/O.
+"""Checks of a recorded conversation against the requirements table. No I/O.
 
 `Watcher` takes the conversation entry by entry.
 """

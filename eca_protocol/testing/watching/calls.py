@@ -1,4 +1,4 @@
-"""A turn's tool calls: prepared, announced, and ended one way; the automaton is that of `fold`."""
+"""The tool calls of a turn, checked with the state machine of `fold`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 from eca_protocol.fold.chat import FOLLOWING
 from eca_protocol.fold.views import CallState
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.watching.observation import Notes
+from eca_protocol.testing.watching.observation import ObservationLog
 
 __all__ = ["Calls"]
 
@@ -22,7 +22,7 @@ _TWICE: Final = {
     "toolCallRejected": "TOOL-8",
 }
 _STAND_INS: Final = ("left out", "***")
-"""What stands in place of what was cut (W-38), and of a secret that a record does not keep."""
+"""Replacements for truncated text (W-38) and for secrets that are not recorded."""
 
 _DETAILS: Final = ("params.content.details",)
 
@@ -34,28 +34,28 @@ class _Call:
     server: str
     origin: str
     state: CallState = "preparing"
-    seen: set[str] = attrs.field(factory=set)
+    kinds: set[str] = attrs.field(factory=set)
     pieces: list[str] = attrs.field(factory=list)
     change: Any = None
     change_is_known: bool = False
     was_approved: bool = False
     was_rejected: bool = False
-    misnamed: tuple[str, str] | None = None  # the row, and the name that it wants
-    is_flawed: bool = False
+    misnamed: tuple[str, str] | None = None  # the row, and the required name
+    is_ambiguous: bool = False
 
 
 class Calls:
-    """Judges the tool calls of one turn.
+    """Checks the tool calls of one turn.
 
     Attributes:
         was_stopped: whether the client stopped the turn.
-        may_decide_itself: whether calls may be approved without a word to this call: the client
-            trusts the chat, or approved one for the whole session.
+        may_skip_approval: whether calls may run without their own approval, since the client
+            trusts the chat or approved a call for the whole session.
     """
 
     def __init__(
         self,
-        notes: Notes,
+        log: ObservationLog,
         chat_id: str,
         revision: Revision,
         *,
@@ -63,23 +63,23 @@ class Calls:
         mcp_servers: Collection[str],
     ) -> None:
         self.was_stopped = False
-        self.may_decide_itself = False
-        self._notes = notes
+        self.may_skip_approval = False
+        self._log = log
         self._chat_id = chat_id
         self._revision = revision
         self._native = native
         self._mcp_servers = mcp_servers
         self._calls: dict[str, _Call] = {}
-        self._strange: set[str] = set()
+        self._ignored_ids: set[str] = set()
         self._prepared: str | None = None
 
     @property
     def has_open(self) -> bool:
-        """Whether a call's end is still to come."""
+        """True if a call has not ended."""
         return any(call.state not in {"called", "rejected"} for call in self._calls.values())
 
-    def decided(self, call_id: str, *, approved: bool) -> None:
-        """The client approves or rejects a call."""
+    def on_decision(self, call_id: str, *, approved: bool) -> None:
+        """Handle an approval or a rejection of the client."""
         call = self._calls.get(call_id)
         if call is None or call.was_rejected or call.was_approved:
             return
@@ -88,77 +88,83 @@ class Calls:
         else:
             call.was_rejected = call.state == "waiting"
 
-    def take(self, kind: str, content: Mapping[str, Any]) -> None:
-        """A content of a call."""
+    def check(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Check a content of a tool call."""
         call_id = content.get("id")
-        if not isinstance(call_id, str) or call_id in self._strange:
+        if not isinstance(call_id, str) or call_id in self._ignored_ids:
             return
         if kind == "toolCallPrepare":
-            self._prepare(call_id, content)
+            self._check_prepare(call_id, content)
             return
         call = self._calls.get(call_id)
         if call is None:
-            self._strange.add(call_id)
-            self._tell("W-30a", f"toolCallPrepare of {call_id!r} before", kind)
+            self._ignored_ids.add(call_id)
+            self._report("W-30a", f"`toolCallPrepare` for {call_id!r} first", f"`{kind}`")
         else:
-            self._goes_on(call, kind, content)
+            self._advance(call, kind, content)
 
-    def _prepare(self, call_id: str, content: Mapping[str, Any]) -> None:
+    def _check_prepare(self, call_id: str, content: Mapping[str, Any]) -> None:
         texts = {key: _text(content, key) for key in ("name", "server", "origin")}
         missing = [key for key in ("id", "name", "server") if content.get(key) == ""]
         if missing:
             got = f"no {' and no '.join(missing)}"
-            self._tell("W-30b", "id, name and server", got, harms=False)
+            self._report("W-30b", "non-empty `id`, `name` and `server`", got, suppress_rest=False)
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = _Call(
                 id=call_id, name=texts["name"], server=texts["server"], origin=texts["origin"]
             )
-            self._names(call, content)
+            self._check_name(call, content)
         else:
-            self._same(call, texts)
+            self._check_same(call, texts)
             if call.state == "preparing" and call_id != self._prepared:
-                got = f"one of {call_id!r} behind {self._prepared!r}"
-                self._tell("W-30h", "the pieces of one call together", got)
-            elif call.state != "preparing" and not call.is_flawed:
-                self._misplaced(call, "toolCallPrepare")
+                got = f"a piece of {call_id!r} after one of {self._prepared!r}"
+                self._report("W-30h", "the pieces of one call without interruption", got)
+            elif call.state != "preparing" and not call.is_ambiguous:
+                self._report_misplaced(call, "toolCallPrepare")
         self._prepared = call_id
         call.pieces.append(_text(content, "argumentsText"))
 
-    def _names(self, call: _Call, content: Mapping[str, Any]) -> None:
+    def _check_name(self, call: _Call, content: Mapping[str, Any]) -> None:
         name, server = content.get("name"), content.get("server")
         details = content.get("details")
         if (server, name) == ("eca", "task") and _text(details, "type") != "task":
-            expected = "details of a task for the tool eca/task"
-            self._tell("W-35b", expected, "others", about=_DETAILS, harms=False)
+            expected = "details of the type task for the tool eca/task"
+            self._report("W-35b", expected, "different ones", paths=_DETAILS, suppress_rest=False)
         if content.get("origin") != "native" or not isinstance(name, str):
             return
         if isinstance(server, str) and server in self._mcp_servers:
-            self._tell("TOOL-10", f"the origin mcp for a tool of {server!r}", "native")
+            self._report(
+                "TOOL-10", f"the origin mcp for a tool of the MCP server {server!r}", "native"
+            )
         elif isinstance(server, str) and server and server != "eca":
-            self._tell("W-33a", "the server eca for a native tool", repr(server), harms=False)
+            self._report(
+                "W-33a", "the server eca for a native tool", repr(server), suppress_rest=False
+            )
         if self._revision < Revision.CURRENT:
             if f"eca_{name}" in self._native and name not in self._native:
                 call.misnamed = "W-33c", f"eca_{name}"
         elif name.startswith("eca_") and name[4:] in self._native:
             call.misnamed = "W-33d", name[4:]
 
-    def _is_known(self, call: _Call, kind: str, state: CallState) -> None:
-        """A misnamed call may be one of a tool that the model made up, until this shows it."""
+    def _check_misnamed(self, call: _Call, kind: str, state: CallState) -> None:
+        """Report a misnamed call once its tool is known to exist, not invented by the model."""
         is_refused = kind == "toolCallRejected" and not self.was_stopped
         if call.misnamed and (kind == "toolCallRunning" or state == "waiting" or is_refused):
             (row, name), call.misnamed = call.misnamed, None
-            self._tell(row, f"the name {name}", repr(call.name), harms=False)
+            self._report(row, f"the name {name}", repr(call.name), suppress_rest=False)
 
-    def _same(self, call: _Call, texts: Mapping[str, str]) -> None:
+    def _check_same(self, call: _Call, texts: Mapping[str, str]) -> None:
         for key, value in texts.items():
             known = getattr(call, key)
             if value and not known:
                 setattr(call, key, value)
             elif value and value != known:
-                self._tell("W-30a", f"the {key} {known!r} all through a call", repr(value))
+                self._report(
+                    "W-30a", f"the same {key} {known!r} in all contents of a call", repr(value)
+                )
 
-    def _goes_on(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
+    def _advance(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         state: CallState = "running"
         if kind == "toolCallRun":
             state = "waiting" if content.get("manualApproval") is True else "ready"
@@ -166,47 +172,58 @@ class Calls:
             state = "called"
         elif kind == "toolCallRejected":
             state = "rejected"
-        if call.is_flawed or (state == call.state == "running" and _is_step(content)):
+        if call.is_ambiguous or (state == call.state == "running" and _is_step(content)):
             pass
-        elif kind in call.seen:
-            self._tell(_TWICE[kind], f"one {kind} of {call.id!r}", "a second one")
+        elif kind in call.kinds:
+            self._report(
+                _TWICE[kind], f"exactly one `{kind}` for {call.id!r}", f"a second `{kind}`"
+            )
         elif state not in FOLLOWING[call.state] or _never_ran(call, kind, content):
-            self._misplaced(call, kind)
+            self._report_misplaced(call, kind)
         else:
             if content.get("server") == "":
-                self._tell("TOOL-11", "the tool's server", "none")
-            self._same(call, {key: _text(content, key) for key in ("name", "server", "origin")})
-            self._is_known(call, kind, state)
-            self._decision(call, kind, content)
+                self._report("TOOL-11", "the tool's server as `server`", "an empty string")
+            self._check_same(
+                call, {key: _text(content, key) for key in ("name", "server", "origin")}
+            )
+            self._check_misnamed(call, kind, state)
+            self._check_decision(call, kind, content)
             if kind == "toolCallRun":
-                self._arguments(call, content)
-            self._change(call, kind, content)
-        call.seen.add(kind)
+                self._check_arguments(call, content)
+            self._check_change(call, kind, content)
+        call.kinds.add(kind)
         call.state = state
 
-    def _misplaced(self, call: _Call, kind: str) -> None:
-        self._tell("W-30a", f"what follows {call.state} in a call", kind)
-        call.is_flawed = True
+    def _report_misplaced(self, call: _Call, kind: str) -> None:
+        self._report("W-30a", f"a valid next content for a call in state {call.state}", f"`{kind}`")
+        call.is_ambiguous = True
 
-    def _decision(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
-        """The user's word, and what became of the call."""
+    def _check_decision(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
+        """Check a content against the user's decision."""
         if kind == "toolCallRejected":
             reason = content.get("reason")
             is_users = call.was_rejected or self.was_stopped
             if call.was_rejected and reason == "user-config":
-                self._tell("W-30f", "the reason user-choice", repr(reason), harms=False)
+                self._report("W-30f", "the reason user-choice", repr(reason), suppress_rest=False)
             elif self.was_stopped and call.state == "waiting" and reason == "user-config":
-                self._tell("W-30g", "the reason user-choice", repr(reason), harms=False)
+                self._report("W-30g", "the reason user-choice", repr(reason), suppress_rest=False)
             elif reason == "user-choice" and not is_users and not call.was_approved:
-                expected = "the user's no before the reason user-choice"
-                self._tell("TOOL-9", expected, "none", harms=False)
+                expected = "a rejection by the user before the reason user-choice"
+                self._report("TOOL-9", expected, "none", suppress_rest=False)
         elif kind in {"toolCallRunning", "toolCalled"} and call.state == "waiting":
             if call.was_rejected and kind == "toolCallRunning":
-                self._tell("TOOL-18", "a rejected call not to run", kind, harms=False)
-            elif kind == "toolCallRunning" and not (call.was_approved or self.may_decide_itself):
-                self._tell("TOOL-4", "the user's yes before it runs", "none", harms=False)
+                self._report(
+                    "TOOL-18", "no execution of a rejected call", f"`{kind}`", suppress_rest=False
+                )
+            elif kind == "toolCallRunning" and not (call.was_approved or self.may_skip_approval):
+                self._report(
+                    "TOOL-4",
+                    "an approval by the user before `toolCallRunning`",
+                    "none",
+                    suppress_rest=False,
+                )
 
-    def _arguments(self, call: _Call, content: Mapping[str, Any]) -> None:
+    def _check_arguments(self, call: _Call, content: Mapping[str, Any]) -> None:
         arguments, written = content.get("arguments"), "".join(call.pieces)
         if not isinstance(arguments, dict):
             return
@@ -216,58 +233,70 @@ class Calls:
             read = None
         if read == arguments or (not isinstance(read, dict) and not arguments):
             return
-        told = json.dumps(arguments, ensure_ascii=False)
-        if any(each in told for each in _STAND_INS):
+        encoded = json.dumps(arguments, ensure_ascii=False)
+        if any(each in encoded for each in _STAND_INS):
             return
         if isinstance(read, dict) or _was_whole(call.pieces, arguments):
             got = repr(written[:60])
-            self._tell("W-30b", "pieces that join to the arguments", got, harms=False)
+            self._report(
+                "W-30b",
+                "pieces of `argumentsText` that join to the arguments",
+                got,
+                suppress_rest=False,
+            )
         else:
             got = f"{len(arguments)} arguments"
-            self._tell("W-30c", "{} for what cannot be read", got, harms=False)
+            self._report("W-30c", "{} for unreadable arguments", got, suppress_rest=False)
 
-    def _change(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
+    def _check_change(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
         details = content.get("details")
         change = details if _text(details, "type") == "fileChange" else None
         if kind == "toolCallRun":
-            call.change, call.change_is_known = change, not self._notes.doubts(*_DETAILS)
+            call.change, call.change_is_known = change, not self._log.is_in_doubt(*_DETAILS)
         elif kind == "toolCallRejected" or not call.change_is_known:
             return
         elif change != call.change:
-            got = "another" if change and call.change else "none" if call.change else "one"
-            self._tell("W-35a", "the file change that toolCallRun told", got, about=_DETAILS)
+            got = "a different one" if change and call.change else "none" if call.change else "one"
+            self._report("W-35a", "the file change of `toolCallRun`", got, paths=_DETAILS)
 
     def close(self) -> None:
-        """The turn ends."""
+        """Check the end of the turn."""
         for call in self._calls.values():
-            if call.state not in {"called", "rejected"} and not call.is_flawed:
+            if call.state not in {"called", "rejected"} and not call.is_ambiguous:
                 row = "W-30g" if self.was_stopped else "W-30a"
-                self._tell(
-                    row, f"the end of the call {call.id!r}", f"that of its turn: {call.state}"
+                self._report(
+                    row,
+                    f"the end of the call {call.id!r} before that of its turn",
+                    f"the state {call.state} at the end of the turn",
                 )
                 return
 
-    def _tell(
+    def _report(
         self,
         row: str,
         expected: str,
         got: str,
         *,
-        about: Collection[str] = (),
-        harms: bool = True,
+        paths: Collection[str] = (),
+        suppress_rest: bool = True,
     ) -> None:
-        self._notes.tell(
-            row, expected=expected, got=got, chat_id=self._chat_id, about=about, harms=harms
+        self._log.report(
+            row,
+            expected=expected,
+            got=got,
+            chat_id=self._chat_id,
+            paths=paths,
+            suppress_rest=suppress_rest,
         )
 
 
 def _is_step(content: Mapping[str, Any]) -> bool:
-    """Whether a running call shows how far the agent is that works in it."""
+    """Return whether a content shows the progress of a subagent in a running call."""
     return _text(content.get("details"), "type") == "subagent"
 
 
 def _was_whole(pieces: list[str], arguments: dict[str, Any]) -> bool:
-    """Whether the model wrote these arguments, though the pieces do not join to them."""
+    """Return whether the model wrote these arguments although the pieces do not join to them."""
     whole = "".join(json.dumps(arguments, ensure_ascii=False).split())
     starts = "".join("".join(pieces).split())
     filled = [piece for piece in pieces if piece]
@@ -280,5 +309,5 @@ def _never_ran(call: _Call, kind: str, content: Mapping[str, Any]) -> bool:
 
 
 def _text(value: Any, key: str) -> str:
-    found = value.get(key) if isinstance(value, Mapping) else None
-    return found if isinstance(found, str) else ""
+    text = value.get(key) if isinstance(value, Mapping) else None
+    return text if isinstance(text, str) else ""

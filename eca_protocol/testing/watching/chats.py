@@ -1,4 +1,4 @@
-"""All chats of a conversation: which there are, what the client does to each, and what comes."""
+"""The chats of a conversation: the client's messages and the server's contents for each."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from typing import Any, Final
 
 from eca_protocol.messages import ChatUsageContent
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.watching.answers import PROMPTS, Asked
+from eca_protocol.testing.watching.announcements import Announcements
 from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
-from eca_protocol.testing.watching.observation import Notes
-from eca_protocol.testing.watching.offers import Offers
+from eca_protocol.testing.watching.observation import ObservationLog
+from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
 from eca_protocol.testing.watching.turns import ChatTurns, Prompt, Turn
 
 __all__ = ["Chats"]
 
 _OWN_FAULTS: Final = {-32600, -32602, -32800}
-"""The codes of a prompt that does not fit, comes too late, or was cancelled."""
+"""Error codes of prompts that are invalid, too late or cancelled."""
 
 _ENDING: Final = {"chat/promptStop", "chat/clear", "chat/rollback"}
-"""What ends the turn of a chat that runs."""
+"""Methods that end a running turn."""
 
 
 class Chats:
-    """Judges everything that is said for a chat, in every edition but the draft."""
+    """Checks all messages about chats, in every edition but the draft."""
 
-    def __init__(self, notes: Notes, offers: Offers) -> None:
+    def __init__(self, log: ObservationLog, announcements: Announcements) -> None:
         self.revision = Revision.R2025_10
         self.has_finished_turn = False
-        self._notes = notes
-        self._offers = offers
-        self._contents = Contents(notes)
+        self._log = log
+        self._announcements = announcements
+        self._contents = Contents(log)
         self._chats: dict[str, ChatTurns] = {}
         self._unnamed: list[Prompt] = []
         self._prompts: dict[int, tuple[Prompt, str | None]] = {}
         self._deletes: dict[int, str] = {}
         self._deleted: set[str] = set()
-        self._quiet: set[str] = set()
+        self._ignored_ids: set[str] = set()
         self._stopped_unknown: set[str] = set()
         self._calls_seen: set[tuple[str, str]] = set()
         self._tokens: dict[str, float] = {}
         self._trusts = False
-        self._is_unsure = False  # of the chat that is still without a name
+        self._has_unreadable = False  # about the chat whose id is not known yet
         self._read_up_to = -1
 
-    def client_says(self, method: str, params: Mapping[str, Any], index: int) -> None:
-        """A request or a notification of the client's."""
-        given = params.get("chatId")
-        chat_id = given if isinstance(given, str) and given else None
+    def on_client_message(self, method: str, params: Mapping[str, Any], index: int) -> None:
+        """Handle a request or a notification of the client."""
+        raw_id = params.get("chatId")
+        chat_id = raw_id if isinstance(raw_id, str) and raw_id else None
         if method in PROMPTS:
-            self._prompted(chat_id, params, index)
+            self._on_prompt(chat_id, params, index)
         elif method in {"chat/toolCallApprove", "chat/toolCallReject"}:
-            self._decided(method, chat_id, params)
+            self._on_decision(method, chat_id, params)
         elif method == "chat/update":
             self._trust(params.get("trust") is True)
         elif method in {"shutdown", "exit"}:
@@ -74,7 +74,7 @@ class Chats:
             self._deletes[index] = chat_id
             self._chat(chat_id).end()
 
-    def _prompted(self, chat_id: str | None, params: Mapping[str, Any], index: int) -> None:
+    def _on_prompt(self, chat_id: str | None, params: Mapping[str, Any], index: int) -> None:
         message = params.get("message")
         prompt = Prompt(index=index, message=message if isinstance(message, str) else "")
         self._prompts[index] = (prompt, chat_id)
@@ -82,18 +82,18 @@ class Chats:
         if chat_id is None:
             self._unnamed.append(prompt)
         else:
-            self._quiet.discard(chat_id)
+            self._ignored_ids.discard(chat_id)
             prompt.is_key = self._chat(chat_id).awaits_key
             self._chat(chat_id).prompts.append(prompt)
 
     def _trust(self, trusts: bool) -> None:
-        """Whether the client trusts from now on, in the turns that run too."""
+        """Note that the client trusts the server from now on, also in running turns."""
         self._trusts = self._trusts or trusts
         for turn in (chat.turn for chat in self._chats.values()):
             if turn is not None:
-                turn.calls.may_decide_itself = self._trusts
+                turn.calls.may_skip_approval = self._trusts
 
-    def _decided(self, method: str, chat_id: str | None, params: Mapping[str, Any]) -> None:
+    def _on_decision(self, method: str, chat_id: str | None, params: Mapping[str, Any]) -> None:
         approved = method == "chat/toolCallApprove"
         call_id = params.get("toolCallId")
         self._trust(approved and params.get("save") is not None)
@@ -101,88 +101,90 @@ class Chats:
             return
         if (chat_id, call_id) not in self._calls_seen:
             row = "TOOL-16" if approved else "TOOL-20"
-            got = f"{call_id!r}, which was never told"
-            self._notes.tell(row, side="client", expected="a call that waits", got=got)
+            got = f"{call_id!r}, which was never announced"
+            self._log.report(row, side="client", expected="the id of a waiting call", got=got)
             return
         turn = self._chats[chat_id].turn if chat_id in self._chats else None
         if turn is not None:
-            turn.calls.decided(call_id, approved=approved)
+            turn.calls.on_decision(call_id, approved=approved)
 
     def _chat(self, chat_id: str) -> ChatTurns:
         if chat_id not in self._chats:
             self._chats[chat_id] = ChatTurns(
-                id=chat_id, notes=self._notes, new_calls=lambda: self._new_calls(chat_id)
+                id=chat_id, log=self._log, new_calls=lambda: self._new_calls(chat_id)
             )
             self._deleted.discard(chat_id)
         return self._chats[chat_id]
 
     def _new_calls(self, chat_id: str) -> Calls:
         calls = Calls(
-            self._notes,
+            self._log,
             chat_id,
             self.revision,
-            native=self._offers.native_tools,
-            mcp_servers=self._offers.mcp_servers,
+            native=self._announcements.native_tools,
+            mcp_servers=self._announcements.mcp_servers,
         )
-        calls.may_decide_itself = self._trusts
+        calls.may_skip_approval = self._trusts
         return calls
 
-    def server_answers(self, asked: Asked, message: Mapping[str, Any]) -> None:
-        """An answer of the server's to a request of the client's."""
-        self._read_up_to = max(self._read_up_to, asked.index)
+    def on_response(self, request: PendingRequest, message: Mapping[str, Any]) -> None:
+        """Handle a response of the server."""
+        self._read_up_to = max(self._read_up_to, request.index)
         result = message.get("result")
         is_error = message.get("error") is not None
-        if asked.index in self._prompts:
-            prompt, chat_id = self._prompts.pop(asked.index)
-            if is_error and not asked.is_second:
+        if request.index in self._prompts:
+            prompt, chat_id = self._prompts.pop(request.index)
+            if is_error and not request.is_second:
                 self._check_refusal(prompt, chat_id, message["error"])
-            self._prompt_answered(prompt, chat_id, result, is_error=is_error)
-        elif asked.index in self._deletes and not is_error:
-            self._delete_answered(self._deletes.pop(asked.index), asked.index)
+            self._on_prompt_answered(prompt, chat_id, result, is_error=is_error)
+        elif request.index in self._deletes and not is_error:
+            self._on_deleted(self._deletes.pop(request.index), request.index)
 
     def _check_refusal(self, prompt: Prompt, chat_id: str | None, error: Any) -> None:
-        """A prompt is refused: not for its chat's being busy, one hopes."""
+        """Check that a prompt is not refused because its chat is busy."""
         chat = self._chats.get(chat_id) if chat_id else None
         code = error.get("code") if isinstance(error, Mapping) else None
         is_busy = chat is not None and chat.turn is not None and chat.turn.prompt is not prompt
         if is_busy and code not in _OWN_FAULTS:
-            self._notes.tell("W-22a", expected="a result for a prompt", got=f"the error {code}")
+            self._log.report(
+                "W-22a", expected="a result for a prompt to a busy chat", got=f"the error {code}"
+            )
 
-    def _prompt_answered(
+    def _on_prompt_answered(
         self, prompt: Prompt, chat_id: str | None, result: Any, *, is_error: bool
     ) -> None:
-        told = result.get("chatId") if isinstance(result, Mapping) else None
-        told = told if isinstance(told, str) and told else None
-        if chat_id is not None and told is not None and told != chat_id:
-            expected = f"the chat {chat_id!r}"
-            self._notes.tell("W-21c", expected=expected, got=repr(told), harms=False)
+        named = result.get("chatId") if isinstance(result, Mapping) else None
+        named = named if isinstance(named, str) and named else None
+        if chat_id is not None and named is not None and named != chat_id:
+            expected = f"the prompt's chatId {chat_id!r} in its response"
+            self._log.report("W-21c", expected=expected, got=repr(named), suppress_rest=False)
             is_error = True
-        if chat_id is None and told in self._chats:
-            self._pair(self._chats[told], lambda each: each is prompt)
-            self._check_words(self._chats[told], prompt)
+        if chat_id is None and named in self._chats:
+            self._correct_guess(self._chats[named], lambda each: each is prompt)
+            self._check_echo(self._chats[named], prompt)
         prompt.is_guess = False
         if prompt in self._unnamed:
             self._unnamed.remove(prompt)
-            chat_id = told
+            chat_id = named
             if chat_id is not None and not is_error:
                 self._chat(chat_id).prompts.append(prompt)
         owner = self._owner(prompt) or (self._chats.get(chat_id) if chat_id else None)
         if owner is None:
             return
         if is_error:
-            owner.refused(prompt)
+            owner.on_refused(prompt)
         else:
-            owner.answered(prompt)
-            owner.ask_for_key(isinstance(result, Mapping) and result.get("status") == "login")
+            owner.on_answered(prompt)
+            owner.set_awaits_key(isinstance(result, Mapping) and result.get("status") == "login")
 
     def _owner(self, prompt: Prompt) -> ChatTurns | None:
-        """The chat in which the turn of a prompt runs."""
+        """Return the chat in which the turn of a prompt runs."""
         for chat in self._chats.values():
             if chat.turn is not None and chat.turn.prompt is prompt:
                 return chat
         return None
 
-    def _delete_answered(self, chat_id: str, index: int) -> None:
+    def _on_deleted(self, chat_id: str, index: int) -> None:
         chat = self._chats.pop(chat_id, None)
         self._tokens.pop(chat_id, None)
         if chat is not None:
@@ -193,106 +195,110 @@ class Chats:
         else:
             self._deleted.add(chat_id)
 
-    def content(self, params: Mapping[str, Any]) -> None:
-        """A `chat/contentReceived`."""
+    def on_content(self, params: Mapping[str, Any]) -> None:
+        """Check a `chat/contentReceived`."""
         chat_id, content = params.get("chatId"), params.get("content")
         if not isinstance(chat_id, str) or not isinstance(content, Mapping):
             return
         kind = content.get("type")
         if not isinstance(kind, str):
             return
-        chat = self._chats.get(chat_id) or self._unknown(chat_id, kind, params)
+        chat = self._chats.get(chat_id) or self._resolve_unknown(chat_id, kind, params)
         if chat is None:
             return
         role = params.get("role")
         role = role if isinstance(role, str) else ""
-        self._contents.take(chat_id, role, kind, content)
+        self._contents.check(chat_id, role, kind, content)
         if kind.startswith("toolCall") and isinstance(content.get("id"), str):
             self._calls_seen.add((chat_id, content["id"]))
         if kind == "usage":
-            self._count(chat_id, content)
+            self._check_tokens(chat_id, content)
         chat.read_up_to = self._read_up_to
         if (role, kind) == ("user", "text"):
             text = str(content.get("text"))
-            self._pair(chat, lambda prompt: prompt.words(text).startswith(text))
+            self._correct_guess(chat, lambda prompt: prompt.expected_echo(text).startswith(text))
         ran = chat.turn is not None
-        chat.take(role, kind, content)
+        chat.check(role, kind, content)
         self.has_finished_turn = self.has_finished_turn or (ran and chat.turn is None)
 
-    def lost(self, chat_id: str) -> None:
-        """A content came that cannot be understood, for that chat or for nobody knows which."""
+    def on_unreadable(self, chat_id: str) -> None:
+        """Handle an unreadable content for this chat; for an unknown chat, for all."""
         known = [self._chats[chat_id]] if chat_id in self._chats else self._chats.values()
         for chat in known:
-            chat.is_unsure = chat.turn is not None or bool(chat.prompts)
-        self._is_unsure = bool(self._unnamed) and chat_id not in self._chats
+            chat.has_unreadable = chat.turn is not None or bool(chat.prompts)
+        self._has_unreadable = bool(self._unnamed) and chat_id not in self._chats
 
-    def _unknown(self, chat_id: str, kind: str, params: Mapping[str, Any]) -> ChatTurns | None:
-        """A content for a chat that is not known: a new one's first, or one too many."""
-        if chat_id in self._quiet:
+    def _resolve_unknown(
+        self, chat_id: str, kind: str, params: Mapping[str, Any]
+    ) -> ChatTurns | None:
+        """Return the new chat that an unknown chat id belongs to; report it if there is none."""
+        if chat_id in self._ignored_ids:
             return None
         if chat_id in self._deleted:
             row = "W-25d" if kind == "metadata" else "W-24a"
-            self._notes.tell(row, expected="nothing for a deleted chat", got=kind, chat_id=chat_id)
-            self._quiet.add(chat_id)
+            self._log.report(
+                row, expected="no content for a deleted chat", got=f"`{kind}`", chat_id=chat_id
+            )
+            self._ignored_ids.add(chat_id)
             return None
         if params.get("parentChatId") in self._chats:
-            self._quiet.add(chat_id)
+            self._ignored_ids.add(chat_id)
             return None
         is_of_a_stop = chat_id in self._stopped_unknown
-        if is_of_a_stop and params["content"].get("state") == "finished":  # begins no turn
-            self._tell_unprompted("W-22f", kind, chat_id)
+        if is_of_a_stop and params["content"].get("state") == "finished":  # starts no turn
+            self._report_unprompted("W-22f", kind, chat_id)
             return None
         if not self._unnamed:
-            if not self._prompts:  # else it may be the turn of one, as its answer will tell
-                self._tell_unprompted("W-22f" if is_of_a_stop else "CLIENT-33", kind, chat_id)
-            self.lost(chat_id)
-            self._quiet.add(chat_id)
+            if not self._prompts:  # else it may be the turn of one; the response decides
+                self._report_unprompted("W-22f" if is_of_a_stop else "CLIENT-33", kind, chat_id)
+            self.on_unreadable(chat_id)
+            self._ignored_ids.add(chat_id)
             return None
         chat = self._chat(chat_id)
         guess = self._unnamed.pop(0)
         guess.is_guess = True
         chat.prompts.append(guess)
-        chat.is_unsure, self._is_unsure = self._is_unsure, False
+        chat.has_unreadable, self._has_unreadable = self._has_unreadable, False
         return chat
 
-    def _pair(self, chat: ChatTurns, is_its: Callable[[Prompt], bool]) -> None:
-        """Give the turn of a new chat its own prompt, where another one was guessed."""
+    def _correct_guess(self, chat: ChatTurns, is_its: Callable[[Prompt], bool]) -> None:
+        """Assign the right prompt to the turn of a new chat if a wrong one was guessed."""
         turn = chat.turn
         guess = None if turn is None else turn.prompt
         if turn is None or guess is None or not guess.is_guess or is_its(guess):
             return
         guessed = self._guessed()
         for prompt in (*self._unnamed, *guessed):
-            said = guessed[prompt].echo if prompt in guessed else []
-            if is_its(prompt) and (prompt.message == guess.message or not turn.echo + said):
+            echo = guessed[prompt].echo if prompt in guessed else []
+            if is_its(prompt) and (prompt.message == guess.message or not turn.echo + echo):
                 self._exchange(turn, guess, prompt)
                 return
 
-    def _check_words(self, chat: ChatTurns, prompt: Prompt) -> None:
-        """The answer to a prompt names its chat: what was said there has to be that prompt."""
+    def _check_echo(self, chat: ChatTurns, prompt: Prompt) -> None:
+        """Check the echo in the chat that the response to a prompt names."""
         turn = chat.turn
         guess = None if turn is None else turn.prompt
         if turn is None or guess is None or guess is prompt or not guess.is_guess:
             return
         if prompt not in (*self._unnamed, *self._guessed()):
             return
-        said = "".join(turn.echo)
-        words = prompt.words(said)
-        if guess.words(said).startswith(said) and not words.startswith(said):
-            expected, got = "the user's words exactly", repr(said[:60])
-            self._notes.tell("W-20b", expected=expected, got=got, chat_id=chat.id)
-        turn.echo_is_done = turn.echo_is_done or said == words
+        echo = "".join(turn.echo)
+        words = prompt.expected_echo(echo)
+        if guess.expected_echo(echo).startswith(echo) and not words.startswith(echo):
+            expected, got = "the exact text of the prompt as its echo", repr(echo[:60])
+            self._log.report("W-20b", expected=expected, got=got, chat_id=chat.id)
+        turn.echo_is_done = turn.echo_is_done or echo == words
         self._exchange(turn, guess, prompt)
 
     def _guessed(self) -> dict[Prompt, Turn]:
-        """The turns that run of prompts that are guessed to be theirs."""
+        """Return the running turns whose prompts are guessed, by prompt."""
         turns = [chat.turn for chat in self._chats.values()]
         return {
             turn.prompt: turn for turn in turns if turn and turn.prompt and turn.prompt.is_guess
         }
 
     def _exchange(self, turn: Turn, guess: Prompt, prompt: Prompt) -> None:
-        """Give a turn its prompt, and the one that was guessed to whom that had been given."""
+        """Assign a prompt to a turn, and the guessed prompt to the former owner of this one."""
         other = self._guessed().get(prompt)
         if other is not None:
             other.prompt = guess
@@ -303,45 +309,48 @@ class Chats:
         late = prompt.has_late_answer
         prompt.has_late_answer, guess.has_late_answer = guess.has_late_answer, late
 
-    def _tell_unprompted(self, row: str, got: str, chat_id: str) -> None:
-        expected = "contents of chats that were prompted"
-        self._notes.tell(row, expected=expected, got=got, chat_id=chat_id)
+    def _report_unprompted(self, row: str, got: str, chat_id: str) -> None:
+        expected = "contents only for chats with a prompt"
+        self._log.report(row, expected=expected, got=f"`{got}`", chat_id=chat_id)
 
-    def _count(self, chat_id: str, usage: Mapping[str, Any]) -> None:
+    def _check_tokens(self, chat_id: str, usage: Mapping[str, Any]) -> None:
         tokens, before = usage.get("sessionTokens"), self._tokens.get(chat_id, 0)
         if not isinstance(tokens, int | float) or not ChatUsageContent.sums.holds(self.revision):
             return
         if tokens < before:
-            expected = f"at least the {before} sessionTokens of before"
-            self._notes.tell(
-                "W-27a", expected=expected, got=repr(tokens), chat_id=chat_id, harms=False
+            expected = f"`sessionTokens` of at least {before}, the previous value"
+            self._log.report(
+                "W-27a", expected=expected, got=repr(tokens), chat_id=chat_id, suppress_rest=False
             )
         self._tokens[chat_id] = tokens
 
-    def told(self, method: str, params: Mapping[str, Any]) -> None:
-        """Another notification of the server's about a chat."""
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Handle a notification about a chat, except contents."""
         chat_id = params.get("chatId")
         if not isinstance(chat_id, str):
             return
         if method == "chat/opened":
-            self._quiet.discard(chat_id)
+            self._ignored_ids.discard(chat_id)
             self._chat(chat_id).replay()
         elif method == "chat/cleared":
             self._tokens.pop(chat_id, None)
             self._chat(chat_id).replay()
         elif method == "chat/statusChanged" and chat_id in self._chats:
-            self._chats[chat_id].ask_for_key(params.get("status") == "login")
-        elif method == "chat/statusChanged" and chat_id in self._deleted - self._quiet:
-            if chat_id in self._stopped_unknown:  # and answers that stop (W-22)
+            self._chats[chat_id].set_awaits_key(params.get("status") == "login")
+        elif method == "chat/statusChanged" and chat_id in self._deleted - self._ignored_ids:
+            if chat_id in self._stopped_unknown:  # the answer to that stop (W-22)
                 return
-            self._quiet.add(chat_id)
-            self._notes.tell(
-                "W-24a", expected="nothing for a deleted chat", got=method, chat_id=chat_id
+            self._ignored_ids.add(chat_id)
+            self._log.report(
+                "W-24a",
+                expected="no message for a deleted chat",
+                got=f"`{method}`",
+                chat_id=chat_id,
             )
 
     def finish(self) -> None:
-        """Nothing comes any more."""
-        owed = set(self._deletes.values())  # an answer, and with it the end
+        """Report the missing messages of all chats."""
+        owed = set(self._deletes.values())  # a response, and with it the end
         for chat_id, chat in self._chats.items():
             if chat_id not in owed:
                 chat.finish()

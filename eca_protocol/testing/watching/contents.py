@@ -1,4 +1,4 @@
-"""What a single content has to be wherever it stands: its role, its size, its numbers."""
+"""Checks of a single content: role, size and numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.fold.chat import ROLES
-from eca_protocol.testing.watching.observation import Notes
+from eca_protocol.testing.watching.observation import ObservationLog
 
 __all__ = ["Contents"]
 
@@ -16,43 +16,47 @@ _COST: Final = re.compile(r"[0-9]+\.[0-9]{2,}")
 _COSTS: Final = ("params.content.lastMessageCost", "params.content.messageCost")
 _LONGEST_TEXT: Final = 4096
 _END: Final = 40
-"""Characters on each side of the place where two texts meet."""
+"""The number of characters to show on each side of a boundary between two texts."""
 
 
 class Contents:
-    """Judges contents one by one, and the place where two texts of different roles meet."""
+    """Checks each content, and the boundary between two texts of different roles."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
+    def __init__(self, log: ObservationLog) -> None:
+        self._log = log
         self._texts: dict[str, tuple[str, str]] = {}
 
-    def take(self, chat_id: str, role: str, kind: str, content: Mapping[str, Any]) -> None:
-        """A content in its role."""
-        fault: tuple[str, str, str] | None = None
+    def check(self, chat_id: str, role: str, kind: str, content: Mapping[str, Any]) -> None:
+        """Check a content."""
+        violation: tuple[str, str, str] | None = None
         roles = _ROLES.get(kind)
         if roles is not None and role not in roles:
-            fault = ("W-26a", f"{kind} in the role {' or '.join(sorted(roles))}", repr(role))
+            violation = (
+                "W-26a",
+                f"`{kind}` with the role {' or '.join(sorted(roles))}",
+                repr(role),
+            )
         elif kind == "text" and role != "user":
-            fault = _fault_of_text(content.get("text")) or self._fault_between(
+            violation = _violation_of_text(content.get("text")) or self._violation_between(
                 chat_id, role, content.get("text")
             )
         elif kind == "usage":
-            fault = _fault_of_usage(content)
+            violation = _violation_of_usage(content)
         if role == "user" or content.get("state") == "finished":
             self._texts.pop(chat_id, None)
-        if fault is not None:
-            row, expected, got = fault
-            self._notes.tell(
+        if violation is not None:
+            row, expected, got = violation
+            self._log.report(
                 row,
                 expected=expected,
                 got=got,
                 chat_id=chat_id,
-                about=_COSTS if row == "W-27d" else (),
-                harms=row == "W-26a",
+                paths=_COSTS if row == "W-27d" else (),
+                suppress_rest=row == "W-26a",
             )
 
-    def _fault_between(self, chat_id: str, role: str, text: Any) -> tuple[str, str, str] | None:
-        """Judge what stands between this text and the one before it in the turn."""
+    def _violation_between(self, chat_id: str, role: str, text: Any) -> tuple[str, str, str] | None:
+        """Check the gap between this text and the previous one of the turn."""
         if not isinstance(text, str) or not text:
             return None
         role_before, before = self._texts.get(chat_id, (role, ""))
@@ -65,12 +69,12 @@ class Contents:
             return None
         return (
             "W-26d",
-            f"a blank line between a text of the {role_before} and one of the {role}",
+            f"a blank line between texts of the roles {role_before} and {role}",
             repr(before + text[:_END]),
         )
 
 
-def _fault_of_text(text: Any) -> tuple[str, str, str] | None:
+def _violation_of_text(text: Any) -> tuple[str, str, str] | None:
     if not isinstance(text, str) or len(text) <= _LONGEST_TEXT // 4:
         return None
     size = len(text.encode(errors="replace"))
@@ -79,12 +83,16 @@ def _fault_of_text(text: Any) -> tuple[str, str, str] | None:
     return "W-6a", f"a text of at most {_LONGEST_TEXT} bytes", f"{size} bytes"
 
 
-def _fault_of_usage(usage: Mapping[str, Any]) -> tuple[str, str, str] | None:
+def _violation_of_usage(usage: Mapping[str, Any]) -> tuple[str, str, str] | None:
     for key in ("lastMessageCost", "messageCost", "sessionCost"):
         cost = usage.get(key)
         if isinstance(cost, str) and not _COST.fullmatch(cost):
-            return "W-27b", f"a {key} like 0.01", repr(cost)
+            return "W-27b", f"a `{key}` like 0.01", repr(cost)
     if usage.get("messageCost") != usage.get("lastMessageCost"):
         costs = (usage.get("lastMessageCost"), usage.get("messageCost"))
-        return "W-27d", "the same lastMessageCost and messageCost", f"{costs[0]!r} and {costs[1]!r}"
+        return (
+            "W-27d",
+            "equal `lastMessageCost` and `messageCost`",
+            f"{costs[0]!r} and {costs[1]!r}",
+        )
     return None

@@ -1,4 +1,4 @@
-"""Bytes that are no message, or not written as ruling W-1 has it."""
+"""Bytes that are not a message, or not framed as ruling W-1 requires."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from eca_protocol.json import MAX_VALUES, holds_too_many_values
-from eca_protocol.testing.watching.observation import Notes, Side
+from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.transcript.splitter import header_of, message_in
 
 __all__ = ["Frames"]
@@ -18,95 +18,102 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 class Frames:
-    """Judges what passed as bytes, of both sides."""
+    """Checks the bytes of both sides."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._misses_some: set[Side] = set()
+    def __init__(self, log: ObservationLog) -> None:
+        self._log = log
+        self._truncated: set[Side] = set()
 
-    def take(self, side: Side, data: bytes) -> dict[str, Any] | None:
-        """Judge these bytes; the message in them, if there is one after all."""
+    def check(self, side: Side, data: bytes) -> dict[str, Any] | None:
+        """Check bytes; return the message in them, or None."""
         header = header_of(data)
         if header is None:
-            self._no_frame(side, data)
+            self._report_no_frame(side, data)
             return None
         end, length = header
         if not _is_header(data[:end]):
-            self._tell(side, "BASE-2", "nothing but messages", _shown(data[:end]))
+            self._report(side, "BASE-2", "only messages in the stream", _shown(data[:end]))
         elif not _PLAIN.fullmatch(data, 0, end):
-            self._tell(side, "W-1", "the one header Content-Length", _shown(data[:end]))
+            self._report(side, "W-1", "`Content-Length` as the only header", _shown(data[:end]))
         if length is None:
             return None
         message = message_in(data[end:])
         if message is None:
-            self._no_message(side, data[end:], length)
+            self._report_no_message(side, data[end:], length)
         else:
-            self._misses_some.discard(side)
+            self._truncated.discard(side)
         return message
 
-    def _no_frame(self, side: Side, data: bytes) -> None:
-        if side in self._misses_some:  # what a wrong length left over
+    def _report_no_frame(self, side: Side, data: bytes) -> None:
+        if side in self._truncated:  # the rest of a frame with a wrong length
             return
         if _is_header(data):
-            self._tell(side, "BASE-6", "a whole message", f"its beginning, {_shown(data)}")
+            self._report(
+                side, "BASE-6", "a complete message", f"only its beginning, {_shown(data)}"
+            )
         else:
-            self._tell(side, "BASE-2", "nothing but messages", _shown(data))
+            self._report(side, "BASE-2", "only messages in the stream", _shown(data))
 
-    def _no_message(self, side: Side, body: bytes, length: int) -> None:
+    def _report_no_message(self, side: Side, body: bytes, length: int) -> None:
         if len(body) < length:
-            self._tell(side, "BASE-6", f"a body of {length} bytes", f"{len(body)} and the end")
+            self._report(
+                side,
+                "BASE-6",
+                f"a body of {length} bytes",
+                f"{len(body)} bytes before the end of the stream",
+            )
             return
-        row, expected = _fault_of(body)
+        row, expected = _violation_of(body)
         if row == "BASE-6":
-            self._misses_some.add(side)
-        self._tell(side, row, expected, _shown(body))
+            self._truncated.add(side)
+        self._report(side, row, expected, _shown(body))
 
-    def _tell(self, side: Side, row: str, expected: str, got: str) -> None:
-        self._notes.tell(row, side=side, expected=expected, got=got)
+    def _report(self, side: Side, row: str, expected: str, got: str) -> None:
+        self._log.report(row, side=side, expected=expected, got=got)
 
 
 def _is_header(data: bytes) -> bool:
-    """Whether these are header lines that end alike, the last one perhaps not yet."""
+    """Return whether bytes are header lines with uniform ends; the last may be incomplete."""
     *lines, last = data.split(b"\n")
     has_returns = {line.endswith(b"\r") for line in lines}
     names = [line.rstrip(b"\r") for line in (*lines, last)]
     return len(has_returns) < 2 and all(map(_HEADER_LINE.fullmatch, filter(None, names)))
 
 
-def _fault_of(body: bytes) -> tuple[str, str]:
-    """The row that a body which is no message breaks, and what it asks for."""
+def _violation_of(body: bytes) -> tuple[str, str]:
+    """Return the row that a body violates, and the expected body."""
     if body.startswith(_BOM):
         return "W-1", "a body without a byte order mark"
     try:
         text = body.decode()
-    except UnicodeDecodeError as fault:
-        if fault.reason == "unexpected end of data":
-            return "BASE-6", "a length that counts bytes"
+    except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data":
+            return "BASE-6", "a Content-Length that counts bytes, not characters"
         return "W-5a", "a body in UTF-8"
     if holds_too_many_values(body):
         return "BASE-13", f"a body of at most {MAX_VALUES:,} values"
-    return _fault_of_json(text)
+    return _violation_of_json(text)
 
 
-def _fault_of_json(text: str) -> tuple[str, str]:
+def _violation_of_json(text: str) -> tuple[str, str]:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except _ConstantError:
-        return "W-5d", "numbers that JSON has"
-    except json.JSONDecodeError as fault:
-        is_cut = not text[fault.pos :].strip() or "Unterminated" in fault.msg
-        if is_cut or fault.msg == "Extra data":
-            return "BASE-6", "a length that is the body's"
-        return "BASE-13", "a body that is JSON"
+        return "W-5d", "JSON numbers, neither NaN nor Infinity"
+    except json.JSONDecodeError as error:
+        is_cut = not text[error.pos :].strip() or "Unterminated" in error.msg
+        if is_cut or error.msg == "Extra data":
+            return "BASE-6", "a Content-Length equal to the length of the body"
+        return "BASE-13", "a JSON body"
     except (RecursionError, ValueError):
-        return "BASE-13", "a body that can be read"
+        return "BASE-13", "a readable JSON body"
     if isinstance(value, dict):
-        return "W-5g", "values nested up to 128 deep"
-    return "BASE-13", "one message of JSON-RPC 2.0"
+        return "W-5g", "at most 128 levels of nesting"
+    return "BASE-13", "one JSON-RPC 2.0 message"
 
 
 class _ConstantError(Exception):
-    """NaN or an infinity."""
+    """NaN or an infinity in JSON."""
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a watcher says: one breach of one row of the requirements table."""
+"""The findings of a watcher: each is one violation of one row of the requirements table."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-__all__ = ["Notes", "Observation", "Side", "other_side"]
+__all__ = ["Observation", "ObservationLog", "Side", "other_side"]
 
 Side: TypeAlias = Literal["client", "server"]
 
 
 def other_side(side: Side) -> Side:
-    """Whom that side talks to."""
+    """Return the peer of this side."""
     return "client" if side == "server" else "server"
 
 
 @attrs.frozen(kw_only=True)
 class Observation:
-    """One breach.
+    """One violation of a requirement.
 
     Attributes:
-        requirement: the row that is broken.
-        side: who broke it.
-        index: the entry that breaks it, counted from 0; of what never came, the entry that it
-            was owed to.
-        expected: what the row asks for.
-        got: what came.
-        chat_id: the chat in which it happened; empty outside of any.
-        at: when the breach was seen, in the seconds that the watcher was told.
+        requirement: the id of the violated row.
+        side: the side that violates it.
+        index: the index of the violating entry, from 0; for a missing message, the index of the
+            entry that required it.
+        expected: the behaviour that the row requires.
+        got: the observed behaviour.
+        chat_id: the id of the chat; empty outside of chats.
+        at: the time of the entry, in the seconds that `feed` received.
     """
 
     requirement: str
@@ -42,44 +42,44 @@ class Observation:
 
 
 @attrs.define
-class Notes:
-    """Where the rules of a watcher write down what they see, and at which entry they are.
+class ObservationLog:
+    """The observations about a conversation, and the current entry.
 
     Attributes:
-        index: the entry being looked at.
-        at: when it passed, in seconds; None where nobody measured.
-        is_flawed: whether a rule was broken by the entry that leaves its meaning open: what else is
-            odd about it may follow from that and is not told.
+        index: the index of the current entry.
+        at: its time in seconds; None if it was not measured.
+        is_ambiguous: whether a violation makes the meaning of the entry uncertain. Further
+            violations may follow from it and are suppressed.
     """
 
     index: int = -1
     at: float | None = None
-    is_flawed: bool = False
-    _places: set[str] = attrs.field(factory=set)
+    is_ambiguous: bool = False
+    _invalid_paths: set[str] = attrs.field(factory=set)
     _rows: set[str] = attrs.field(factory=set)
-    _found: list[Observation] = attrs.field(factory=list)
+    _observations: list[Observation] = attrs.field(factory=list)
 
-    def turn_page(self, at: float | None) -> None:
-        """Go on to the next entry."""
+    def next_entry(self, at: float | None) -> None:
+        """Start the next entry."""
         self.index += 1
         self.at = at
-        self.is_flawed = False
-        self._places.clear()
+        self.is_ambiguous = False
+        self._invalid_paths.clear()
         self._rows.clear()
 
-    def doubt(self, place: str) -> None:
-        """What stands there, `params.content.details` for example, is not what it should be."""
-        self._places.add(place)
+    def mark_invalid(self, path: str) -> None:
+        """Mark the value at a path, `params.content.details` for example, as invalid."""
+        self._invalid_paths.add(path)
 
-    def doubts(self, *places: str) -> bool:
-        """Whether the entry's meaning is open, or what stands at one of these places."""
-        return self.is_flawed or any(
+    def is_in_doubt(self, *paths: str) -> bool:
+        """Return whether the entry is ambiguous, or the value at one of the paths is invalid."""
+        return self.is_ambiguous or any(
             f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-            for one in self._places
-            for other in places
+            for one in self._invalid_paths
+            for other in paths
         )
 
-    def tell(
+    def report(
         self,
         requirement: str,
         *,
@@ -87,29 +87,31 @@ class Notes:
         got: str,
         chat_id: str = "",
         side: Side = "server",
-        about: Collection[str] = (),
-        harms: bool = True,
+        paths: Collection[str] = (),
+        suppress_rest: bool = True,
     ) -> None:
-        """The entry breaks that row; it is told once, unless it may follow from what was told.
+        """Report that the entry violates a row, unless it may follow from a reported violation.
+
+        A row is reported once for an entry.
 
         Args:
-            requirement: the row.
-            expected: what it asks for.
-            got: what came.
-            chat_id: the chat.
-            side: who broke it.
-            about: the places that were looked at, where the letter may be broken, too.
-            harms: whether what else is odd about the entry may follow from this.
+            requirement: the id of the row.
+            expected: the required behaviour, as a noun phrase.
+            got: the observed behaviour.
+            chat_id: the id of the chat.
+            side: the side that violates the row.
+            paths: the checked places; if one is invalid, nothing is reported.
+            suppress_rest: whether further violations of the entry may follow from this one.
         """
-        if self.doubts(*about) or requirement in self._rows:
+        if self.is_in_doubt(*paths) or requirement in self._rows:
             return
-        self.is_flawed = harms
+        self.is_ambiguous = suppress_rest
         self._rows.add(requirement)
-        self.tell_of(
+        self.report_missing(
             self.index, requirement, expected=expected, got=got, chat_id=chat_id, side=side
         )
 
-    def tell_of(
+    def report_missing(
         self,
         index: int,
         requirement: str,
@@ -119,8 +121,8 @@ class Notes:
         chat_id: str = "",
         side: Side = "server",
     ) -> None:
-        """An entry of before breaks that row, by what did not follow it."""
-        self._found.append(
+        """Report that a message which an earlier entry required is missing."""
+        self._observations.append(
             Observation(
                 requirement=requirement,
                 side=side,
@@ -132,7 +134,7 @@ class Notes:
             )
         )
 
-    def take(self) -> list[Observation]:
-        """What was told since the last time."""
-        found, self._found = self._found, []
-        return found
+    def drain(self) -> list[Observation]:
+        """Return the observations since the last call."""
+        observations, self._observations = self._observations, []
+        return observations

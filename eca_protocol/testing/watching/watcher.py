@@ -1,8 +1,7 @@
-"""A recorded conversation, entry by entry -> which rows of the requirements table it breaks.
+"""A checker of a recorded conversation, entry by entry, against the requirements table.
 
-Each breach is told as one row, the most specific one, and what follows from it is not told again;
-an entry that breaks several rows, of which none follows from another, is told as each.
-Only what a conversation can show is judged. No I/O, no clock.
+A violation is reported once, as its most specific row; its consequences are suppressed. Independent
+violations of one entry are all reported. Only visible behaviour is checked. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Any
 from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, detect, detect_server, forced_revision
-from eca_protocol.testing.watching.answers import Answers, Asked
+from eca_protocol.testing.watching.announcements import Announcements
 from eca_protocol.testing.watching.chats import Chats
 from eca_protocol.testing.watching.draft import DraftChats
 from eca_protocol.testing.watching.frames import Frames
-from eca_protocol.testing.watching.letters import Letters
-from eca_protocol.testing.watching.observation import Notes, Observation, Side
-from eca_protocol.testing.watching.offers import Offers
-from eca_protocol.testing.watching.opening import Opening
-from eca_protocol.testing.watching.replies import Replies
+from eca_protocol.testing.watching.lifecycle import LifecycleChecker
+from eca_protocol.testing.watching.observation import Observation, ObservationLog, Side
+from eca_protocol.testing.watching.requests import PendingRequest, RequestTracker
+from eca_protocol.testing.watching.results import ResultChecker
+from eca_protocol.testing.watching.schemas import SchemaChecker
 
 __all__ = ["Watcher"]
 
@@ -29,7 +28,7 @@ _EMPTY: Mapping[str, Any] = {}
 
 
 class Watcher:
-    """Watches one conversation from its first entry on.
+    """Checks one conversation from its first entry.
 
         watcher = Watcher()
         for side, message in transcript.messages():
@@ -38,116 +37,118 @@ class Watcher:
         print(watcher.finish())
 
     Args:
-        revision: the edition, where something else decided it; None: it is decided as rulings W-12
-            and W-16 have it.
+        revision: the edition; None: detect it by rulings W-12 and W-16.
     """
 
     def __init__(self, *, revision: Revision | None = None) -> None:
-        self._notes = notes = Notes()
+        self._log = log = ObservationLog()
         self._is_decided = revision is not None
         self._is_doubtful = False
-        self._frames = Frames(notes)
-        self._answers = Answers(notes)
-        self._letters = Letters(notes)
-        self._opening = Opening(notes)
-        self._offers = Offers(notes)
-        self._chats: Chats | DraftChats = Chats(notes, self._offers)
-        self._replies = Replies(notes)
+        self._frames = Frames(log)
+        self._requests = RequestTracker(log)
+        self._schemas = SchemaChecker(log)
+        self._lifecycle = LifecycleChecker(log)
+        self._announcements = Announcements(log)
+        self._chats: Chats | DraftChats = Chats(log, self._announcements)
+        self._results = ResultChecker(log)
         self._decide(revision or Revision.R2025_10)
 
     def _decide(self, revision: Revision) -> None:
         self.revision = revision
-        self._letters.revision = self._offers.revision = self._replies.revision = revision
+        self._schemas.revision = self._announcements.revision = self._results.revision = revision
         if revision is Revision.DRAFT:
-            self._chats = DraftChats(self._notes)
+            self._chats = DraftChats(self._log)
         elif isinstance(self._chats, Chats):
             self._chats.revision = revision
 
     def feed(
         self, side: Side, message: Mapping[str, Any], *, at: float | None = None
     ) -> list[Observation]:
-        """Take the next message, which `side` wrote in a frame as it has to be.
+        """Check the next message, which `side` wrote in a correct frame.
 
-        `at` is when it passed, in seconds since any start; observations repeat it.
+        `at` is its time, in seconds since any start; observations repeat it.
         """
-        self._notes.turn_page(at)
-        self._take(side, message)
-        return self._notes.take()
+        self._log.next_entry(at)
+        self._check(side, message)
+        return self._log.drain()
 
     def feed_raw(self, side: Side, data: bytes, *, at: float | None = None) -> list[Observation]:
-        """Take the next bytes: no message at all, or a frame written otherwise.
+        """Check the next bytes: an incorrect frame, or bytes without a message.
 
-        A message that can be read in them is taken as by `feed`: how it is written excuses nothing
-        of what it says.
+        A readable message in them is also checked as by `feed`.
         """
-        self._notes.turn_page(at)
-        message = self._frames.take(side, data)
+        self._log.next_entry(at)
+        message = self._frames.check(side, data)
         if message is None or side == "client":
-            self._answers.spoiled(side)
+            self._requests.mark_unreadable(side)
             self._is_doubtful = True
         if message is not None:
-            self._notes.is_flawed = False
-            self._take(side, message)
+            self._log.is_ambiguous = False
+            self._check(side, message)
         self._is_doubtful = False
-        return self._notes.take()
+        return self._log.drain()
 
     def feed_end(self, side: Side) -> list[Observation]:
-        """Take the end of what `side` writes; it counts as no entry."""
-        self._opening.ended(side, after_faults=self._answers.was_spoiled("client"))
+        """Handle the end of the stream of `side`; it is not counted as an entry."""
+        self._lifecycle.on_end(side, after_faults=self._requests.has_unreadable("client"))
         if side == "client":
-            self._chats.client_says("exit", {}, self._notes.index)
-        return self._notes.take()
+            self._chats.on_client_message("exit", {}, self._log.index)
+        return self._log.drain()
 
     def finish(self) -> list[Observation]:
-        """What is still open when nothing comes any more."""
-        for asked in self._answers.open("client"):
-            if not self._opening.is_over:
-                self._owes_answer(asked, "server")
-        for asked in self._answers.open("server"):
-            if not self._opening.is_over and asked.method != "chat/askQuestion":
-                self._owes_answer(asked, "client")
-        if not self._opening.is_over:
+        """Return the observations about missing messages, after the last entry."""
+        for request in self._requests.unanswered("client"):
+            if not self._lifecycle.is_over:
+                self._report_unanswered(request, "server")
+        for request in self._requests.unanswered("server"):
+            if not self._lifecycle.is_over and request.method != "chat/askQuestion":
+                self._report_unanswered(request, "client")
+        if not self._lifecycle.is_over:
             self._chats.finish()
             if self._chats.has_finished_turn and self.revision is not Revision.DRAFT:
-                self._offers.finish()
-        return self._notes.take()
+                self._announcements.finish()
+        return self._log.drain()
 
-    def _owes_answer(self, asked: Asked, side: Side) -> None:
-        self._notes.tell_of(
-            asked.index, "BASE-17", side=side, expected=f"an answer to {asked.method}", got="none"
+    def _report_unanswered(self, request: PendingRequest, side: Side) -> None:
+        self._log.report_missing(
+            request.index,
+            "BASE-17",
+            side=side,
+            expected=f"a response to `{request.method}`",
+            got="none",
         )
 
-    def _take(self, side: Side, message: Mapping[str, Any]) -> None:
-        if not self._answers.keeps_envelope(side, message):
+    def _check(self, side: Side, message: Mapping[str, Any]) -> None:
+        if not self._requests.check_envelope(side, message):
             if side == "server":
-                self._lost("")
+                self._on_unreadable("")
             return
         method = message.get("method")
         if method is None:
-            asked = self._answers.answered(side, message)
-            if asked is not None:
-                self._answered(side, asked, message)
+            request = self._requests.take_response(side, message)
+            if request is not None:
+                self._on_response(side, request, message)
         elif side == "client":
-            self._client_said(method, message)
+            self._on_client_call(method, message)
         else:
-            self._server_said(method, message)
+            self._on_server_call(method, message)
 
-    def _client_said(self, method: str, message: Mapping[str, Any]) -> None:
+    def _on_client_call(self, method: str, message: Mapping[str, Any]) -> None:
         params = _object(message.get("params"))
         if method == "initialize" and not self._is_decided:
-            self._decide_by(params)
-        self._letters.take("client", method, message.get("params"))
+            self._decide_from(params)
+        self._schemas.check("client", method, message.get("params"))
         if "id" in message:
-            self._opening.client_asks(
-                self._answers.asked("client", message, is_doubtful=self._is_doubtful)
+            self._lifecycle.on_client_request(
+                self._requests.add_request("client", message, is_doubtful=self._is_doubtful)
             )
         else:
-            self._answers.told("client", "BASE-18" if method in ECA else "W-4c")
-            self._opening.client_tells(method)
-        self._offers.client_chose(method, params)
-        self._chats.client_says(method, params, self._notes.index)
+            self._requests.note_unanswerable("client", "BASE-18" if method in ECA else "W-4c")
+            self._lifecycle.on_client_notification(method)
+        self._announcements.on_selection(method, params)
+        self._chats.on_client_message(method, params, self._log.index)
 
-    def _decide_by(self, initialize_params: Mapping[str, Any]) -> None:
+    def _decide_from(self, initialize_params: Mapping[str, Any]) -> None:
         try:
             forced = forced_revision(initialize_params)
         except ValueError:
@@ -156,7 +157,7 @@ class Watcher:
         self._is_decided = revision is Revision.DRAFT
         self._decide(revision)
 
-    def _server_said(self, method: str, message: Mapping[str, Any]) -> None:
+    def _on_server_call(self, method: str, message: Mapping[str, Any]) -> None:
         params = _object(message.get("params"))
         if method == "config/updated" and not self._is_decided:
             self._is_decided = True
@@ -166,48 +167,48 @@ class Watcher:
         row = ECA.get(method)
         is_request = "id" in message and (row is None or row.kind == "request")
         if is_request:
-            self._answers.asked("server", message)
-        comes_in_time = self._opening.server_calls(method, is_request=is_request)
-        self._letters.take("server", method, message.get("params"))
-        self._notes.is_flawed = self._notes.is_flawed or not comes_in_time
+            self._requests.add_request("server", message)
+        comes_in_time = self._lifecycle.on_server_message(method, is_request=is_request)
+        self._schemas.check("server", method, message.get("params"))
+        self._log.is_ambiguous = self._log.is_ambiguous or not comes_in_time
         if row is not None and not is_request:
-            self._told(row, params)
-            if self._letters.has_lost:
-                self._lost(params.get("chatId"), is_of_chat=row.name.startswith("chat/"))
+            self._on_notification(row, params)
+            if self._schemas.is_unreadable:
+                self._on_unreadable(params.get("chatId"), is_of_chat=row.name.startswith("chat/"))
 
-    def _lost(self, chat_id: Any, *, is_of_chat: bool | None = None) -> None:
-        """The server wrote what cannot be understood; None: nobody knows what it is about."""
+    def _on_unreadable(self, chat_id: Any, *, is_of_chat: bool | None = None) -> None:
+        """Handle an unreadable message of the server; None: its subject is unknown."""
         if is_of_chat is not False:
-            self._chats.lost(chat_id if isinstance(chat_id, str) else "")
+            self._chats.on_unreadable(chat_id if isinstance(chat_id, str) else "")
         if is_of_chat is not True:
-            self._offers.is_unsure = True
+            self._announcements.has_unreadable = True
 
-    def _told(self, row: Method, params: Mapping[str, Any]) -> None:
-        """A notification of the server's."""
+    def _on_notification(self, row: Method, params: Mapping[str, Any]) -> None:
+        """Dispatch a notification of the server."""
         if row.name == "chat/contentReceived":
-            self._chats.content(params)
+            self._chats.on_content(params)
         elif isinstance(self._chats, DraftChats):
             return
         elif row.name == "config/updated":
-            self._offers.config(params)
+            self._announcements.check_config(params)
         elif row.name == "tool/serverUpdated":
-            self._offers.server(params)
+            self._announcements.check_server(params)
         elif row.name == "$/progress":
-            self._offers.task(params)
+            self._announcements.check_task(params)
         elif row.name == "$/showMessage":
-            self._offers.message(params)
+            self._announcements.check_message(params)
         elif row.name.startswith("chat/"):
-            self._chats.told(row.name, params)
+            self._chats.on_notification(row.name, params)
 
-    def _answered(self, side: Side, asked: Asked, message: Mapping[str, Any]) -> None:
-        is_served = side == "server" and self._opening.server_answers(asked, message)
+    def _on_response(self, side: Side, request: PendingRequest, message: Mapping[str, Any]) -> None:
+        is_served = side == "server" and self._lifecycle.on_response(request, message)
         if message.get("error") is None:
-            self._letters.take(side, asked.method, message.get("result"), "result")
+            self._schemas.check(side, request.method, message.get("result"), "result")
         if side == "client":
             return
-        self._chats.server_answers(asked, message)
+        self._chats.on_response(request, message)
         if is_served:
-            self._replies.take(asked, message)
+            self._results.check(request, message)
 
 
 def _object(value: Any) -> Mapping[str, Any]:

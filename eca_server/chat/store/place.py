@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_protocol.errors import ECAError
-from eca_server.config import data_folder, make_data_folder
+from eca_server.config import data_directory, make_data_directory
 from eca_server.workspace.worktree import in_main_worktree
 
 __all__ = [
@@ -50,7 +50,7 @@ class StoreFault(ECAError):
 
 def store_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's file of chats."""
-    return data_folder(environ) / "chats.sqlite"
+    return data_directory(environ) / "chats.sqlite"
 
 
 def workspace_key(roots: Iterable[Path]) -> str:
@@ -69,7 +69,7 @@ def make_private_file(path: Path) -> None:
         OSError: they cannot be made.
         StoreFault: the path exists and is not a regular file.
     """
-    make_data_folder(path.parent)
+    make_data_directory(path.parent)
     with suppress(FileExistsError):
         os.close(os.open(path, _CREATE | os.O_EXCL, 0o600))
     if not stat.S_ISREG(path.stat().st_mode):

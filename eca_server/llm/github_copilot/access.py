@@ -21,7 +21,7 @@ from eca_server.llm.access import LoginAccessConfig, Target, join_url
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.errors import error_from_fault, error_from_response
 from eca_server.llm.history import ImagePart, Part, ToolResultPart
-from eca_server.secret import Secret, key_from
+from eca_server.secret import Secret, parse_key
 
 __all__ = ["BASE", "CopilotAccess"]
 
@@ -148,7 +148,7 @@ class CopilotAccess:
     def _read(self, body: bytes) -> _Token:
         try:
             answer = json.loads(body)
-            secret = key_from(answer["token"])
+            secret = parse_key(answer["token"])
         except (InvalidJSON, ValueError, TypeError, KeyError, AttributeError):
             secret = None
         if secret is None:

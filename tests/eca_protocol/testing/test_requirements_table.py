@@ -47,7 +47,7 @@ def is_well_formed(requirement: Requirement) -> bool:
         and requirement.side in typing.get_args(Side)
         and requirement.level in typing.get_args(Level)
         and requirement.later in {None, *LATER}
-        and requirement.duty.endswith(".")
+        and requirement.statement.endswith(".")
         and requirement.window.since <= requirement.window.until
     )
 
@@ -60,11 +60,11 @@ def test_the_later_works_are_those_of_the_type() -> None:
     assert typing.get_args(Later) == LATER
 
 
-def test_no_two_rows_have_the_same_duty() -> None:
-    """Within a chapter or a diagram; two diagrams may share an arrow."""
+def test_no_two_rows_have_the_same_statement() -> None:
+    """Compare within a chapter or a diagram; two diagrams may share an arrow."""
     seen: dict[tuple[str, str], str] = {}
     for requirement in REQUIREMENTS.values():
-        key = (requirement.id.rpartition("-")[0], requirement.duty)
+        key = (requirement.id.rpartition("-")[0], requirement.statement)
         assert key not in seen, f"{requirement.id} repeats {seen.get(key)}"
         seen[key] = requirement.id
 
@@ -110,8 +110,8 @@ def test_the_draft_rulings_hold_in_the_draft_alone() -> None:
 
 
 def test_fields_literals_and_alternatives_become_rows() -> None:
-    assert "optional chatId: string" in REQUIREMENTS["FIELD:ChatPromptParams.chatId"].duty
-    assert "a message: string" in REQUIREMENTS["FIELD:ChatPromptParams.message"].duty
+    assert "optional chatId: string" in REQUIREMENTS["FIELD:ChatPromptParams.chatId"].statement
+    assert "a message: string" in REQUIREMENTS["FIELD:ChatPromptParams.message"].statement
     assert "FIELD:CursorContext.position.start.line" in REQUIREMENTS
     assert "VALUE:ChatProgressContent.state=running" in REQUIREMENTS
     assert "VALUE:ChatBehavior=plan" in REQUIREMENTS
@@ -193,6 +193,6 @@ def test_a_row_of_a_ruling_knows_its_ruling() -> None:
 
 def test_rows_cannot_be_changed() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        REQUIREMENTS["BASE-1"].duty = "None."  # type: ignore[misc]  # that is the point
+        REQUIREMENTS["BASE-1"].statement = "None."  # type: ignore[misc]  # that is the point
     with pytest.raises(TypeError):
         REQUIREMENTS["BASE-1"] = REQUIREMENTS["BASE-2"]  # type: ignore[index]  # that, too

@@ -224,7 +224,7 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
         assert "plans.md" not in told
         listed = text(await ours.turn("/subagents"))
         assert "finder - Finds. - steps: 5 - called by: code\n" in listed
-        assert "explorer - Finds and reads code" in listed
+        assert "explorer - Searches and reads code" in listed
         (rules / "python.md").write_text("Be terse.")
         systems = ours.connection.chats.open("c").systems
         await ours.turn("say b", model=SCRIPT)

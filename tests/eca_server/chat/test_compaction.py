@@ -390,7 +390,7 @@ async def test_a_compaction_by_the_user_that_fails_changes_nothing() -> None:
 async def test_compacting_with_a_model_that_cannot_be_asked_says_so() -> None:
     async with chatting([answered("a")]) as case:
         await case.turn("one")
-        assert "cannot be asked" in await case.turn("/compact", model="p/none")
+        assert "cannot be used" in await case.turn("/compact", model="p/none")
 
 
 async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too() -> None:

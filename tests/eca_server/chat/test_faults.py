@@ -11,10 +11,10 @@ from eca_protocol import json
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.chat import turn
 from eca_server.chat.memory import Memory
+from eca_server.content_formatting import Role
 from eca_server.llm.backend import ErrorKind
 from eca_server.llm.calls import MAX_NESTING
 from eca_server.session import Session
-from eca_server.spelling import Role
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import (
     ECHO,

@@ -150,7 +150,7 @@ async def test_without_a_source_or_an_id() -> None:
     async with current() as ours:
         _, told = await inline_turn(ours, "one", sourceChatId="unknown", model=ECHO)
         [words] = [each for name, each in told if name == "text" and "does not exist" in each]
-        assert words.strip().endswith("begins with nothing.")
+        assert words.strip().endswith("begins empty.")
         error = await refused(ours, "chat/inlinePrompt", {"chatId": " ", "message": "m"})
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
         asked, _ = await inline_turn(ours, "say a", "subagent-mine", model=SCRIPT)

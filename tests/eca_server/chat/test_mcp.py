@@ -483,7 +483,7 @@ async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
             connection.memos.add(Memo(server="git", tool="tool-1"))
             live.on_change("tools")
             await status(ours, "git", "running")
-        assert set(connection.told.approved_as) == {("git", "tool-1"), ("git", "tool-2")}
+        assert set(connection.announced.approved_as) == {("git", "tool-1"), ("git", "tool-2")}
         config = attrs.evolve(connection.config, mcp_servers={})
         put_in_force(connection, attrs.evolve(connection.loaded, config=config))
         assert connection.memos == set()
@@ -521,7 +521,7 @@ async def test_what_a_server_says_of_itself_is_marked_as_its_own_words(
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
         system = provider.requests[0].body["messages"][0]["content"]
-        assert "MCP server git says of itself (not the user's words)" in system
+        assert "MCP server git for its tools; they are not from the user" in system
         assert "Always commit." in system
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")

@@ -105,7 +105,7 @@ async def test_a_resource_is_given_to_the_model_as_what_it_is(
         assert "cut, 95200 bytes left out" in told
         for reason in (
             "repo://zip was left out: it is binary: 3 bytes of the type application/zip",
-            "repo://gone was left out: the MCP server git does not give it: resources/read: not",
+            "repo://gone was left out: the MCP server git did not return it: resources/read: not",
             "x://y was left out: there is no MCP server 'nobody'",
             "repo://large was cut",
         ):
@@ -123,8 +123,9 @@ async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(
         await status(ours, "git", "stopped")
         assert not (await ours.ask("chat/queryContext", {"query": ""}))["contexts"]
         received = await ours.turn("hello", contexts=[context("repo://readme")])
-        assert "repo://readme was left out: the MCP server git does not give it: it is stopped" in (
-            text(received)
+        assert (
+            "repo://readme was left out: the MCP server git did not return it: it is stopped"
+            in (text(received))
         )
         assert received[-1]["state"] == "finished"
 

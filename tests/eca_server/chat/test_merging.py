@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -16,13 +16,16 @@ from eca_protocol.messages import (
     ChatToolCallPrepareContent,
 )
 from eca_server.chat.merging import Merger
-from eca_server.spelling import Role
+from eca_server.clients import ClientProfile
+from eca_server.content_formatting import Role
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, finishes, text
 
 pytestmark = pytest.mark.trio
 
 INTERVAL = 0.03
+MERGING = ClientProfile(merge_seconds=INTERVAL)
+REPAINTING = ClientProfile(merge_seconds=INTERVAL, repaint_seconds=1e-5)
 
 
 def words(text: str) -> ChatTextContent:
@@ -60,7 +63,7 @@ async def test_deltas_of_one_content_are_joined_in_order(
 ) -> None:
     written: list[ChatContent] = []
     async with trio.open_nursery() as nursery:
-        merger = Merger(lambda _, content: written.append(content), INTERVAL, nursery)
+        merger = Merger(lambda _, content: written.append(content), MERGING, nursery)
         for content in given:
             merger.write("assistant", content)
     assert written == expected
@@ -76,7 +79,7 @@ async def test_a_delta_waits_an_interval_at_most(autojump_clock: object) -> None
         written.append((round(trio.current_time() - began, 3), content.text))
 
     async with trio.open_nursery() as nursery:
-        merger = Merger(write, INTERVAL, nursery)
+        merger = Merger(write, MERGING, nursery)
         for number in range(10):
             merger.write("assistant", words(str(number)))
             await trio.sleep(0.01)
@@ -101,7 +104,7 @@ async def test_a_source_waits_until_few_characters_are_held(autojump_clock: obje
 
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
-        merger = Merger(write, INTERVAL, nursery)
+        merger = Merger(write, MERGING, nursery)
         for _ in range(1000):
             merger.write("assistant", words("x" * 100))
             await merger.drained()
@@ -110,11 +113,107 @@ async def test_a_source_waits_until_few_characters_are_held(autojump_clock: obje
     assert 1 < trio.current_time() - began < 2
 
 
+class Screen:
+    """A client's screen: the texts that were written, with their times."""
+
+    def __init__(self) -> None:
+        self.began = trio.current_time()
+        self.texts: list[str] = []
+        self.times: list[float] = []
+
+    def write(self, _: Role, content: ChatContent) -> None:
+        assert isinstance(content, ChatTextContent | ChatReasonTextContent)
+        self.texts.append(content.text)
+        self.times.append(trio.current_time() - self.began)
+
+
+@pytest.mark.requirement
+async def test_a_content_that_is_painted_again_gets_longer_intervals(
+    autojump_clock: object,
+) -> None:
+    screen = Screen()
+    async with trio.open_nursery() as nursery:
+        merger = Merger(screen.write, REPAINTING, nursery)
+        for _ in range(1000):
+            merger.write("assistant", words("x" * 100))
+            await merger.drained()
+    assert "".join(screen.texts) == "x" * 100_000
+    assert screen.times[0] == 0
+    lengths = accumulate(map(len, screen.texts))
+    gaps = [later - sooner for sooner, later in pairwise(screen.times)]
+    for gap, length in zip(gaps, lengths, strict=False):
+        assert gap >= min(3 * length * 1e-5, 2) - 1e-6
+    assert max(gaps) <= 2.1
+    assert gaps[0] < 2 * INTERVAL
+
+
+@pytest.mark.requirement
+async def test_a_slow_model_is_shown_at_once_even_in_a_long_content(
+    autojump_clock: object,
+) -> None:
+    screen = Screen()
+    async with trio.open_nursery() as nursery:
+        merger = Merger(screen.write, REPAINTING, nursery)
+        merger.write("assistant", words("x" * 8000))
+        for number in range(8):
+            await trio.sleep(0.25)
+            merger.write("assistant", words(str(number)))
+    assert screen.texts == ["x" * 8000, *"01234567"]
+    assert screen.times == pytest.approx([number / 4 for number in range(9)])
+
+
+@pytest.mark.requirement
+async def test_a_long_content_does_not_delay_the_next_one(autojump_clock: object) -> None:
+    screen = Screen()
+    async with trio.open_nursery() as nursery:
+        merger = Merger(screen.write, REPAINTING, nursery)
+        for text in ("x" * 60_000, "y"):
+            merger.write("assistant", words(text))
+        for text in "abc":
+            merger.write("assistant", thought(text))
+        await trio.sleep(INTERVAL + 0.001)
+        assert screen.texts == ["x" * 60_000, "y", "a", "bc"]
+
+
+@pytest.mark.requirement
+async def test_a_content_in_between_does_not_shorten_the_interval(
+    autojump_clock: object,
+) -> None:
+    written: list[ChatContent] = []
+    async with trio.open_nursery() as nursery:
+        merger = Merger(lambda _, content: written.append(content), REPAINTING, nursery)
+        merger.write("assistant", words("x" * 20_000))
+        merger.write("system", WORKING)
+        for text in "abc":
+            merger.write("assistant", words(text))
+        await trio.sleep(0.5)
+        assert written[1:] == [WORKING, words("a")]
+        await trio.sleep(0.2)
+        assert written[3:] == [words("bc")]
+
+
+@pytest.mark.requirement("W-23e")
+@pytest.mark.parametrize("drops", [False, True])
+async def test_text_at_a_stop_waits_for_the_end(drops: bool, autojump_clock: object) -> None:
+    screen = Screen()
+    async with trio.open_nursery() as nursery:
+        merger = Merger(screen.write, MERGING, nursery)
+        for text in "abc":
+            merger.write("assistant", words(text))
+        merger.wait_for_flush()
+        await trio.sleep(1)
+        assert screen.texts == ["a"]
+        if drops:
+            merger.drop()
+        merger.flush()
+    assert screen.texts == (["a"] if drops else ["a", "bc"])
+
+
 @pytest.mark.requirement
 async def test_what_the_user_said_is_written_as_it_is() -> None:
     written: list[ChatContent] = []
     async with trio.open_nursery() as nursery:
-        merger = Merger(lambda _, content: written.append(content), INTERVAL, nursery)
+        merger = Merger(lambda _, content: written.append(content), MERGING, nursery)
         for _ in range(2):
             merger.write("user", ECHO)
         assert written == [ECHO, ECHO]

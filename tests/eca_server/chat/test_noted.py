@@ -59,7 +59,9 @@ async def test_an_unknown_agent_is_named_once_in_a_chat() -> None:
         for prompt in ("say a", "say b"):
             await ours.turn(prompt, model=SCRIPT, agent="nope")
         [note] = system_texts(ours)
-        assert note.startswith("There is no agent `nope` to select: `agent` answers instead.")
+        assert note.startswith(
+            "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
+        )
         assert "`plan`" in note
         begun = len(ours.seen)
         for agent in ("code", "agent", "plan"):

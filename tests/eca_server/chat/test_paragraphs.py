@@ -6,7 +6,7 @@ import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent
 from eca_server.chat.paragraphs import Paragraphs
-from eca_server.spelling import Role
+from eca_server.content_formatting import Role
 from tests.eca_server.chat.editor import SCRIPT, editor, text
 
 SYSTEM: Role = "system"

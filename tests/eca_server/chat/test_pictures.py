@@ -19,9 +19,9 @@ from eca_protocol.testing.provider import Provider, chunk, reply
 from eca_server.chat.gallery import MOST_FILES, Gallery
 from eca_server.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
 from eca_server.clients import DEFAULT_PROFILE
+from eca_server.content_formatting import LARGEST_PICTURE, ContentFormatter
 from eca_server.llm.events import Block, Image, TextDelta
 from eca_server.mcp.messages import ImageContent, ToolResult
-from eca_server.spelling import LARGEST_PICTURE, Spelling
 from tests.eca_server.chat.agent_session import ALLOW, calls
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, Editor, contents, editor, provider_config
@@ -208,8 +208,8 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:
 async def test_what_no_frame_holds_and_what_is_no_picture_is_told_in_words(
     content: ChatImageContent, told: str | None
 ) -> None:
-    spelling = Spelling(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))
-    [written] = spelling.messages("c", "assistant", content)
+    formatter = ContentFormatter(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))
+    [written] = formatter.messages("c", "assistant", content)
     if told is None:
         assert (written.role, written.content) == ("assistant", content)
     else:

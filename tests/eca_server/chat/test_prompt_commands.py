@@ -199,7 +199,7 @@ async def test_prompt_show_tells_what_a_request_would_hold_and_asks_nobody(tmp_p
 @pytest.mark.requirement
 async def test_prompt_show_says_why_there_is_no_model(tmp_path: Path) -> None:
     async with editor() as ours:
-        assert "cannot be asked" in text(await ours.turn("/prompt-show", model="no/model"))
+        assert "cannot be used" in text(await ours.turn("/prompt-show", model="no/model"))
 
 
 @pytest.mark.requirement

@@ -72,7 +72,7 @@ class Recorder:
     def take_unshown(self) -> list[str]:
         return []
 
-    def notify(self, method: str, params: Any, *, asked: bool = False) -> None:
+    def notify(self, method: str, params: Any, *, newest: bool = False) -> None:
         assert params.chat_id == "c"
         if method == "chat/statusChanged":
             self.statuses.append(params.status)

@@ -106,7 +106,7 @@ async def test_one_that_changes_the_chat_is_refused(command: str) -> None:
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, command)
         name = command.split(maxsplit=1)[0]
-        await ours.until(lambda each: "cannot run while a task runs" in str(each))
+        await ours.until(lambda each: "cannot run during a turn" in str(each))
         provider.open("go")
         await ours.finished()
         shown = text(ours.contents())
@@ -208,7 +208,7 @@ async def test_a_side_question_that_cannot_be_asked_ends_nothing(
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         monkeypatch.setattr("eca_server.features.prompts.said_so_far", fails)
         await steer(ours, "/btw why?")
-        await ours.until(lambda each: "could not be asked" in str(each))
+        await ours.until(lambda each: "side question failed" in str(each))
         provider.open("go")
         await ours.finished()
         assert text(ours.contents()).endswith("b")

@@ -233,7 +233,7 @@ async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
     ("settings", "arguments", "told"),
     [
         ({"maxSteps": 1}, {}, "took 1 steps"),
-        ({}, {"model": "p/none"}, "p/none cannot be asked"),
+        ({}, {"model": "p/none"}, "p/none cannot be used"),
         ({}, {"agent": "Nobody"}, "Unknown agent 'Nobody'. Available agents: scout."),
         ({"spawnableBy": "plan"}, {}, "There is no tool 'eca_spawn_agent'"),
         ({"spawnableBy": ["plan", "code"]}, {"agent": " Scout"}, "seen"),

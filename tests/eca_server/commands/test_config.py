@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.commands.config import report
-from eca_server.config import Loaded, load
+from eca_server.config import LoadedConfig, load
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"
@@ -19,7 +19,7 @@ KEY = "planted-0123456789-key"
 
 def load_file(
     folder: Path, options: Mapping[str, Any], *, text: str = "", **environ: str
-) -> Loaded:
+) -> LoadedConfig:
     file = folder / "config.json"
     file.write_text(text or "{}")
     return load(

@@ -137,7 +137,7 @@ class Places:
         folders = [WorkspaceFolder(uri=each.as_uri()) for each in (self.first, self.second)]
         roots, _ = parse_roots(folders)
         files = CommandFiles(
-            workspace=Workspace(roots), user_folder=self.user, configured=configured
+            workspace=Workspace(roots), user_directory=self.user, configured=configured
         )
         return await files.read(taken=taken)
 

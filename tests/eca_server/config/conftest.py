@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from eca_server.config import Config, Loaded, Problem, load
+from eca_server.config import Config, LoadedConfig, Problem, load
 from eca_server.config.trust_store import TrustStore
 
 
 class House:
-    """A home, two roots, and what stands in them."""
+    """A home and two workspace roots, with the configuration in them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -22,7 +22,7 @@ class House:
         self.options: object = None
         self.config_file: Path | None = None
         self.accepts = True
-        """Whether the user accepts whatever the roots configure."""
+        """True if the user accepts every setting of the roots."""
 
     def in_user(self, content: object) -> Path:
         return self.write(self.user, content)
@@ -36,26 +36,26 @@ class House:
         path.write_bytes(text.encode())
         return path
 
-    def load(self, before: Loaded | None = None, **more: Any) -> Loaded:
+    def load(self, before: LoadedConfig | None = None, **more: Any) -> LoadedConfig:
         loaded = self.load_once(before, **more)
         if self.accepts and loaded.withheld:
             self.accept(loaded)
             loaded = self.load_once(before, **more)
         return loaded
 
-    def accept(self, loaded: Loaded) -> None:
+    def accept(self, loaded: LoadedConfig) -> None:
         store = TrustStore(self.environ, self.home)
         for item in loaded.withheld:
             store.accept(item.root, [item.digest])
 
-    def load_once(self, before: Loaded | None = None, **more: Any) -> Loaded:
+    def load_once(self, before: LoadedConfig | None = None, **more: Any) -> LoadedConfig:
         return load(
             initialization_options=self.options,
             roots=self.roots,
             environ=self.environ,
             config_file=self.config_file,
             home=self.home,
-            before=before,
+            previous=before,
             **more,
         )
 

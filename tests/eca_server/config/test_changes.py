@@ -1,4 +1,4 @@
-"""Loading again: which files count, whether they are as they were, what a broken one still says."""
+"""A second load: the files it depends on, their changes, and the last values of a broken file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from eca_server.config import Loaded
-from eca_server.config.own_layer import layer_path
+from eca_server.config import LoadedConfig
+from eca_server.config.saved_settings import saved_settings_path
 from eca_server.config.trust_store import TrustStore
 
 if TYPE_CHECKING:
     from conftest import House
 
 
-def again(house: House, before: Loaded) -> Loaded:
+def again(house: House, before: LoadedConfig) -> LoadedConfig:
     return house.load(before)
 
 
@@ -35,7 +35,7 @@ def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
         house.roots[0] / ".eca" / "agents",
         house.roots[1] / ".eca" / "agents",
         house.roots[1] / ".eca" / "config.json",
-        layer_path({}, house.home),
+        saved_settings_path({}, house.home),
     }
 
 
@@ -58,7 +58,7 @@ def write(house: House) -> None:
 
 
 def replace(house: House) -> None:
-    """As editors save: by a new file of the same size and the same time."""
+    """Save as editors do: replace the file by a new one of the same size and time."""
     path = house.roots[0] / ".eca" / "config.json"
     times = path.stat()
     new = house.write(path.with_name("new"), path.read_text().replace("a/b", "c/d"))
@@ -94,7 +94,7 @@ def test_a_link_that_leads_elsewhere_is_a_change(house: House) -> None:
     link = house.roots[0] / ".eca" / "config.json"
     link.parent.mkdir(parents=True)
     link.symlink_to(one)
-    house.load()  # accepts the link, and then what it leads to
+    house.load()  # accepts the link, then its target
     loaded = house.load()
     assert loaded.config.default_model == "a/b"
     link.unlink()
@@ -117,20 +117,20 @@ def test_a_file_that_breaks_counts_as_it_was(house: House, content: str | bytes)
     assert loaded.config.lsp_timeout == 5
     (problem,) = loaded.problems
     assert problem.source == str(path)
-    assert problem.message.endswith("what stood there before counts)")
+    assert problem.message.endswith("its previous content stays in force)")
     assert again(house, loaded).config == loaded.config
 
 
-def test_a_mended_file_counts_again(house: House) -> None:
+def test_a_fixed_file_applies_again(house: House) -> None:
     path = house.in_root(0, {"defaultModel": "a/b"})
     before = house.load()
     path.write_text("{")
     broken = again(house, before)
     path.write_text('{"defaultModel": "c/d"}')
     assert not broken.is_current()
-    mended = again(house, broken)
-    assert mended.config.default_model == "c/d"
-    assert mended.problems == ()
+    fixed = again(house, broken)
+    assert fixed.config.default_model == "c/d"
+    assert fixed.problems == ()
 
 
 def test_a_file_that_is_removed_says_nothing_any_more(house: House) -> None:

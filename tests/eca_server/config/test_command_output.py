@@ -1,4 +1,4 @@
-"""`${cmd:...}`: run where the user wants it, bounded, and not each time."""
+"""`${cmd:...}`: run only for the user's own settings, with limits and a cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch, house: House) -> None:
-    """No output of another test is known, and the commands find their programs."""
+    """Clear the cache, and let the commands find their programs."""
     monkeypatch.setattr(command_output, "_cache", {})
     house.home.mkdir(parents=True, exist_ok=True)
     house.environ["PATH"] = os.environ["PATH"]
@@ -30,7 +30,7 @@ def key_of(house: House, command: str) -> Any:
     return house.load().config.providers["p"].key
 
 
-def fault_of(house: House, command: str) -> str:
+def error_of(house: House, command: str) -> str:
     house.in_user({"providers": {"p": {"url": "http://a", "key": f"${{cmd:{command}}}"}}})
     problem = house.problem()
     assert problem.key == "providers.p.key"
@@ -38,7 +38,7 @@ def fault_of(house: House, command: str) -> str:
 
 
 def is_alive(group: int) -> bool:
-    """Return whether a process of the group is left, if only until it is collected."""
+    """Return whether the group has a process left, even a zombie."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -68,17 +68,17 @@ def test_what_succeeded_is_not_run_again_for_five_minutes(
 
 def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(house: House) -> None:
     command = "echo secret-word; echo x >> runs; exit 3"
-    assert fault_of(house, command).endswith("failed with exit code 3")
-    fault_of(house, command)
+    assert error_of(house, command).endswith("failed with exit code 3")
+    error_of(house, command)
     assert (house.home / "runs").read_text() == "x\nx\n"
-    assert "secret-word\n" not in fault_of(house, command)
+    assert "secret-word\n" not in error_of(house, command)
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_output, "TIMEOUT_SECONDS", 0.3)
-    assert "took longer than 0.3 s" in fault_of(house, "echo $$ > pid; sleep 60 & sleep 60")
+    assert "took longer than 0.3 s" in error_of(house, "echo $$ > pid; sleep 60 & sleep 60")
     group = int((house.home / "pid").read_text())
     deadline = time.monotonic() + 10
     while is_alive(group) and time.monotonic() < deadline:
@@ -87,8 +87,8 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
 
 
 def test_an_output_that_is_too_long_or_no_text_is_refused(house: House) -> None:
-    assert "printed more than" in fault_of(house, f"head -c {LARGEST + 1} /dev/zero")
-    assert "expected text" in fault_of(house, "printf '\\377'")
+    assert "printed more than" in error_of(house, f"head -c {LARGEST + 1} /dev/zero")
+    assert "expected text" in error_of(house, "printf '\\377'")
 
 
 def test_without_leave_no_command_is_run(house: House) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from eca_server.config import Loaded, load
+from eca_server.config import LoadedConfig, load
 
 
-def _loaded(tmp_path: Path, files: dict[str, Any], **options: Any) -> Loaded:
+def _loaded(tmp_path: Path, files: dict[str, Any], **options: Any) -> LoadedConfig:
     root, home = tmp_path / "root", tmp_path / "home"
     home.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -26,7 +26,7 @@ def _loaded(tmp_path: Path, files: dict[str, Any], **options: Any) -> Loaded:
     )
 
 
-def _lines(loaded: Loaded) -> str:
+def _lines(loaded: LoadedConfig) -> str:
     return "\n".join(line for item in loaded.withheld for line in item.lines)
 
 

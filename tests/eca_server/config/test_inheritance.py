@@ -1,4 +1,4 @@
-"""Agents that begin with another one's settings (`inherit`), in JSON and in Markdown files."""
+"""Agents that inherit another agent's settings (`inherit`), in JSON and in Markdown files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from eca_server.chat.instructions import instructions
 from eca_server.config import Behavior
-from eca_server.config.inheritance import inherited
+from eca_server.config.inheritance import resolve_inheritance
 from eca_server.tools.approval import Call, policy_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ tools: {allow: [eca_shell_command], deny: [eca_edit_file]}
 ---
 Read.
 """
-UNTIL_THEN = " (until this is mended, what no rule allows this agent asks)"
+UNTIL_THEN = " (until this is fixed, each call that no rule of this agent allows asks first)"
 
 
 def test_an_agent_begins_with_all_another_one_has_and_its_own_word_counts(house: House) -> None:
@@ -59,34 +59,34 @@ def test_what_begins_with_the_plan_only_reads_whatever_else_it_is(base: str, hou
 
 UNSET = {"toolCall": {"approval": None}}
 NO_DEFAULT = {"toolCall": {"approval": {"byDefault": None}}}
-CIRCLE = "expected an agent that does not begin with this one, got "
+CYCLE = "expected an agent that does not inherit from this one, got "
 
 
 @pytest.mark.parametrize(
-    ("agents", "at", "told"),
+    ("agents", "at", "message"),
     [
         (
             {"x": {"inherit": "none"}},
             "agent.x.inherit",
-            "expected the name of an agent, got another one; there are: agent, plan, other, x",
+            "expected the name of an agent, one of: agent, plan, other, x",
         ),
-        ({"x": {"inherit": "gone"}, "gone": None}, "agent.x.inherit", "got another one"),
-        ({"x": {"inherit": "x"}}, "agent.x.inherit", f"{CIRCLE}x -> x"),
+        ({"x": {"inherit": "gone"}, "gone": None}, "agent.x.inherit", "one of: "),
+        ({"x": {"inherit": "x"}}, "agent.x.inherit", f"{CYCLE}x -> x"),
         (
             {"x": {"inherit": "y"}, "y": {"inherit": "z"}, "z": {"inherit": "y"}},
             "agent.y.inherit",
-            f"{CIRCLE}y -> z -> y",
+            f"{CYCLE}y -> z -> y",
         ),
-        ({"code": {"inherit": "agent"}}, "agent.code.inherit", f"{CIRCLE}agent -> agent"),
+        ({"code": {"inherit": "agent"}}, "agent.code.inherit", f"{CYCLE}agent -> agent"),
         (
             {"x": {**UNSET, "inherit": "y"}, "y": {**NO_DEFAULT, "inherit": "none"}},
             "agent.y.inherit",
-            "got another one",
+            "one of: ",
         ),
     ],
 )
 def test_a_base_that_cannot_be_is_told_where_it_stands_and_loosens_nothing(
-    agents: dict[str, Any], at: str, told: str, house: House
+    agents: dict[str, Any], at: str, message: str, house: House
 ) -> None:
     house.write(house.user, {"agent": {"other": {"inherit": "plan", "maxSteps": 3}}})
     house.in_root(1, {"toolCall": {"approval": {"byDefault": "allow"}}, "agent": agents})
@@ -96,7 +96,7 @@ def test_a_base_that_cannot_be_is_told_where_it_stands_and_loosens_nothing(
     assert problem.source == str(house.roots[1] / ".eca" / "config.json")
     assert problem.line == 1
     assert problem.message.endswith(UNTIL_THEN)
-    assert told in problem.message
+    assert message in problem.message
     assert loaded.config.behaviors["other"] == Behavior(inherit="plan", max_steps=3)
     for name in {"agent" if name == "code" else name for name, own in agents.items() if own}:
         assert policy_of(loaded.config, name).decide(WRITE).verdict == "ask", name
@@ -124,6 +124,6 @@ def test_a_markdown_file_with_an_unknown_base_is_named(house: House) -> None:
 
 def test_a_chain_may_be_long() -> None:
     agents: dict[str, Any] = {f"a{n}": {"inherit": f"a{n - 1}"} for n in range(1_200, 0, -1)}
-    found, faults = inherited({**agents, "a0": {"variant": "v"}})
-    assert found["a1200"] == {"inherit": "a1199", "variant": "v"}
-    assert not faults
+    resolved, errors = resolve_inheritance({**agents, "a0": {"variant": "v"}})
+    assert resolved["a1200"] == {"inherit": "a1199", "variant": "v"}
+    assert not errors

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config.jsonc import BadText, Places, Spot, blank_comments, parse
+from eca_server.config.jsonc import InvalidText, Position, Positions, blank_comments, parse
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=8),
@@ -22,7 +22,7 @@ comments = st.text(max_size=12).map(lambda text: "/*" + text.replace("*/", "") +
 
 @st.composite
 def commented(draw: st.DrawFn) -> tuple[object, str]:
-    """A value, and its JSON with white space and comments between the tokens."""
+    """Draw a value, and its JSON with white space and comments between the tokens."""
     value = draw(json_values)
     tokens = re.findall(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^{}\[\],:"]+', json.dumps(value))
     gap = st.just("") | st.sampled_from([" ", "\n", "\r\n"]) | comments
@@ -47,7 +47,7 @@ def test_blanking_keeps_every_other_character_in_its_place(case: tuple[object, s
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    with contextlib.suppress(BadText):
+    with contextlib.suppress(InvalidText):
         parse(text)
 
 
@@ -64,69 +64,69 @@ def test_a_text_without_json_is_an_empty_object(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "spot"),
+    ("text", "position"),
     [
-        ('{"a": 1,}', Spot(1, 8)),
-        ('{"a": 1, // last\n}', Spot(1, 8)),
-        ("[1,\n 2, ]", Spot(2, 3)),
+        ('{"a": 1,}', Position(1, 8)),
+        ('{"a": 1, // last\n}', Position(1, 8)),
+        ("[1,\n 2, ]", Position(2, 3)),
     ],
 )
-def test_a_trailing_comma_is_named_where_it_stands(text: str, spot: Spot) -> None:
-    with pytest.raises(BadText) as caught:
+def test_a_trailing_comma_is_named_where_it_stands(text: str, position: Position) -> None:
+    with pytest.raises(InvalidText) as caught:
         parse(text)
-    assert caught.value.spot == spot
+    assert caught.value.position == position
     assert "trailing comma" in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("text", "spot"),
+    ("text", "position"),
     [
-        ('{"a": 1', Spot(1, 8)),
-        ('{"a" 1}', Spot(1, 6)),
-        ("{'a': 1}", Spot(1, 2)),
-        ('{\n  "a": tru\n}', Spot(2, 8)),
-        ('{"a": 1\n "b": 2}', Spot(2, 2)),
-        ('/* x */ {"a": "b}', Spot(1, 15)),
-        ('{"a": "b\nc"}', Spot(1, 9)),
-        ("{}\n/* never\nended", Spot(2, 1)),
-        ("{} {}", Spot(1, 4)),
+        ('{"a": 1', Position(1, 8)),
+        ('{"a" 1}', Position(1, 6)),
+        ("{'a': 1}", Position(1, 2)),
+        ('{\n  "a": tru\n}', Position(2, 8)),
+        ('{"a": 1\n "b": 2}', Position(2, 2)),
+        ('/* x */ {"a": "b}', Position(1, 15)),
+        ('{"a": "b\nc"}', Position(1, 9)),
+        ("{}\n/* never\nended", Position(2, 1)),
+        ("{} {}", Position(1, 4)),
     ],
 )
-def test_a_fault_is_found_by_line_and_column(text: str, spot: Spot) -> None:
-    with pytest.raises(BadText) as caught:
+def test_a_fault_is_found_by_line_and_column(text: str, position: Position) -> None:
+    with pytest.raises(InvalidText) as caught:
         parse(text)
-    assert caught.value.spot == spot
+    assert caught.value.position == position
 
 
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"a":' * 200 + "1" + "}" * 200, "[NaN]", "1" * 5000]
 )
 def test_what_is_beyond_the_reader_is_refused(text: str) -> None:
-    with pytest.raises(BadText):
+    with pytest.raises(InvalidText):
         parse(text)
 
 
 @given(commented())
 def test_every_key_of_a_text_is_found_where_it_stands(case: tuple[object, str]) -> None:
     value, text = case
-    places = Places(text)
+    places = Positions(text)
     lines = text.split("\n")
     for path, child in _paths(value):
-        spot = places.spot(path)
-        assert spot is not None
+        position = places.position(path)
+        assert position is not None
         written = json.dumps(path[-1] if isinstance(path[-1], str) else child)[:1]
-        assert lines[spot.line - 1][spot.column - 1] == written
+        assert lines[position.line - 1][position.column - 1] == written
 
 
 def test_a_key_written_twice_is_found_where_it_counts() -> None:
-    assert Places('{"a": 1,\n"a": 2}').spot(["a"]) == Spot(2, 1)
+    assert Positions('{"a": 1,\n"a": 2}').position(["a"]) == Position(2, 1)
 
 
 def test_a_missing_key_is_found_at_its_nearest_parent() -> None:
-    places = Places('{\n "a": {"b": []}}')
-    assert places.spot(["a", "b", 3]) == Spot(2, 8)
-    assert places.spot(["a", "nowhere"]) == Spot(2, 2)
-    assert places.spot(["nowhere"]) is None
+    places = Positions('{\n "a": {"b": []}}')
+    assert places.position(["a", "b", 3]) == Position(2, 8)
+    assert places.position(["a", "nowhere"]) == Position(2, 2)
+    assert places.position(["nowhere"]) is None
 
 
 def _paths(
@@ -137,7 +137,7 @@ def _paths(
         members = list(value.items())
     elif isinstance(value, list):
         members = list(enumerate(value))
-    found: list[tuple[tuple[str | int, ...], object]] = []
+    paths: list[tuple[tuple[str | int, ...], object]] = []
     for step, child in members:
-        found += [((*path, step), child), *_paths(child, (*path, step))]
-    return found
+        paths += [((*path, step), child), *_paths(child, (*path, step))]
+    return paths

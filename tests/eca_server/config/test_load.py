@@ -27,18 +27,18 @@ def test_nothing_configured_gives_the_defaults(house: House) -> None:
 
 
 def test_the_later_source_wins_in_the_documented_order(house: House) -> None:
-    seen = []
+    models = []
     house.options = {"defaultModel": "options/m", "chat": {"title": False}}
-    seen.append(house.config().default_model)
+    models.append(house.config().default_model)
     house.environ["ECA_CONFIG"] = '{"defaultModel": "variable/m"}'
-    seen.append(house.config().default_model)
+    models.append(house.config().default_model)
     house.write(house.user, {"defaultModel": "user/m"})
-    seen.append(house.config().default_model)
+    models.append(house.config().default_model)
     house.in_root(0, {"defaultModel": "first/m"})
-    seen.append(house.config().default_model)
+    models.append(house.config().default_model)
     house.in_root(1, {"defaultModel": "second/m"})
-    seen.append(house.config().default_model)
-    assert seen == ["options/m", "variable/m", "user/m", "first/m", "second/m"]
+    models.append(house.config().default_model)
+    assert models == ["options/m", "variable/m", "user/m", "first/m", "second/m"]
     assert house.config().chat_title is False
 
 
@@ -53,7 +53,7 @@ def test_the_files_that_others_name_come_last(house: House) -> None:
     extra.write_text("{}")
     assert not loaded.is_current()
     extra.unlink()
-    assert "there is none" in house.problem().message
+    assert "does not exist" in house.problem().message
 
 
 def test_maps_merge_deep_between_sources_and_roots(house: House) -> None:
@@ -319,7 +319,7 @@ def test_a_wrong_value_costs_its_own_key_and_is_named(
         ("retry.maxRetries", 10**400, "a number"),
         ("connectTimeoutSeconds", True, "true"),
         ("hooks.h.type", "preToolcall", "'preToolcall'"),
-        ("hooks.h.type", KEY, "another one"),
+        ("hooks.h.type", KEY, "a different one"),
         ("defaultModel", 7, "a number"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from eca_server.config import MCPServer
-from eca_server.config.mcp_settings import as_written
+from eca_server.config.mcp_settings import original_text
 from eca_server.config.schema import config_schema
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
     assert (git.command, git.args, git.cwd) == ("uvx", ("mcp-server-git", "--verbose"), "sub")
     assert git.env == {"A": "1", "B": None}
     assert (git.start_timeout, git.call_timeout, git.tool_timeouts) == (5, 6, {"git_log": 7})
-    assert (git.type, git.protocol, git.most_calls, git.disabled) == ("stdio", "legacy", 1, False)
+    assert (git.type, git.protocol, git.max_calls, git.disabled) == ("stdio", "legacy", 1, False)
     assert (web.url, web.headers, web.disabled) == ("https://mcp.example/mcp", {"X-A": "b"}, True)
     assert (web.client_id, web.client_name, web.oauth_port) == ("id", "name", 8080)
     assert web.client_metadata_url == "https://me.example/client.json"
@@ -57,8 +57,8 @@ def test_everything_about_a_server_is_read(house: House) -> None:
     assert web.client_secret.reveal() == "not-a-real-secret"
     assert web.auth_scope == "workspace"
     assert (config.mcp_timeout, config.mcp_keep_alive) == (9, 10)
-    assert git.fault is None
-    assert web.fault is None
+    assert git.config_error is None
+    assert web.config_error is None
 
 
 def test_references_and_variables_are_replaced_once(house: House) -> None:
@@ -101,30 +101,33 @@ def test_a_server_that_cannot_be_read_whole_is_not_started(
     assert problem.key == key
     assert "does not start" in problem.message
     servers = house.load().config.mcp_servers
-    assert servers["s"].fault == "a part of its configuration cannot be read"
-    assert servers["t"].fault is None
+    assert servers["s"].config_error == "its configuration has errors (`/config` shows them)"
+    assert servers["t"].config_error is None
 
 
 @pytest.mark.parametrize("name", ["eca", "ECA", " ", ""])
 def test_the_name_of_the_native_server_is_taken(house: House, name: str) -> None:
     house.in_user({"mcpServers": {name: {"command": "x"}, "s": {"command": "x"}}})
-    assert "another name" in house.problem().message
+    assert "a different name" in house.problem().message
     assert list(house.load().config.mcp_servers) == ["s"]
 
 
 def test_a_server_has_either_a_command_or_a_url() -> None:
-    assert MCPServer(command="x", url="http://x").fault == "expected a command or a url, got both"
-    assert MCPServer().fault == "expected a command or a url, got neither"
+    assert (
+        MCPServer(command="x", url="http://x").config_error
+        == "expected a command or a url, got both"
+    )
+    assert MCPServer().config_error == "expected a command or a url, got neither"
 
 
 @pytest.mark.parametrize(
     "url", ["mcp.example/mcp", "ftp://x/", "http://[bad", "http://x:99999999/", "https://"]
 )
 def test_a_url_is_one_that_can_be_asked(url: str) -> None:
-    fault = MCPServer(url=url).fault
+    fault = MCPServer(url=url).config_error
     assert fault is not None
     assert "http://" in fault
-    assert MCPServer(url="http://localhost:8000/mcp").fault is None
+    assert MCPServer(url="http://localhost:8000/mcp").config_error is None
 
 
 def test_a_later_file_changes_only_the_keys_it_names(house: House) -> None:
@@ -179,11 +182,11 @@ def test_what_a_reference_stands_for_must_not_be_shown(house: House) -> None:
         f"a-{which}-secret" for which in ("first", "second", "third", "fourth")
     }
     written = ["--token", "${env:A}", f"--file=${{file:{path}}}", "${D}", "$NOT_SET_AT"]
-    assert [as_written(each) for each in server.args] == written
+    assert [original_text(each) for each in server.args] == written
 
 
 def test_the_schema_describes_servers() -> None:
     schema = config_schema()["properties"]["mcpServers"]["additionalProperties"]
     assert schema["properties"]["command"]["type"] == ["string", "null"]
-    assert "null takes one away" in schema["properties"]["env"]["description"]
+    assert "null removes one" in schema["properties"]["env"]["description"]
     assert schema["additionalProperties"] is False

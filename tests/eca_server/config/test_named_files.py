@@ -1,4 +1,4 @@
-"""The files that an opened folder's configuration names: what was accepted is what counts."""
+"""The files that a workspace folder's configuration names: only accepted content applies."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 import trio
 
 from eca_server.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
-from eca_server.config import Config, files, folder_files
+from eca_server.config import Config, files, workspace_files
 from eca_server.hooks import run_action
 from tests.eca_server.hooks.test_hooks import HERE
 
 if TYPE_CHECKING:
     from conftest import House
 
-    from eca_server.config import Loaded
+    from eca_server.config import LoadedConfig
     from eca_server.config.trust_items import TrustItem
     from eca_server.hooks import ActionResult
 
@@ -31,7 +31,7 @@ def hook(file: str) -> dict[str, Any]:
     return {"hooks": {"h": {"type": "sessionStart", "actions": [{"file": file}]}}}
 
 
-def run_hook(loaded: Loaded, folder: Path) -> ActionResult:
+def run_hook(loaded: LoadedConfig, folder: Path) -> ActionResult:
     (action,) = loaded.config.hooks["h"].actions
 
     async def run() -> ActionResult:
@@ -40,7 +40,7 @@ def run_hook(loaded: Loaded, folder: Path) -> ActionResult:
     return trio.run(run)
 
 
-def only(loaded: Loaded) -> TrustItem:
+def only(loaded: LoadedConfig) -> TrustItem:
     (item,) = loaded.withheld
     return item
 
@@ -74,7 +74,7 @@ def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_
     untrusted.accept(waiting)
     ran = run_hook(untrusted.load(), folder)
     assert (ran.status, ran.stdout) == (1, "")
-    assert "that you accepted" in ran.stderr
+    assert "after you accepted it" in ran.stderr
 
 
 def change(path: Path) -> None:
@@ -153,13 +153,13 @@ def test_a_prompts_file_that_is_a_link_now_is_not_read(
     accepted = untrusted.load()
     secret = untrusted.write(untrusted.folder / "keys" / "p.md", "a key of the user's")
 
-    def prompt(loaded: Loaded) -> str:
+    def prompt(loaded: LoadedConfig) -> str:
         if key == "compactPromptFile":
             return trio.run(compact_prompt, loaded.config)
         return trio.run(own_prompt, loaded.config, "plan")
 
     assert prompt(accepted) == "Be brief."
-    path.write_text("Be very brief.")  # the folder's own words may change
+    path.write_text("Be very brief.")  # the text of the folder's own prompt may change
     assert prompt(accepted) == "Be very brief."
     path.unlink()
     if is_directory:
@@ -167,9 +167,9 @@ def test_a_prompts_file_that_is_a_link_now_is_not_read(
         path.parent.symlink_to(secret.parent)
     else:
         path.symlink_to(secret)
-    with pytest.raises(UnreadablePrompt, match="expected a"):
+    with pytest.raises(UnreadablePrompt, match=r"expected a|does not exist"):
         prompt(accepted)
-    changed = untrusted.load(accepted)  # what stays in force names nothing else than before
+    changed = untrusted.load(accepted)  # the setting in force names the same file
     assert "a key" not in (prompt(changed) or "")
     assert only(changed).uses == (f"prompts/p.md (a link to {secret})",)
 
@@ -188,7 +188,7 @@ def test_the_text_of_a_file_is_the_one_that_the_digest_covers(
             path.write_text("changed")
         return content
 
-    monkeypatch.setattr(folder_files, "read_real", read_and_change)
+    monkeypatch.setattr(workspace_files, "read_real", read_and_change)
     loaded = untrusted.load()
     assert loaded.config.prompts.chat == "accepted"
     assert not loaded.is_current()
@@ -199,7 +199,7 @@ def test_files_whose_text_is_put_in_are_named_in_the_question(untrusted: House) 
     untrusted.write(folder / "cmd", "rm -rf /")
     item = only(untrusted.load())
     assert item.uses == ()
-    assert item.lines == ("starts the MCP server s: ${file:cmd} (puts in the text of cmd)",)
+    assert item.lines == ("starts the MCP server s: ${file:cmd} (inserts the text of cmd)",)
 
 
 OUTSIDE: list[tuple[str, dict[str, Any]]] = [

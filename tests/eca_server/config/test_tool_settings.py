@@ -99,7 +99,7 @@ def test_a_word_changes_only_the_mode_of_an_earlier_layer(house: House) -> None:
 
 @pytest.mark.parametrize("value", ["auto", "off", {"mode": "auto"}, {"network": True}])
 def test_a_folder_without_trust_does_not_change_the_sandbox(house: House, value: object) -> None:
-    """It removes questions, so even `require` and `auto` are no restriction."""
+    """The sandbox removes questions, so even `require` and `auto` are no restriction."""
     house.accepts = False
     house.in_user({"toolCall": {"sandbox": {"mode": "require", "writable": ["/x"]}}})
     house.in_root(0, {"toolCall": {"sandbox": value}})

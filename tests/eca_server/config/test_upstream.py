@@ -1,4 +1,4 @@
-"""Moving over from the upstream server: each key of its configuration, and what becomes of it.
+"""Migration from the upstream server: each key of its configuration, and its effect here.
 
 The table is `tests/data/upstream_configuration.json`: every key the upstream server has read since
 its release 0.64, with a value, under what this server does with it.
@@ -55,8 +55,8 @@ def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
     house.write(house.user, {"remote": {"port": 1}, "chatRetentionDays": 7, "plugins": None})
     problem = house.problem()
     assert problem.message == (
-        "without effect here: chatRetentionDays (chats are kept until they are deleted), "
-        "remote (nothing listens on the network)"
+        "no effect in this server: chatRetentionDays (chats are kept until they are deleted), "
+        "remote (this server does not listen on the network)"
     )
     house.write(house.user, {"agent": {f"a{n}": {"toolCall": {"editorNav": 1}} for n in range(30)}})
     assert house.problem().message.endswith(", and 10 more")
@@ -100,7 +100,7 @@ def pattern_of(key: str) -> str:
 
 
 def read_keys(schema: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """The keys that this server reads itself, as the schema tells."""
+    """Return the keys that this server reads itself, from the schema."""
     if "Read by the upstream server" in schema.get("description", ""):
         return
     yield ".".join(path)

@@ -1,4 +1,4 @@
-"""What an opened folder may configure: before the user trusts it, with trust, and never."""
+"""The configuration of a workspace folder: settings that apply without trust, with it, never."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eca_server.config import Config, load
 from eca_server.config.reading import Workspace, settings_of
-from eca_server.config.trust_store import TrustFault, TrustStore
+from eca_server.config.trust_store import TrustStore, TrustStoreError
 from eca_server.tools.approval import Call, policy_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ CLASSES = {
     Workspace.ADDS: {"index.ignoreFiles"},
     Workspace.INSIDE: {"commands", "rules", "skills"},
 }
-"""Every setting that does not just need trust; the others are told from their class by the walk."""
+"""The trust class of every setting that has one other than `NEEDS_TRUST`."""
 
 
 def classes(cls: type, prefix: str = "") -> Iterator[tuple[str, Workspace]]:
@@ -129,7 +129,7 @@ def test_without_trust_a_folder_configures_nothing_that_could_do_harm(
     assert loaded.problems == ()
     servers = loaded.config.mcp_servers
     assert attrs.evolve(loaded.config, mcp_servers={}) == Config()
-    assert all(server.disabled and server.fault for server in servers.values())
+    assert all(server.disabled and server.config_error for server in servers.values())
     untrusted.accept(loaded)
     trusting = untrusted.load()
     assert trusting.withheld == ()
@@ -160,7 +160,7 @@ def test_some_settings_never_come_from_a_folder(house: House, key: str, value: o
     loaded = house.load()
     (problem,) = loaded.problems
     assert (problem.key, problem.level) == (key, "warning")
-    assert "user's own configuration alone" in problem.message
+    assert "in your own configuration" in problem.message
     assert loaded.config == Config()
 
 
@@ -227,7 +227,7 @@ def test_a_provider_whose_key_may_be_the_users_cannot_be_led_elsewhere(
     loaded = house.load(
         known_providers=lambda: ["anthropic", "openai"], logins=lambda: ["logged-in"]
     )
-    if name == "Open-AI":  # another name for the variables, so another provider
+    if name == "Open-AI":  # its variables have a different name, so it is a different provider
         name = "none"
     assert name not in loaded.config.providers
     assert name == "none" or loaded.problems
@@ -272,7 +272,7 @@ def test_a_folder_restricts_what_the_user_allows_and_cannot_loosen_it(untrusted:
     policy = policy_of(loaded.config, "agent")
     assert policy.withheld(server="eca", tool="grep", effect="read")
     assert policy.withheld(server="eca", tool="write_file", effect="write")
-    assert any("of the opened folder: deny shell_command" in line for line in policy.told())
+    assert any("of the opened folder: deny shell_command" in line for line in policy.describe())
 
     untrusted.in_root(0, {"toolCall": {"approval": {"byDefault": "deny"}}})
     assert verdicts() == ("deny", "allow", None)
@@ -358,12 +358,12 @@ def test_what_changes_waits_and_what_was_accepted_stays_in_force(untrusted: Hous
     assert changed.config.mcp_servers["b"].command == "true"
     assert changed.config.mcp_servers["c"].awaits_trust
     assert untrusted.load(changed).config.mcp_servers["b"].command == "true"
-    # A server that starts now has only the digests: the changed one waits.
+    # After a restart only the digests are known, so the changed setting waits.
     assert untrusted.load().config.mcp_servers["b"].awaits_trust
-    # What is taken away is gone, accepted or not.
+    # A removed setting has no effect, accepted or not.
     untrusted.in_root(0, {"mcpServers": {"a": SERVER}})
     assert set(untrusted.load(changed).config.mcp_servers) == {"a"}
-    # What the user takes back does not stay in force.
+    # A revoked setting does not stay in force.
     TrustStore(untrusted.environ, untrusted.home).forget(untrusted.roots[0])
     assert untrusted.load(changed).config.mcp_servers["a"].awaits_trust
 
@@ -534,7 +534,7 @@ def test_decisions_are_private_and_a_damaged_file_trusts_nothing(untrusted: Hous
         (problem,) = loaded.problems
         assert problem.source == str(store.path)
         assert "no folder is trusted" in problem.message
-        with pytest.raises(TrustFault):
+        with pytest.raises(TrustStoreError):
             store.accept(untrusted.roots[0], [])
         assert store.path.read_bytes() == damaged.encode("latin-1")
 
@@ -542,7 +542,7 @@ def test_decisions_are_private_and_a_damaged_file_trusts_nothing(untrusted: Hous
 def test_a_decision_that_cannot_be_stored_is_told(untrusted: House) -> None:
     blocked = untrusted.write(untrusted.folder / "file", "")
     store = TrustStore({"XDG_DATA_HOME": str(blocked)})
-    with pytest.raises(TrustFault, match=r"trust\.json"):
+    with pytest.raises(TrustStoreError, match=r"trust\.json"):
         store.accept(untrusted.roots[0], ["x"])
 
 
@@ -554,16 +554,16 @@ def test_a_name_with_an_unseen_character_never_counts(house: House, kind: str, n
     loaded = house.load()
     config = loaded.config
     named = (config.mcp_servers, config.hooks, config.custom_tools, config.providers)
-    found = [key for each in (*named, config.behaviors) for key in each]
-    assert [key for key in found if key not in Config().behaviors] == ["fine"]
-    assert any("no unseen character" in str(problem) for problem in loaded.problems)
+    names = [key for each in (*named, config.behaviors) for key in each]
+    assert [key for key in names if key not in Config().behaviors] == ["fine"]
+    assert any("invisible characters" in str(problem) for problem in loaded.problems)
     assert name not in "".join(map(str, loaded.problems))
 
 
 def test_rules_of_a_folder_are_listed_in_printable_form(untrusted: House) -> None:
     rules = {"approval": {"deny": {"x\x1b[2J": {"argsMatchers": {"a\u202e": ["b"]}}}}}
     untrusted.in_root(0, {"disabledTools": ["y\x1b[2J"], "toolCall": rules})
-    lines = list(policy_of(untrusted.load().config, "agent").told())
+    lines = list(policy_of(untrusted.load().config, "agent").describe())
     assert all(line.isprintable() for line in lines)
     assert "of the opened folder: disabledTools: y\\x1b[2J" in lines
 

@@ -43,7 +43,7 @@ def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
     assert run([*HERE, *ONLY, "--write-known-failures", str(known), *server]) == 1
     output = capsys.readouterr().out
     assert "FAIL       W-22e" in output
-    assert "Each turn that began ends with exactly one `finished`." in output
+    assert "Each started turn ends with exactly one `finished`." in output
     assert run([*HERE, *ONLY, "--known-failures", str(known), *server]) == 0
     output = capsys.readouterr().out
     assert "known failure W-22e" in output
@@ -67,7 +67,7 @@ def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
         (["--html", "HERE", "--", "x"], "HERE: expected a regular file or none"),
         (
             ["--html", "HERE/new", "--json-out", "HERE/new", "--", "x"],
-            "for --json-out and for --html",
+            "given for both --json-out and --html",
         ),
         (["--config-arg={{file}}", "--", "x"], "{{file}} needs --config-template FILE"),
         (["--edition", "2024", "--", "x"], "unknown protocol revision '2024'"),
@@ -103,9 +103,9 @@ def test_the_cases_are_listed_with_descriptions_and_requirements(capsys):
     assert run(["--list", "--only", "turns"]) == 0
     assert "turns.a_turn_has_its_parts_in_order\n" in capsys.readouterr().out
     assert run(["--list", *ONLY]) == 0
-    name, does, rows = capsys.readouterr().out.splitlines()
+    name, summary, rows = capsys.readouterr().out.splitlines()
     assert name == "turns.a_turn_has_its_parts_in_order"
-    assert does.strip()
+    assert summary.strip()
     assert "W-20a" in rows.split()
 
 

@@ -14,8 +14,8 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.known import known_failures, known_text
-from eca_protocol.testing.conformance.run import Incident, Run, SuiteFault
-from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, Verdict
+from eca_protocol.testing.conformance.run import Incident, Run, SuiteError
+from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict
 from eca_server.conformance import cli
 from eca_server.conformance.badge import render_badge
 from eca_server.conformance.compare import compare, describe_changes
@@ -27,8 +27,8 @@ from eca_server.conformance.table import render_table
 HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
 
 
-def passed(message: object, source: str = "server", target: str = "client") -> Exchanged:
-    return Exchanged.of(1.0, source, target, encode_frame(json.dumps(message)))  # type: ignore[arg-type]
+def passed(message: object, source: str = "server", target: str = "client") -> Transmission:
+    return Transmission.of(1.0, source, target, encode_frame(json.dumps(message)))  # type: ignore[arg-type]
 
 
 PROGRESS = {
@@ -56,8 +56,8 @@ RUN = Run(
             exchange=[
                 passed({"jsonrpc": "2.0", "id": 7, "result": HOSTILE}),
                 passed(PROGRESS),
-                Exchanged.of(1.1, "model", "server", b"HTTP 200\n" + HOSTILE.encode()),
-                Exchanged.of(1.2, "client", "server", b"\xff" * 9000),
+                Transmission.of(1.1, "model", "server", b"HTTP 200\n" + HOSTILE.encode()),
+                Transmission.of(1.2, "client", "server", b"\xff" * 9000),
             ],
             breach=1,
         ),
@@ -123,8 +123,8 @@ def test_the_terminal_the_page_and_the_badge_have_the_same_conclusion(
 
 
 def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, monkeypatch) -> None:
-    fault = SuiteFault(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
-    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
+    fault = SuiteError(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
+    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), suite_errors=(fault,))
     text = render_table(run)
     assert "The suite itself failed in a case\n    case      here.c\n" in text
     assert "KeyError(1) at here.py:7, in c" in text
@@ -146,7 +146,7 @@ def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, m
         return cli.run([*arguments, "--only", "W-22e", "--", "x"])
 
     assert code_of(run) == 4
-    assert code_of(attrs.evolve(RUN, faults=(fault,))) == 1
+    assert code_of(attrs.evolve(RUN, suite_errors=(fault,))) == 1
     monkeypatch.setattr(cli, "render_table", None)
     assert code_of(run) == 4
     assert "this is not a verdict on the target" in capsys.readouterr().err
@@ -177,8 +177,8 @@ def test_an_unwritable_report_prevents_neither_the_others_nor_the_verdict(
 
 
 def test_an_error_of_the_suite_can_be_known(tmp_path) -> None:
-    fault = SuiteFault(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
-    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), faults=(fault,))
+    fault = SuiteError(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
+    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), suite_errors=(fault,))
     known = known_failures(known_text(run))
     assert known == {"here.c"}
     assert render_table(run, known).endswith("Only known failures.\n")

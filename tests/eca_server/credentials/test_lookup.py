@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.child_process import hardened
+from eca_server.child_process import harden_environment
 from eca_server.config import Provider
 from eca_server.credentials import (
     LOGIN,
@@ -104,7 +104,7 @@ def test_a_child_process_gets_no_key_of_ours() -> None:
         find_key("p", Provider(key_env="NAMED"), environ),
         Credential(provider="q", key=Secret("ollama"), variables=("Q_API_KEY",)),
     ]
-    assert child_environment(environ, credentials) == hardened(
+    assert child_environment(environ, credentials) == harden_environment(
         {"PATH": "/bin", "LONGER": "ollamas", "OTHER_API_KEY": "not ours"}
     )
 
@@ -117,7 +117,7 @@ def test_no_variable_of_a_child_holds_the_key_that_was_found(
     credential = find_key(name, Provider(key_env="NAMED"), environ)
     rest = child_environment(environ, [credential])
     assert KEY not in " ".join(rest.values())
-    assert rest.items() <= hardened(environ).items()
+    assert rest.items() <= harden_environment(environ).items()
 
 
 def test_a_stored_login_goes_before_the_environment_and_after_the_configuration() -> None:

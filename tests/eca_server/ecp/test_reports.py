@@ -255,7 +255,7 @@ def test_output_files_are_checked_before_anything_runs(tmp_path: Path) -> None:
     for name, text in faults.items():
         with pytest.raises(OutputsInvalid, match=text):
             Outputs({"json": tmp_path / name}).check()
-    with pytest.raises(OutputsInvalid, match=r"wanted for json and for html"):
+    with pytest.raises(OutputsInvalid, match=r"given for both json and html"):
         Outputs({"json": tmp_path / "a", "html": tmp_path / "folder" / ".." / "a"}).check()
     Outputs({"json": tmp_path / "a", "html": tmp_path / "b"}).check()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link", "loop"]
@@ -330,9 +330,9 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(
         "linked",
         "mounted",
     ]
-    with pytest.raises(OutputsInvalid, match="wanted for json and for html"):
+    with pytest.raises(OutputsInvalid, match="given for both json and html"):
         Outputs({"json": linked, "html": tmp_path / "link"}).check()
-    with pytest.raises(OutputsInvalid, match="closed cannot be written to"):
+    with pytest.raises(OutputsInvalid, match="closed is not writable"):
         Outputs({"json": closed.with_name("none")}).check()
 
 

@@ -115,7 +115,7 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
         assert "b" in message
     async with current({"completion": {"model": "no/such"}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
-        assert [each.count("no/such cannot be asked") for each in shown(ours)] == [1]
+        assert [each.count("no/such cannot be used") for each in shown(ours)] == [1]
         error = await refused(
             ours, "completion/inline", at_end("x") | {"position": {"line": 9, "character": 1}}
         )

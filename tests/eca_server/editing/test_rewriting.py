@@ -189,7 +189,7 @@ async def test_what_cannot_be_begun_is_an_error_for_the_user(
     async with current({**ON_SCRIPT, "rewrite": {"model": "no/such"}}) as ours:
         error = await refused(ours, "rewrite/prompt", params("say x"))
         assert error["code"] == -32603
-        assert "no/such cannot be asked" in error["message"]
+        assert "no/such cannot be used" in error["message"]
     async with current({"providers": {}}) as ours:
         assert "/login" in (await refused(ours, "rewrite/prompt", params("say x")))["message"]
     async with current({"rewrite": {"model": ECHO}}) as ours:

@@ -1,4 +1,4 @@
-"""A configuration that changes while the client is connected: what it is told, what governs."""
+"""A configuration that changes during a connection: the announcements and the effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import eca_server
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.features.configuration import Watcher, put_in_force, tell_offer
-from eca_server.features.connection import Told
+from eca_server.features.connection import AnnouncedState
 from eca_server.secret import Secret
 from eca_server.tools.custom import CustomCommand
 from eca_server.workspace import uri_of
@@ -32,7 +32,7 @@ P = {"api": "openai-chat", "url": "http://127.0.0.1:1", "key": "sk-not-a-real-ke
 
 
 class Project:
-    """A project whose configuration is edited under a connected editor."""
+    """A workspace whose configuration changes during a connection."""
 
     def __init__(self, file: Path, ours: Editor) -> None:
         self.file = file
@@ -43,8 +43,8 @@ class Project:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(content if isinstance(content, str) else json.dumps(content))
 
-    async def told(self, looks: int = 2) -> list[dict[str, Any]]:
-        """What comes unasked when the files have been looked at so many times."""
+    async def unsolicited(self, looks: int = 2) -> list[dict[str, Any]]:
+        """Return the unsolicited messages after so many checks of the files."""
         await self.editor.ask("chat/queryCommands", {"query": "?"})
         begun = len(self.editor.seen)
         for _ in range(looks):
@@ -53,15 +53,17 @@ class Project:
         return self.editor.seen[begun:-1]
 
     async def chat_told(self) -> dict[str, Any]:
-        """The one `config/updated` that comes."""
-        (update,) = [each for each in await self.told() if each["method"] == "config/updated"]
+        """Return the only `config/updated`."""
+        (update,) = [
+            each for each in await self.unsolicited() if each["method"] == "config/updated"
+        ]
         found: dict[str, Any] = update["params"]["chat"]
         return found
 
 
 @asynccontextmanager
 async def configured(folder: Path) -> AsyncIterator[Project]:
-    """A project under whose editor the user's own configuration is edited."""
+    """A workspace during whose connection the user's own configuration changes."""
     environ = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(folder)}
     async with editor(started=False, **environ) as ours:
         await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
@@ -126,7 +128,7 @@ async def test_a_change_that_is_no_news_is_not_told(tmp_path: Path, content: Any
     async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
         models = ours.editor.connection.models
         ours.write(content)
-        assert await ours.told() == []
+        assert await ours.unsolicited() == []
         assert (ours.editor.connection.models is models) == isinstance(content, str)
 
 
@@ -135,7 +137,7 @@ async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) 
     async with project(tmp_path, {"welcomeMessage": "one", "defaultBehavior": "plan"}) as ours:
         for half in ("", "{}", '{"welcomeMessage": "t', '{"welcomeMessage": "two"'):
             ours.write(half)
-            assert await ours.told(looks=1) == []
+            assert await ours.unsolicited(looks=1) == []
         ours.write({"welcomeMessage": "three", "defaultBehavior": "plan"})
         assert await ours.chat_told() == {"welcomeMessage": "three"}
 
@@ -147,17 +149,17 @@ async def test_a_broken_file_is_told_once_and_changes_nothing_until_it_is_mended
     async with project(tmp_path, {"welcomeMessage": "one", "disabledTools": ["grep"]}) as ours:
         before = ours.editor.connection.config
         ours.write('{\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
-        (shown,) = await ours.told()
+        (shown,) = await ours.unsolicited()
         assert shown["method"] == "$/showMessage"
         assert shown["params"]["type"] == "error"
         assert f"{ours.file}:3:" in shown["params"]["message"]
         assert ours.editor.connection.config == before
         ours.write('{\n\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
-        assert await ours.told() == []
+        assert await ours.unsolicited() == []
         ours.write({"welcomeMessage": "two", "disabledTools": ["grep"]})
         assert await ours.chat_told() == {"welcomeMessage": "two"}
         ours.write("{")
-        assert len(await ours.told()) == 1
+        assert len(await ours.unsolicited()) == 1
 
 
 @pytest.mark.trio
@@ -165,7 +167,7 @@ async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
     async with project(tmp_path, {"welcomeMessage": "one"}) as ours:
         ours.file.unlink()
         os.mkfifo(ours.file)
-        (shown,) = await ours.told()
+        (shown,) = await ours.unsolicited()
         assert f"{ours.file}: expected a regular file, got a pipe" in shown["params"]["message"]
         ours.file.unlink()
         ours.write({"welcomeMessage": "two"})
@@ -176,7 +178,7 @@ async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
 async def test_a_value_that_does_not_fit_is_told_with_its_place(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
-        error, warning = [each["params"] for each in await ours.told()]
+        error, warning = [each["params"] for each in await ours.unsolicited()]
         assert (error["type"], warning["type"]) == ("error", "warning")
         assert f"{ours.file}:2:2: welcomeMessage: " in error["message"]
         assert f"{ours.file}:3:2: lspTimeOut: " in warning["message"]
@@ -188,13 +190,13 @@ async def test_a_value_that_does_not_fit_is_told_with_its_place(tmp_path: Path) 
 async def test_tools_are_told_again_when_the_configuration_disables_others(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write({"disabledTools": ["eca_grep"], "customTools": {"hi": {"command": "true"}}})
-        (update,) = await ours.told()
+        (update,) = await ours.unsolicited()
         assert update["method"] == "tool/serverUpdated"
         tools = {each["name"]: each["disabled"] for each in update["params"]["tools"]}
         assert tools["eca_grep"] is True
         assert tools["eca_hi"] is False
         ours.write({"disabledTools": ["grep"], "customTools": {"hi": {"command": "true"}}})
-        assert await ours.told() == []
+        assert await ours.unsolicited() == []
 
 
 @pytest.mark.requirement("W-33b", "W-28b")
@@ -244,8 +246,8 @@ async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"behavior": {"review": {}}}) as ours:
         await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "review"})
         ours.write({"defaultBehavior": "plan"})
-        told = await ours.chat_told()
-        assert told == {
+        unsolicited = await ours.chat_told()
+        assert unsolicited == {
             "behaviors": ["agent", "plan"],
             "agents": ["agent", "plan"],
             "selectBehavior": "plan",
@@ -259,8 +261,8 @@ async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) ->
         await ours.editor.prompt("/costs", model="p/n")
         await ours.editor.finished()
         ours.write({"providers": {"p": {**P, "models": {"m": {}}}}})
-        told = await ours.chat_told()
-        assert told == {
+        unsolicited = await ours.chat_told()
+        assert unsolicited == {
             "models": ["p/m", "simulator/echo", "simulator/script"],
             "selectModel": "p/m",
         }
@@ -281,8 +283,8 @@ async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_o
             config["disabledTools"] = ["eca_read_file"]  # type: ignore[assignment]
             config["chat"] = {"title": False}
             ours.write(config)
-            told = await ours.told()
-            assert [each["method"] for each in told] == ["tool/serverUpdated"]
+            unsolicited = await ours.unsolicited()
+            assert [each["method"] for each in unsolicited] == ["tool/serverUpdated"]
             provider.open("now")
             await ours.editor.finished()
             await ours.editor.turn("again")
@@ -305,12 +307,12 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
         config = {"providers": {"p": settings}, "chat": {"title": False}}
         async with configured(tmp_path) as ours:
             ours.write(config)
-            await ours.told()
+            await ours.unsolicited()
             connection, hidden = ours.editor.connection, []
             connection.options = attrs.evolve(connection.options, hide=hidden.extend)
             await ours.editor.turn("hi")
             key.write_text("sk-the-second-key-0123456789")
-            assert await ours.told() == []
+            assert await ours.unsolicited() == []
             await ours.editor.turn("hi")
     assert Secret("sk-the-second-key-0123456789") in hidden
     keys = [request.headers["authorization"] for request in provider.requests]
@@ -323,7 +325,7 @@ async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> 
         connection = ours.editor.connection
         assert connection.child_variables.keys() >= {"PATH", "XDG_CONFIG_HOME"}
         ours.write({"providers": {"p": {**P, "key": None, "keyEnv": "PATH"}}})
-        await ours.told()
+        await ours.unsolicited()
         assert "PATH" not in connection.child_variables
         assert "XDG_CONFIG_HOME" in connection.child_variables
 
@@ -334,7 +336,7 @@ async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path)
         index = ours.editor.connection.index
         assert index.gitignore
         ours.write({"index": {"ignoreFiles": []}})
-        assert await ours.told() == []
+        assert await ours.unsolicited() == []
         assert ours.editor.connection.index is index
         assert not index.gitignore
 
@@ -368,7 +370,7 @@ SELECTIONS = st.sampled_from(["agent", "plan", "review", "novel"])
 @given(steps=st.lists(CONFIGS | SELECTIONS, max_size=6))
 @example(steps=[{"behavior": {"review": {}}, "defaultBehavior": "review"}, "agent", {}])
 def test_what_was_told_adds_up_to_what_is_so(steps: list[Any]) -> None:
-    """A client that folds the updates knows what one is told that comes now."""
+    """The merged updates are equal to the announcement to a new client."""
 
     async def scenario() -> None:
         async with editor() as ours:
@@ -401,7 +403,7 @@ def fold(known: dict[str, Any], messages: list[Any]) -> None:
 
 
 async def introduced_again(ours: Editor) -> dict[str, Any]:
-    ours.connection.told = Told()
+    ours.connection.announced = AnnouncedState()
     tell_offer(ours.connection)
     update = await ours.until(lambda each: each.get("method") == "config/updated")
     found: dict[str, Any] = update["params"]["chat"]
@@ -409,7 +411,7 @@ async def introduced_again(ours: Editor) -> dict[str, Any]:
 
 
 def tool_names() -> Iterator[str]:
-    """The name of every class of the server that is a native tool."""
+    """Return the name of every class of native tools."""
     for module in pkgutil.walk_packages(eca_server.__path__, "eca_server."):
         if module.name.endswith("__main__"):
             continue

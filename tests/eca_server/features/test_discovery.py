@@ -1,4 +1,4 @@
-"""Models that become known while a client is connected: what it is told of them, and when not."""
+"""Models discovered during a connection, and their announcements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def provider(url: str, **more: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
-    """An editor whose server learns of models, from these providers only."""
+    """An editor whose server discovers models of these providers alone."""
     providers["ollama"] = {"fetchModels": False}
     config = {"providers": providers}
     async with editor(config, started=False, discovers=True, XDG_CACHE_HOME=str(cache)) as ours:
@@ -38,7 +38,7 @@ async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
 async def told(
     ours: Editor, holds: Callable[[dict[str, Any]], object] = lambda _: True
 ) -> dict[str, Any]:
-    """What the next `config/updated` that fits says of chats."""
+    """Return the chat part of the next matching `config/updated`."""
     update = await ours.until(
         lambda each: each.get("method") == "config/updated" and holds(each["params"]["chat"])
     )
@@ -47,7 +47,7 @@ async def told(
 
 
 def first_told(ours: Editor) -> dict[str, Any]:
-    """What the introduction said."""
+    """Return the chat part of the introduction."""
     found: dict[str, Any] = next(
         each for each in ours.seen if each.get("method") == "config/updated"
     )["params"]["chat"]

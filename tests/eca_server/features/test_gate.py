@@ -1,4 +1,4 @@
-"""The configuration is read behind the answer to `initialize`, and before anything else counts."""
+"""The configuration is loaded after the answer to `initialize`, before later messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.trio
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A disk on which only the user's own settings are at hand until it is let go."""
+    """A slow disk, on which only the user's own settings are readable until it is released."""
     lets_go = threading.Event()
     load = lifecycle.load
 
@@ -109,7 +109,7 @@ async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(
     async with editor(started=False) as ours:
         answer = await ours.ask("initialize", {"workspaceFolders": roots})
         assert "chatWelcomeMessage" in answer
-        assert not ours.connection.gate.is_open  # it was answered before anything was read
+        assert not ours.connection.gate.is_open  # the answer came before the load
         await ours.send({"jsonrpc": "2.0", "method": "initialized", "params": {}})
         reply = await ours.ask("chat/prompt", {"message": "hi", "model": "simulator/echo"})
         assert "chatId" in reply

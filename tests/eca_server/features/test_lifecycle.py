@@ -1,4 +1,4 @@
-"""How a connection ends where the interpreter knows less than others."""
+"""The end of a connection on platforms with fewer features."""
 
 from __future__ import annotations
 

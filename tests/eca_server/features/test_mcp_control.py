@@ -1,4 +1,4 @@
-"""What the client decides about MCP servers: told, kept, and found again; nobody's file touched."""
+"""The client's changes of MCP servers: announced, stored in no file of the user's, reloaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Never
 import pytest
 import trio.testing
 
-from eca_server.config.own_layer import OwnLayer
+from eca_server.config.saved_settings import SavedSettings
 from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
 from eca_server.features.configuration import Watcher, put_in_force
@@ -32,7 +32,7 @@ SECRET = "planted-0123456789-secret"
 
 
 class Home:
-    """A user's home and a workspace, and the servers that start there."""
+    """A user's home and a workspace, with MCP servers."""
 
     def __init__(self, folder: Path) -> None:
         self.roots = [folder / "one", folder / "two"]
@@ -48,7 +48,7 @@ class Home:
         }
 
     @property
-    def kept(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         file = self.data / "eca-python" / "settings.json"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         found: dict[str, Any] = json.loads(file.read_text())
@@ -71,7 +71,7 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Its servers are none, and run at once."""
+    """A connection to fake servers, which run at once."""
     monkeypatch.setattr(mcp, "connect", lambda *_, **__: Place().connect())
     return Home(tmp_path)
 
@@ -81,7 +81,7 @@ def server(**more: Any) -> dict[str, Any]:
 
 
 async def status(ours: Editor, name: str, wanted: str) -> dict[str, Any]:
-    """Read until the server has that status; how it was told."""
+    """Read until the server has a status, and return the announcement."""
     message = await ours.until(
         lambda each: (
             each.get("method") == "tool/serverUpdated"
@@ -111,7 +111,7 @@ async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(ho
         assert (await status(ours, "s", "disabled"))["disabled"] is True
         await ours.tell("mcp/disableServer", {"name": "s"})
         await status(ours, "s", "disabled")
-    assert home.kept["everywhere"] == {"mcpServers": {"s": {"disabled": True}}}
+    assert home.stored["everywhere"] == {"mcpServers": {"s": {"disabled": True}}}
     async with home.editor() as ours:
         await status(ours, "s", "disabled")
         await ours.tell("mcp/enableServer", {"name": "s"})
@@ -127,7 +127,7 @@ async def test_switched_off_and_on_in_one_breath_it_runs(home: Home) -> None:
             await ours.tell(method, {"name": "s"})
         await status(ours, "s", "disabled")
         await ours.ask("mcp/updateServer", {"name": "s", "env": {"X": "1"}})
-        assert home.kept["everywhere"]["mcpServers"]["s"]["disabled"] is False
+        assert home.stored["everywhere"]["mcpServers"]["s"]["disabled"] is False
         await status(ours, "s", "running")
 
 
@@ -138,8 +138,8 @@ async def test_a_server_is_added_changed_and_removed(home: Home) -> None:
         assert answer["server"]["name"] == "new"
         assert answer["server"]["type"] == "mcp"
         await status(ours, "new", "running")
-        assert SECRET not in json.dumps(home.kept)
-        kept = home.kept["everywhere"]["mcpServers"]["new"]
+        assert SECRET not in json.dumps(home.stored)
+        kept = home.stored["everywhere"]["mcpServers"]["new"]
         assert kept["env"]["DEBUG"] == "1"
         assert kept["env"]["OTHER_KEY"] == "${env:PATH}"
         settings = ours.connection.config.mcp_servers["new"]
@@ -155,7 +155,7 @@ async def test_a_server_is_added_changed_and_removed(home: Home) -> None:
         methods = [each.get("method") for each in ours.seen]
         assert "tool/serverRemoved" in methods[: methods.index(None, len(methods) - 1) + 1]
         assert SECRET not in json.dumps(ours.seen)
-    assert home.kept["everywhere"] == {}
+    assert home.stored["everywhere"] == {}
     logins = home.data / "eca-python" / "logins.json"
     assert SECRET not in logins.read_text()
 
@@ -167,7 +167,7 @@ async def test_what_others_configured_is_removed_for_good_and_has_no_part_in_a_n
     home.user.write_text(theirs)
     async with home.editor() as ours:
         await ours.ask("mcp/removeServer", {"name": "s"})
-    assert home.kept["everywhere"] == {"mcpServers": {"s": None}}
+    assert home.stored["everywhere"] == {"mcpServers": {"s": None}}
     async with home.editor() as ours:
         assert ours.connection.config.mcp_servers == {}
         await ours.ask("mcp/addServer", {"name": "s", "command": "nothing", "disabled": True})
@@ -189,14 +189,14 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: H
         assert "workspaceUri" in (await refused(ours, "mcp/addServer", new))["message"]
         await ours.ask("mcp/addServer", {**new, "workspaceUri": uri_of(two)})
         await ours.ask("mcp/updateServer", {"name": "t", "args": ["x"]})
-    assert home.kept["everywhere"] == {}
-    assert home.kept["workspaces"][str(one)] == {"mcpServers": {"s": {"disabled": True}}}
-    assert home.kept["workspaces"][str(two)]["mcpServers"]["t"]["args"] == ["x"]
+    assert home.stored["everywhere"] == {}
+    assert home.stored["workspaces"][str(one)] == {"mcpServers": {"s": {"disabled": True}}}
+    assert home.stored["workspaces"][str(two)]["mcpServers"]["t"]["args"] == ["x"]
     async with home.editor(two) as ours:
         assert set(ours.connection.config.mcp_servers) == {"t"}
     async with home.editor(one) as ours:
         await ours.ask("mcp/removeServer", {"name": "s"})
-        assert home.kept["workspaces"][str(one)] == {"mcpServers": {"s": None}}
+        assert home.stored["workspaces"][str(one)] == {"mcpServers": {"s": None}}
         await ours.ask("mcp/addServer", {"name": "s", "command": "nothing", "disabled": True})
         assert set(ours.connection.config.mcp_servers) == {"s"}
     async with home.editor(two) as ours:
@@ -210,8 +210,8 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: H
         ("mcp/addServer", {"name": "n"}, "either a command or a url"),
         ("mcp/addServer", {"name": "n", "command": "x", "url": "https://x"}, "either"),
         ("mcp/addServer", {"name": "n", "url": "ftp://x"}, "http"),
-        ("mcp/addServer", {"name": "ECA", "command": "x"}, "another name"),
-        ("mcp/addServer", {"name": " ", "command": "x"}, "another name"),
+        ("mcp/addServer", {"name": "ECA", "command": "x"}, "a different name"),
+        ("mcp/addServer", {"name": " ", "command": "x"}, "a different name"),
         ("mcp/addServer", {"name": "{x}", "command": "x"}, "name"),
         ("mcp/addServer", {"name": "n", "command": "x", "env": {"A": 1}}, "env.A: expected a st"),
         ("mcp/addServer", {"name": "n", "command": "${env:NOWHERE}"}, "NOWHERE"),
@@ -389,7 +389,7 @@ async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(
         )
         error = await refused(ours, "mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
         assert "nothing was changed" in error["message"]
-    assert home.kept == layer
+    assert home.stored == layer
     assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
 
 
@@ -400,11 +400,11 @@ async def test_a_fault_of_ours_costs_the_change_and_nothing_else(
         raise RuntimeError("planted")
 
     home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-    monkeypatch.setattr(OwnLayer, "change", break_down)
+    monkeypatch.setattr(SavedSettings, "change", break_down)
     async with home.editor() as ours:
         await status(ours, "s", "running")
         await ours.tell("mcp/disableServer", {"name": "s"})
-        await ours.until(lambda each: "the log" in each.get("params", {}).get("message", ""))
+        await ours.until(lambda each: "log" in each.get("params", {}).get("message", ""))
         error = await refused(ours, "mcp/removeServer", {"name": "s"})
         assert (error["code"], "planted" in error["message"]) == (-32603, False)
 
@@ -427,7 +427,7 @@ async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets
         await ours.ask("mcp/removeServer", {"name": "s"})
     async with home.editor(two) as ours:
         assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-two"}
-    assert SECRET not in json.dumps(home.kept)
+    assert SECRET not in json.dumps(home.stored)
 
 
 @pytest.mark.parametrize(
@@ -448,8 +448,8 @@ async def test_what_looks_like_a_secret_is_kept_with_the_logins(
         await ours.ask("mcp/addServer", {"name": "s", "disabled": True, **settings})
         found = ours.connection.config.mcp_servers["s"]
         assert "planted" not in json.dumps(ours.seen)
-    assert "planted" not in json.dumps(home.kept)
-    assert found.fault is None
+    assert "planted" not in json.dumps(home.stored)
+    assert found.config_error is None
     for key, value in settings.items():
         if key in {"url", "args", "env", "headers"}:
             assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value)
@@ -510,7 +510,7 @@ async def test_what_another_server_has_decided_meanwhile_is_not_undone(home: Hom
         await one.ask("mcp/removeServer", {"name": "t"})
         error = await refused(other, "mcp/updateServer", {"name": "t", "command": "x"})
         assert "removed" in error["message"]
-    assert home.kept["everywhere"] == {}
+    assert home.stored["everywhere"] == {}
 
 
 async def test_a_change_of_another_server_is_followed(home: Home) -> None:

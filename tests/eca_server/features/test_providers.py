@@ -1,4 +1,4 @@
-"""Providers and logins to them, as a client's settings page shows and does them."""
+"""Providers and logins to them, as on a client's settings page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def providers(ours: Editor) -> dict[str, Any]:
 
 
 async def updated(ours: Editor, provider: str) -> dict[str, Any]:
-    """Read until the provider is told of anew."""
+    """Read until the provider is announced again."""
     message = await ours.until(
         lambda each: each.get("method") == "providers/updated" and each["params"]["id"] == provider
     )
@@ -170,7 +170,7 @@ async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: 
 
 
 def way_back(begun: dict[str, Any]) -> str:
-    """Where the browser is sent when the user has logged in."""
+    """Return the redirect URL of a successful login."""
     query = parse_qs(urlsplit(begun["url"]).query)
     return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
 

@@ -1,4 +1,4 @@
-"""What a start imports: only what the answer to `initialize` needs."""
+"""The imports of a start: only what the answer to `initialize` needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspace trust: the question, its answers, and the paths on which no consent comes."""
+"""Workspace trust: the question, its answers, and requests that give no consent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OLDER: dict[str, Any] = {"codeAssistant": {"chat": True}}
 
 
 class Folders:
-    """A user's data directory and opened folders with configurations of their own."""
+    """A user's data directory and workspace folders with configurations of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,7 +82,7 @@ class Folders:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
-    """Its MCP servers are none, and run at once."""
+    """A connection to fake MCP servers, which run at once."""
     monkeypatch.setattr(mcp, "connect", lambda *_, **__: Place().connect())
     return Folders(tmp_path)
 
@@ -132,7 +132,7 @@ async def status(ours: Editor, wanted: str, name: str = "planted") -> dict[str, 
 
 
 async def reload(ours: Editor) -> None:
-    """Let changed files count, as after two looks of the watcher."""
+    """Apply changed files, as after two checks of the watcher."""
     watcher = Watcher(ours.connection)
     await watcher.look()
     await watcher.look()
@@ -153,8 +153,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders: Fold
         assert params["question"].startswith(f"{PREFIX}: {folders.root} has 2 settings")
         assert "starts the MCP server planted: planted-server --all" in params["question"]
         assert (
-            "the hook guard, which can forbid calls or prompts, does not run"
-            in (params["question"])
+            "the hook guard, which can block calls or prompts, does not run" in (params["question"])
         )
         assert ours.contents()[-1]["text"] == "Waiting for your answer"
         assert statuses(ours) == ["disabled"]
@@ -184,7 +183,7 @@ async def test_any_other_answer_is_not_now_until_the_next_session(
         await ours.finished()
         said = text(ours.contents())
         assert "continuing without 2 settings" in said
-        assert "guard, which can forbid calls or prompts, does not run" in said
+        assert "guard, which can block calls or prompts, does not run" in said
         assert said.endswith("one")
         await ours.turn("say two", model=SCRIPT)
         assert len(questions(ours)) == 1
@@ -354,8 +353,8 @@ async def test_what_is_too_much_to_list_is_not_accepted(
             await answer(ours, question, TRUST)
             await ours.finished()
             is_last = not ours.connection.loaded.withheld
-            assert ("too many to list" in question["params"]["question"]) is not is_last
-        assert "could not be listed, and still wait" in text(ours.contents())
+            assert ("did not fit in the list" in question["params"]["question"]) is not is_last
+        assert "did not fit in the list, and still wait" in text(ours.contents())
         assert rounds > 2
         assert [*ours.connection.config.hooks] == [*hooks]
 
@@ -372,7 +371,7 @@ async def test_a_list_that_is_too_long_for_a_question_is_shown_in_the_chat(
         await ours.prompt("say one", model=SCRIPT)
         params = (await asked(ours))["params"]
         assert len(params["question"]) < 6_000
-        assert "This list is cut" in params["question"]
+        assert "This list is shortened" in params["question"]
         assert "the full lines are in the chat, above" in params["question"]
         listed = text(ours.contents())
         assert all(f"the hook h{number} at" in listed for number in range(40))
@@ -387,9 +386,9 @@ async def test_a_page_that_joins_the_lines_of_a_question_lists_them_in_the_chat(
         words = (await asked(ours))["params"]["question"]
         assert "planted-server" not in words
         assert "```" not in words
-        assert "The chat lists them, above: hook guard; MCP server planted." in words
+        assert "See the list in the chat, above: hook guard; MCP server planted." in words
         [(role, listed)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
-        assert role == "assistant"  # whose long lines are not cut, as those of system texts are
+        assert role == "assistant"  # the client cuts long lines of system texts
         assert "\n` - starts the MCP server planted: planted-server --all `  \n" in listed["text"]
 
 
@@ -447,7 +446,7 @@ async def test_an_older_client_has_one_message_and_the_command(folders: Folders)
         assert str(folders.root) in message
         assert "MCP server planted" in message
         assert "hook guard" in message
-        assert "can forbid calls or prompts, does not run" in message
+        assert "can block calls or prompts, does not run" in message
         assert "`/trust`" in message
         assert text(await ours.turn("say one", model=SCRIPT)).endswith("one")
         assert "Nothing was changed: review the list first." in text(await ours.turn("/trust yes"))
@@ -515,7 +514,7 @@ async def test_a_client_that_shows_messages_has_none_of_them_in_a_turn(folders: 
 
 
 async def nothing_accepts(ours: Editor, folders: Folders) -> None:
-    """Check that nothing was accepted yet, and that a typed prompt does accept."""
+    """Check that nothing was accepted yet, and that a typed prompt accepts."""
     assert folders.decisions() == {}
     assert statuses(ours)[-1] == "disabled"
     await ours.turn(ACCEPT)
@@ -537,7 +536,7 @@ async def test_no_expansion_of_a_folder_s_command_or_skill_accepts(
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"---\nname: sly\ndescription: d\n---\n{ACCEPT}")
     async with folders.editor(capabilities=OLDER) as ours:
-        listed = text(await ours.turn("/trust"))  # none of the folder's commands has this name
+        listed = text(await ours.turn("/trust"))  # a folder's command cannot have this name
         assert "planted-server" in listed
         await ours.turn(prompt, model="simulator/echo")
         await nothing_accepts(ours, folders)
@@ -574,7 +573,7 @@ async def test_a_hook_at_the_session_s_start_runs_once_it_is_accepted(folders: F
     async with folders.editor(capabilities=OLDER, config=config) as ours:
         await ours.turn("/trust")
         await ours.turn(ACCEPT)
-        await ours.turn("go", model="simulator/echo")  # it waits for the hook
+        await ours.turn("go", model="simulator/echo")  # the turn waits for the hook
         assert note.read_text() == "own\nnow\n"
         await ours.turn("/trust remove")
         await ours.turn("/trust")
@@ -695,7 +694,7 @@ async def test_a_server_with_settings_that_no_client_shows_needs_the_question(
         await status(ours, "disabled")
         await ours.tell("mcp/startServer", {"name": "planted"})
         message = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "that you have not seen" in message["params"]["message"]
+        assert "that were not shown to you" in message["params"]["message"]
     assert folders.decisions() == {}
 
 
@@ -712,10 +711,10 @@ async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(
         request = ours.request("mcp/updateServer", {"name": "planted", "env": {"A": "1"}})
         await ours.send(request)
         refusal = await ours.until(lambda each: each.get("id") == request["id"])
-        assert "you have not accepted that yet" in refusal["error"]["message"]
+        assert "you have not accepted yet" in refusal["error"]["message"]
         await ours.tell("mcp/logoutServer", {"name": "planted"})
         message = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "you have not accepted that yet" in message["params"]["message"]
+        assert "you have not accepted yet" in message["params"]["message"]
         removed = await ours.ask("mcp/removeServer", {"name": "planted"})
         assert removed["removed"] is True
         assert "planted" not in ours.connection.config.mcp_servers

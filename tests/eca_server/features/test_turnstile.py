@@ -1,4 +1,4 @@
-"""The order of work that waits."""
+"""The order of waiting tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_who_gives_up_waiting_lets_nobody_in_beside_who_is_inside() -> Non
                 await leave[name].wait()
 
     async with trio.open_nursery() as nursery:
-        for name in "cba":  # the order of the places counts, not that of the tasks
+        for name in "cba":  # the order of places decides, not that of tasks
             nursery.start_soon(work, name)
         await trio.testing.wait_all_tasks_blocked()
         scopes["b"].cancel()

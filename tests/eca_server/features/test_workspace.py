@@ -1,4 +1,4 @@
-"""Folders that come and go while the client is connected."""
+"""Workspace folders that change during a connection."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_the_files_of_folders_that_are_gone_do_not_count_again(tmp_path: P
         )
         watcher = Watcher(ours.connection)
         (one / ".eca" / "config.json").write_text("{}")
-        await watcher.look()  # it is read, and would count after the next look
+        await watcher.look()  # the file is read, and would apply after the next check
         await change(ours, [two], [one])
         while ours.connection.config.welcome_message != "Welcome to two":
             await ours.until(lambda each: each.get("method") == "config/updated")

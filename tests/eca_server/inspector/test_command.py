@@ -78,7 +78,7 @@ def test_an_unusable_transcript_is_an_error_of_one_line(
 def test_an_invalid_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         run([str(RECORD), f"--port={port}"])
-    assert f"expected a port, got '{port[:20]}'" in capsys.readouterr().err
+    assert f"expected a port from 0 to 65535, got '{port[:20]}'" in capsys.readouterr().err
 
 
 def test_without_a_name_the_newest_transcript_is_shown(

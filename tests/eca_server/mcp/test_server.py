@@ -117,7 +117,7 @@ async def test_a_server_that_is_configured_wrongly_is_not_tried(
         server.start()
         await quiet()
         assert told == ["starting", "failed"]
-        assert str(server.error) == settings.fault
+        assert str(server.error) == settings.config_error
         assert place.attempts == 0
 
 
@@ -339,7 +339,7 @@ async def test_a_call_has_the_limit_of_its_tool(autojump_clock: Any) -> None:
 
 async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: Any) -> None:
     place = Place()
-    async with server_at(place, MCPServer(command="x", most_calls=2)) as (server, _):
+    async with server_at(place, MCPServer(command="x", max_calls=2)) as (server, _):
         server.start()
         await quiet()
 

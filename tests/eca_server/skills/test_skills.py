@@ -110,7 +110,7 @@ class Places:
         return folder
 
     def files(self, *configured: str) -> SkillFiles:
-        return SkillFiles(workspace=self.workspace, user_folder=self.user, configured=configured)
+        return SkillFiles(workspace=self.workspace, user_directory=self.user, configured=configured)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def files_in(*folders: Path, **options: Any) -> Files:
 
 
 async def prepare(tool: Tool, **arguments: Any) -> PreparedCall:
-    """A call that was looked at; its arguments fit the tool's schema."""
+    """Prepare a call, whose arguments are checked against the schema of the tool."""
     with trio.fail_after(20):
         return await tool.prepare(check_arguments(arguments, tool.parameters))
 

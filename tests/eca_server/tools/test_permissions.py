@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eca_server.child_process import hardened
+from eca_server.child_process import harden_environment
 from eca_server.config import Approval, ApprovalRule, CustomTool
 from eca_server.tools.approval import Decision, Memo, Policy
 from eca_server.tools.custom import custom_commands
@@ -117,7 +117,7 @@ async def test_a_work_tree_whose_configuration_names_a_program_asks(root: Path) 
 async def test_the_program_of_a_bare_repository_does_not_run_after_an_approval(root: Path) -> None:
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
     environment = git_environment(root.parent)
-    for variables, runs in ((hardened(environment), False), (environment, True)):
+    for variables, runs in ((harden_environment(environment), False), (environment, True)):
         tool = ShellCommand(workspace=workspace, environment=variables)
         call = await tool.prepare({"command": "git status", "working_directory": "docs/store"})
         await call.run()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from eca_protocol import messages as m
 from eca_server.clients import DEFAULT_PROFILE, ClientProfile, profile_for
+from eca_server.content_formatting import ContentFormatter, pieces
 from eca_server.session import Session
-from eca_server.spelling import Spelling, pieces
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import (
     Stranger,
@@ -234,10 +234,10 @@ def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo
 def test_a_page_that_cuts_lines_is_written_code_that_wraps() -> None:
     page = profile_for({"clientInfo": {"name": "VsCode"}})
     text = m.ChatTextContent(text="List:\n\n```\n- a\n- b ``x``\n\n```\nEnd.")
-    [written] = Spelling(page).messages("c", "system", text)
+    [written] = ContentFormatter(page).messages("c", "system", text)
     assert written.role == "assistant"
     assert written.content == m.ChatTextContent(
         text="\n\nList:\n\n\n` - a `  \n``` - b ``x`` ```  \n\n\nEnd.\n\n"
     )
-    [plain] = Spelling(DEFAULT_PROFILE).messages("c", "system", text)
+    [plain] = ContentFormatter(DEFAULT_PROFILE).messages("c", "system", text)
     assert (plain.role, plain.content) == ("system", text)

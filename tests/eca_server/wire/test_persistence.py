@@ -51,7 +51,7 @@ def test_a_chat_goes_on_after_the_process_was_killed(start_server: Start, tmp_pa
     turn(first, "a first message", "kept")
     os.kill(first.pid, signal.SIGKILL)
     second = opened(start_server, tmp_path)
-    assert "this chat together: 0" not in turn(second, "/costs", "kept")
+    assert "Tokens of all requests of this chat: 0" not in turn(second, "/costs", "kept")
     assert "a first message" in turn(second, "/resume", "another")
     assert "2 messages" in turn(second, "/resume 1", "another")
     assert "from 1 to 1" in turn(second, "/resume 9", "another")
@@ -66,7 +66,7 @@ def test_of_a_deleted_chat_no_text_is_left_in_any_file(start_server: Start, tmp_
     assert b"a secret that must go" in stored_bytes(tmp_path)
     assert b"a secret in a file" in stored_bytes(tmp_path)
     assert server.result("chat/delete", {"chatId": "gone"}) == {}
-    assert "this chat together: 0" in turn(server, "/costs", "gone")
+    assert "Tokens of all requests of this chat: 0" in turn(server, "/costs", "gone")
     ended(server)
     assert stored_bytes(tmp_path)
     assert b"secret" not in stored_bytes(tmp_path)

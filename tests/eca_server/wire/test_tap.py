@@ -50,7 +50,7 @@ def test_a_session_through_the_tap_is_kept_and_both_its_sides_can_be_played_agai
         env=environment(tmp_path), cwd=tmp_path, capture_output=True, timeout=30, check=False,
     )  # fmt: skip
     assert played.returncode == 0, played.stderr
-    assert played.stderr.count(b"played to the end") == 2
+    assert played.stderr.count(b"replay finished") == 2
 
 
 @pytest.mark.requirement
@@ -67,7 +67,7 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
     os.kill(editor.pid, signal.SIGTERM)
     assert editor.exit_code() == 9
     [record] = (data / "eca-python" / "transcripts").iterdir()
-    assert f"keeping the conversation in {record}" in editor.errors
+    assert f"recording the conversation in {record}" in editor.errors
     first, *_, last = read_transcript(record).entries
     assert isinstance(first, DataEntry)
     assert (first.side, first.message) == ("server", message("a"))
@@ -80,7 +80,7 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
     ("command", "code", "said"),
     [
         (["/no/such/server"], 1, "tap: cannot start '/no/such/server'"),
-        (["sh", "-c", "kill -9 $$"], 137, "keeping the conversation"),
+        (["sh", "-c", "kill -9 $$"], 137, "recording the conversation"),
     ],
 )
 def test_the_end_of_the_server_is_told_as_a_shell_tells_it(
@@ -101,6 +101,9 @@ def test_a_tap_without_a_server_or_a_transcript_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["tap", "--unmasked"]) == 2
-    assert "tap: expected `-- COMMAND` that starts a server" in capsys.readouterr().err
+    assert (
+        "tap: expected `-- COMMAND` with the command that starts a server"
+        in capsys.readouterr().err
+    )
     assert run(["tap", "--replay", os.devnull]) == 2
     assert f"tap: {os.devnull}:1: expected a transcript" in capsys.readouterr().err

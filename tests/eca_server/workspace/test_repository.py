@@ -42,7 +42,7 @@ PROGRAMS = [
 
 @pytest.fixture
 def top(tmp_path: Path) -> Path:
-    """A work tree as `git init` makes it."""
+    """Create a work tree as `git init` does."""
     a_repository(tmp_path / "top" / ".git")
     return tmp_path / "top"
 

@@ -256,7 +256,7 @@ async def test_what_is_too_young_is_removed_a_little_later(
     autojump_clock_start = autojump_clock.current_time()
     monkeypatch.setattr(temporary_files, "time", clock)
     connection = SimpleNamespace(
-        temporaries=records, session=SimpleNamespace(roots=[SimpleNamespace(real_path=root)])
+        temporary_files=records, session=SimpleNamespace(roots=[SimpleNamespace(real_path=root)])
     )
     await workspace_feature.remove_leftovers(cast("Any", connection))
     assert not leftover.exists()

@@ -1,6 +1,6 @@
-"""The other half of the conformance suite: it plays the server for a client under test.
+"""The conformance suite for clients: scripted servers for a client under test.
 
-A client does what its user does, so no case can tell it what to do. Each play therefore starts the
-client anew, lets it do what it does every time, and is one odd thing beside an otherwise plain
-server; a client that keeps to the protocol gets as far as it gets with the plain one.
+A client does what its user does, so no case can control it. Each scenario therefore starts the
+client anew, lets it do the same each time, and deviates in one point from a plain server. A
+conformant client gets as far as with the plain server.
 """

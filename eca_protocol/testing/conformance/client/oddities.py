@@ -1,29 +1,29 @@
-"""Plays about messages that are odd, old, or of another server than this one."""
+"""Scenarios with unusual messages: unknown, older, or of another server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from eca_protocol.testing.conformance.client.bench import ClientBench, Play
-from eca_protocol.testing.conformance.client.played import DECISIONS, MODEL
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
+from eca_protocol.testing.conformance.client.scripted_server import DECISIONS, MODEL
 
-__all__ = ["PLAYS"]
+__all__ = ["SCENARIOS"]
 
 
-class UnknownNotifications(Play):
-    """Notifications come that nobody knows."""
+class UnknownNotifications(Scenario):
+    """The server sends unknown notifications."""
 
     rows: ClassVar = ("W-4c",)
 
     async def after_greeting(self) -> None:
-        await self.tell("$/conformance", {"a": 1})
-        await self.tell("conformance/unknown", {})
-        await self.tell("chat/conformance", {"chatId": "nobody's"})
+        await self.notify("$/conformance", {"a": 1})
+        await self.notify("conformance/unknown", {})
+        await self.notify("chat/conformance", {"chatId": "no-such-chat"})
 
 
-class UnknownKeys(Play):
-    """Every object of the server's has keys that nobody knows."""
+class UnknownKeys(Scenario):
+    """Every object of the server has unknown keys."""
 
     rows: ClassVar = ("W-3e",)
 
@@ -40,11 +40,11 @@ def _with_strange_keys(value: Any) -> Any:
     return value
 
 
-class NullsForWhatIsAbsent(Play):
-    """What may be missing is null, as the upstream server writes it."""
+class NullsForWhatIsAbsent(Scenario):
+    """Optional members are null, as the upstream server writes them."""
 
     rows: ClassVar = ("W-3b", "W-60a")
-    behind: ClassVar = ("chat/prompt",)
+    triggers: ClassVar = ("chat/prompt",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         params = message.get("params")
@@ -62,11 +62,11 @@ class NullsForWhatIsAbsent(Play):
         await self.content(chat_id, "system", usage)
 
 
-class MembersLeftOut(Play):
-    """What the upstream server leaves out is missing."""
+class MembersLeftOut(Scenario):
+    """Members that the upstream server omits are missing."""
 
     rows: ClassVar = ("W-60b",)
-    behind: ClassVar = ("chat/prompt",)
+    triggers: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await super().body(chat_id, params)
@@ -74,13 +74,13 @@ class MembersLeftOut(Play):
         await self.content(chat_id, "system", {"type": "progress", "state": "running"})
 
 
-class ValuesBeyondTheText(Play):
-    """Contents, states and types come that no edition lists."""
+class ValuesBeyondTheText(Scenario):
+    """The server sends contents, states and types that no edition lists."""
 
     rows: ClassVar = ("W-60c",)
 
     async def after_greeting(self) -> None:
-        await self.tell(
+        await self.notify(
             "tool/serverUpdated", {"type": "conformance", "name": "strange", "status": "odd"}
         )
 
@@ -91,22 +91,22 @@ class ValuesBeyondTheText(Play):
         await super().body(chat_id, params)
 
 
-class OlderNames(Play):
+class OlderNames(Scenario):
     """The configuration comes in the names that servers used before and after October 2025."""
 
     rows: ClassVar = ("W-60d",)
 
     async def greet(self) -> None:
         await super().greet()
-        await self.tell(
+        await self.notify(
             "config/updated",
             {"models": [MODEL], "chatBehaviors": ["agent"], "chatDefaultModel": MODEL},
         )
-        await self.tell("config/updated", {"chat": {"agents": ["agent"], "selectAgent": "agent"}})
+        await self.notify("config/updated", {"chat": {"agents": ["agent"], "selectAgent": "agent"}})
 
 
-class ErrorsWithoutCode(Play):
-    """The first query or delete is refused as the upstream server does: without a number."""
+class ErrorsWithoutCode(Scenario):
+    """The first query is refused with a text as the code, as the upstream server does."""
 
     rows: ClassVar = ("W-60e",)
     refused: bool = False
@@ -115,33 +115,33 @@ class ErrorsWithoutCode(Play):
         if method.startswith("chat/query") and not self.refused:
             self.refused = True
             error = {"code": "internal-error", "message": "refused by the conformance suite"}
-            await self.say({"jsonrpc": "2.0", "id": id_, "error": error})
+            await self.send_message({"jsonrpc": "2.0", "id": id_, "error": error})
         else:
             await super().on_request(method, id_, params)
 
-    def judge(self, bench: ClientBench) -> None:
+    def judge(self, harness: ClientHarness) -> None:
         if self.refused:
-            bench.undisturbed("W-60e")
+            harness.check_undisturbed("W-60e")
         else:
-            bench.untestable("W-60e", "the client never queries")
+            harness.untestable("W-60e", "the client never sends a query")
 
 
-class MoreAfterTheEnd(Play):
-    """Behind a turn's end come its usage and a second end."""
+class MoreAfterTheEnd(Scenario):
+    """Usage and a second `finished` follow the end of a turn."""
 
     rows: ClassVar = ("W-60f",)
-    behind: ClassVar = ("chat/prompt",)
+    triggers: ClassVar = ("chat/prompt",)
 
     async def after_turn(self, chat_id: str) -> None:
         await self.content(chat_id, "system", {"type": "usage", "sessionTokens": 9})
         await self.progress(chat_id, "finished", "")
 
 
-class TitlesAtAnyTime(Play):
+class TitlesAtAnyTime(Scenario):
     """A title comes before, in, and behind a turn."""
 
     rows: ClassVar = ("W-60g",)
-    behind: ClassVar = ("chat/prompt",)
+    triggers: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await self.content(chat_id, "system", {"type": "metadata", "title": "One"})
@@ -151,11 +151,11 @@ class TitlesAtAnyTime(Play):
         await self.content(chat_id, "system", {"type": "metadata", "title": "Two"})
 
 
-class ReasonsInEverySpelling(Play):
+class ReasonsInEverySpelling(Scenario):
     """Calls are rejected for reasons in every spelling that servers use."""
 
     rows: ClassVar = ("W-32c",)
-    behind: ClassVar = ("chat/prompt",)
+    triggers: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await super().body(chat_id, params)
@@ -172,18 +172,18 @@ class ReasonsInEverySpelling(Play):
             await self.content(chat_id, "assistant", rejected)
 
 
-class AnyArguments(Play):
+class AnyArguments(Scenario):
     """The arguments of a call are an object of any JSON values."""
 
     rows: ClassVar = ("W-32a",)
-    behind: ClassVar = DECISIONS
+    triggers: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         strange = {"a": [1, None, {"b": 1.5}], "c": {}, "": False}
         await super().call(chat_id, arguments=strange)
 
 
-PLAYS = (
+SCENARIOS = (
     UnknownNotifications,
     UnknownKeys,
     NullsForWhatIsAbsent,

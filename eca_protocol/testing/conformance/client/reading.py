@@ -1,4 +1,4 @@
-"""Plays about frames and JSON that a client has to read, however they are spelled."""
+"""Scenarios with frames and JSON that a client has to read in any spelling."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from eca_protocol import json
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.bench import ClientBench, Play
-from eca_protocol.testing.conformance.client.played import DECISIONS, Connection
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
+from eca_protocol.testing.conformance.client.scripted_server import DECISIONS, Connection
 
-__all__ = ["PLAYS"]
+__all__ = ["SCENARIOS"]
 
 
-class HeadersInLowerCase(Play):
+class HeadersInLowerCase(Scenario):
     """Every header's name is in lower case, with blanks around its value."""
 
     rows: ClassVar = ("BASE-5",)
@@ -23,20 +23,20 @@ class HeadersInLowerCase(Play):
         yield b"content-length:   %d  \r\n\r\n%b" % (len(body), body)
 
 
-class ContentTypeNamesUTF8(Play):
+class ContentTypeNamesUTF8(Scenario):
     """Every frame has a Content-Type, with the charset in one of its spellings."""
 
     rows: ClassVar = ("BASE-14",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         body = json.dumps(message)
-        charset = (b"utf-8", b"utf8", b'"UTF-8"')[len(self.said) % 3]
+        charset = (b"utf-8", b"utf8", b'"UTF-8"')[len(self.record) % 3]
         kind = b"application/vscode-jsonrpc; charset=" + charset
         yield b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (kind, len(body), body)
 
 
-class OtherHeaders(Play):
-    """Every frame has headers that nobody knows, before and behind its length."""
+class OtherHeaders(Scenario):
+    """Every frame has unknown headers, before and after its length."""
 
     rows: ClassVar = ("BASE-11",)
 
@@ -45,7 +45,7 @@ class OtherHeaders(Play):
         yield b"X-One: 1\r\nContent-Length: %d\r\nX-Two: 2\r\n\r\n%b" % (len(body), body)
 
 
-class FramesInPieces(Play):
+class FramesInPieces(Scenario):
     """Every frame is written byte by byte."""
 
     rows: ClassVar = ("BASE-2",)
@@ -55,8 +55,8 @@ class FramesInPieces(Play):
         yield from (frame[place : place + 1] for place in range(len(frame)))
 
 
-class TextsOfManyBytes(Play):
-    """What the server says is full of characters of two, three and four bytes."""
+class TextsOfManyBytes(Scenario):
+    """Texts have characters of two, three and four bytes."""
 
     rows: ClassVar = ("BASE-6",)
 
@@ -64,49 +64,49 @@ class TextsOfManyBytes(Play):
         await super().text(chat_id, f"{text} Grüße, 世界 🎉")
 
     async def after_greeting(self) -> None:
-        await self.tell("$/showMessage", {"type": "info", "message": "Grüße, 世界 🎉" * 20})
+        await self.notify("$/showMessage", {"type": "info", "message": "Grüße, 世界 🎉" * 20})
 
 
-class LongMessages(Play):
+class LongMessages(Scenario):
     """A message is longer than any pipe holds at once."""
 
     rows: ClassVar = ("BASE-2",)
 
     async def after_greeting(self) -> None:
-        await self.tell("$/showMessage", {"type": "info", "message": "long " * 60_000})
+        await self.notify("$/showMessage", {"type": "info", "message": "long " * 60_000})
 
 
-class AMessageForTheUser(Play):
-    """`$/showMessage` comes, a notification."""
+class AMessageForTheUser(Scenario):
+    """The server sends the notification `$/showMessage`."""
 
     rows: ClassVar = ("W-15d",)
 
     async def after_greeting(self) -> None:
-        await self.tell("$/showMessage", {"type": "warning", "message": "Look here."})
+        await self.notify("$/showMessage", {"type": "warning", "message": "Look here."})
 
 
-class HalfASurrogatePair(Play):
+class HalfASurrogatePair(Scenario):
     """A text holds the escape of half a surrogate pair."""
 
     rows: ClassVar = ("W-5b",)
-    behind: ClassVar = ("chat/prompt",)
+    triggers: ClassVar = ("chat/prompt",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         body = json.dumps(message).replace(b"Hello, ", rb"Hello\ud83d, ")
         yield b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-class LongIntegers(Play):
+class LongIntegers(Scenario):
     """A call's arguments hold an integer of 400 digits."""
 
     rows: ClassVar = ("W-5c",)
-    behind: ClassVar = DECISIONS
+    triggers: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         await super().call(chat_id, arguments={"long": 10**400})
 
 
-class EqualKeys(Play):
+class EqualKeys(Scenario):
     """An object has a key twice."""
 
     rows: ClassVar = ("W-5e",)
@@ -119,11 +119,11 @@ class EqualKeys(Play):
         await self.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
 
-class DeepNesting(Play):
+class DeepNesting(Scenario):
     """A call's arguments hold 100 arrays, one inside the other."""
 
     rows: ClassVar = ("W-5g",)
-    behind: ClassVar = DECISIONS
+    triggers: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         nested: list[Any] = []
@@ -143,8 +143,8 @@ _NO_MESSAGES = (
 )
 
 
-class WhatIsNoMessage(Play):
-    """Bodies that are no message are answered with an error, and the stream goes on."""
+class WhatIsNoMessage(Scenario):
+    """Bodies that are no message get an error, and the stream continues."""
 
     rows: ClassVar = (*(row for row, _, _ in _NO_MESSAGES), "BASE-15")
 
@@ -162,7 +162,7 @@ class WhatIsNoMessage(Play):
         )
 
     async def _code(self, headers: bytes, body: bytes) -> object:
-        """The code of the next error that answers no request of ours by its id."""
+        """Send a body; return the code of the next error, or None."""
         before = len(self._errors())
         await self.write(b"%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body))
         if not await self.until(lambda: len(self._errors()) > before, seconds=0.5):
@@ -170,23 +170,27 @@ class WhatIsNoMessage(Play):
         return self._errors()[-1]
 
     def _errors(self) -> list[object]:
-        messages = [said.message for said in self.said if said.side == "client" and said.message]
+        messages = [
+            entry.message for entry in self.record if entry.side == "client" and entry.message
+        ]
         errors = [message["error"] for message in messages if "error" in message]
         return [error.get("code") for error in errors if isinstance(error, dict)]
 
-    def judge(self, bench: ClientBench) -> None:
-        wanted = {row: code for row, code, _ in _NO_MESSAGES} | {"BASE-15": -32600}
+    def judge(self, harness: ClientHarness) -> None:
+        expected_codes = {row: code for row, code, _ in _NO_MESSAGES} | {"BASE-15": -32600}
         for row, code in self.codes.items():
-            accepted = {wanted[row], -32700} if row == "BASE-15" else {wanted[row]}
-            bench.check(
+            accepted = {expected_codes[row], -32700} if row == "BASE-15" else {expected_codes[row]}
+            harness.check(
                 row,
                 code in accepted,
-                expected=f"an error {wanted[row]} with id null",
-                got=f"no answer; {bench.played.obituary}" if code is None else f"an error {code!r}",
+                expected=f"the error {expected_codes[row]} with id null",
+                got=f"no answer; {harness.run.exit_description}"
+                if code is None
+                else f"an error {code!r}",
             )
 
 
-class _LostStream(Play):
+class _LostStream(Scenario):
     """A header that leaves open where the next message begins."""
 
     header: ClassVar[bytes]
@@ -198,17 +202,18 @@ class _LostStream(Play):
 
     def _has_said_so(self) -> bool:
         return any(
-            said.side == "client" and said.message and "error" in said.message for said in self.said
+            entry.side == "client" and entry.message and "error" in entry.message
+            for entry in self.record
         )
 
-    def judge(self, bench: ClientBench) -> None:
-        seen = self.noticed or self.ended
+    def judge(self, harness: ClientHarness) -> None:
+        noticed = self.noticed or self.ended
         for row in self.rows:
-            bench.check(
+            harness.check(
                 row,
-                seen,
+                noticed,
                 expected="an error with id null, or the end of the connection",
-                got="the same" if seen else "a client that waits for ever",
+                got="an error or the end" if noticed else "neither within 2 s",
             )
 
 
@@ -240,7 +245,7 @@ class StrangeHeaderBytes(_LostStream):
     header = b"Content-Length: 2\r\nX-Gr\xc3\xb6\xc3\x9fe: 2"
 
 
-PLAYS = (
+SCENARIOS = (
     HeadersInLowerCase,
     ContentTypeNamesUTF8,
     OtherHeaders,

@@ -1,8 +1,8 @@
-"""What a client under test starts as its server: it joins the client's pipes with the suite.
+"""The program that a client under test starts as its server: it relays its pipes to the suite.
 
 It is run by path, `python -I relay.py PORT WORD`, so it imports nothing but the standard library.
-WORD tells the suite that it is no stranger who calls. Arguments behind these, such as the `server`
-that many editors add, mean nothing; with `--version` it says what it is, as some editors ask first.
+WORD is the secret that identifies it to the suite. Further arguments, such as the `server` that
+many editors add, are ignored, except `--version`, which some editors ask for first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BLOCK = 65_536
 
 
 def main() -> None:
-    """Relay until the suite hangs up."""
+    """Relay until the suite closes the connection."""
     if "--version" in sys.argv[3:]:
         sys.stdout.write("eca_server 0.0.0\n")
         return

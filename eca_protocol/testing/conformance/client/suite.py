@@ -1,4 +1,4 @@
-"""Runs a client under test against every play, and says what each row makes of it."""
+"""The suite for clients: it runs a client against every scenario and judges each row."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ import attrs
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client import oddities, reading, talking
-from eca_protocol.testing.conformance.client.bench import ClientBench, Play
-from eca_protocol.testing.conformance.client.stage import Played, play
-from eca_protocol.testing.conformance.client.watched import watched
-from eca_protocol.testing.conformance.run import Run, SuiteFault, binds
-from eca_protocol.testing.conformance.target import Folders, Target, own_folder
+from eca_protocol.testing.conformance.client.client_run import ClientRun, run_client
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
+from eca_protocol.testing.conformance.client.observations import observed_findings
+from eca_protocol.testing.conformance.run import Run, SuiteError, binds
+from eca_protocol.testing.conformance.target import Directories, Target, temporary_directory
 from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, worst
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = [
-    "PLAYS",
-    "SAME",
-    "UNSEEN",
+    "DUPLICATES",
+    "SCENARIOS",
+    "UNTESTABLE",
     "ClientCase",
     "ClientSuite",
     "client_cases",
@@ -39,38 +39,38 @@ __all__ = [
     "run_client_suite",
 ]
 
-PLAYS: Final = (talking.Plain, *reading.PLAYS, *talking.PLAYS, *oddities.PLAYS)
-"""Every play, the plain one first: the others are measured by it."""
+SCENARIOS: Final = (talking.Plain, *reading.SCENARIOS, *talking.SCENARIOS, *oddities.SCENARIOS)
+"""All scenarios; the plain one, the baseline of the others, comes first."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientCase:
-    """A play, as a list of cases tells of it.
+    """A scenario, as a list of cases shows it.
 
     Attributes:
         name: chapter and class: `reading.HeadersInLowerCase`.
-        does: what is odd about the server, in a sentence for people.
+        summary: the server's deviation, in a sentence for people.
         rows: the ids of the rows that it judges.
-        play: the server that is played.
+        scenario: the scripted server.
     """
 
     name: str
-    does: str
+    summary: str
     rows: tuple[str, ...]
-    play: type[Play]
+    scenario: type[Scenario]
 
 
 def client_cases() -> Mapping[str, ClientCase]:
-    """The cases for clients, by name."""
+    """Return the cases for clients by name."""
     cases = {}
-    for kind in PLAYS:
+    for kind in SCENARIOS:
         name = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
-        does = " ".join((kind.__doc__ or "").split())
-        cases[name] = ClientCase(name=name, does=does, rows=kind.rows, play=kind)
+        summary = " ".join((kind.__doc__ or "").split())
+        cases[name] = ClientCase(name=name, summary=summary, rows=kind.rows, scenario=kind)
     return MappingProxyType(cases)
 
 
-SAME: Final[Mapping[str, str]] = MappingProxyType(
+DUPLICATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ARROW:initialization-1": "LIFE-1",
         "ARROW:initialization-3": "LIFE-12",
@@ -84,116 +84,119 @@ SAME: Final[Mapping[str, str]] = MappingProxyType(
 )
 """A row that binds clients -> the row that is judged in its place."""
 
-_SCREEN: Final = "What a client shows its user, or its program, cannot be seen from the server."
-_OURS: Final = "It binds the client of this project alone."
+_SCREEN: Final = "A server cannot see what a client shows to its user."
+_OURS: Final = "It binds only the client of this project."
 
-UNSEEN: Final[Mapping[str, str]] = MappingProxyType(
+UNTESTABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(
             ("CHAT-22", "CHAT-23", "CHAT-37", "TOOL-2", "CONF-4", "CONF-5", "GEN-2"), _SCREEN
         ),
         **dict.fromkeys(("GEN-3", "GEN-4", "GEN-5", "W-16a", "W-16b", "W-16c"), _OURS),
         "BASE-22": "A client's requests have params of its own; those of a server are objects.",
-        "BASE-26": "What a client makes of strange params cannot be brought about for all of them.",
-        "BASE-27": "No fault of a client's own can be brought about from outside.",
-        "BASE-31": "A client answers at once: there is nothing to cancel.",
-        "CTX-8": "A client that sends no contexts keeps it, too.",
-        "EDIT-5": "Where a diagnostic begins in a file is known to the editor alone.",
+        "BASE-26": "No test can make every client handle params of a wrong type.",
+        "BASE-27": "An internal error of a client cannot be caused from outside.",
+        "BASE-31": "A client answers at once: no request is pending that could be cancelled.",
+        "CTX-8": "A client that sends no contexts complies, too.",
+        "EDIT-5": "Only the editor knows the lines of its diagnostics.",
         "W-2c": "A client answers at once: no request of the same id is pending.",
-        "W-5f": "It binds who reads the Evaluation Context Protocol.",
-        "W-5h": "A client shows one JSON engine only.",
-        "W-6d": "A pipe joins writes, so how the bytes were written cannot be told from reading.",
+        "W-5f": "It binds readers of the Evaluation Context Protocol.",
+        "W-5h": "A client uses one JSON engine only.",
+        "W-6d": "A pipe joins writes, so a reader cannot see how the bytes were written.",
     }
 )
-"""A row that binds clients -> why nobody outside can judge it."""
+"""A row that binds clients -> the reason why no test can judge it."""
 
-Told = Callable[[ClientCase, Sequence[Finding]], None]
+OnCase = Callable[[ClientCase, Sequence[Finding]], None]
 
 
 class ClientSuite:
-    """A client that can be judged by any case; made by `open_client_suite`.
+    """A client that any case can judge; made by `open_client_suite`.
 
     Attributes:
         edition: the edition that is spoken.
-        faults: cases that failed by themselves.
+        suite_errors: errors of the suite's own cases.
     """
 
-    def __init__(self, target: Target, root: Path, *, seconds_a_play: float) -> None:
+    def __init__(self, target: Target, root: Path, *, seconds_per_case: float) -> None:
         self.edition = target.edition or Revision.R2025_10
-        self.faults: list[SuiteFault] = []
+        self.suite_errors: list[SuiteError] = []
         self._target = target
         self._root = root
-        self._seconds_a_play = seconds_a_play
+        self._seconds_per_case = seconds_per_case
         self._numbers = count(1)
-        self._plain: Played
+        self._baseline: ClientRun
 
     async def start(self) -> None:
-        """Play the plain server: all others are measured by what the client does with it.
+        """Run the client with the plain server, the baseline of all scenarios.
 
         Raises:
-            StartFailed: the client cannot be started, starts no server, or says nothing to it.
+            StartFailed: the client cannot be started, starts no server, or sends it nothing.
         """
-        self._plain = await self._play(talking.Plain, calls=True)
-        if self._plain.server is None:
-            raise StartFailed(f"the client starts no server: {self._plain.obituary}")
-        if all(said.side == "server" for said in self._plain.server.said):
-            raise StartFailed(f"the client says nothing: {self._plain.obituary}")
+        self._baseline = await self._run_scenario(talking.Plain, calls=True)
+        if self._baseline.server is None:
+            raise StartFailed(f"the client starts no server: {self._baseline.exit_description}")
+        if all(entry.side == "server" for entry in self._baseline.server.record):
+            raise StartFailed(f"the client sends nothing: {self._baseline.exit_description}")
 
     async def judge(self, case: ClientCase) -> list[Finding]:
-        """Start the client once more, for that case; a finding at least for each of its rows."""
-        plain = self._plain
-        assert plain.server is not None
-        if case.play is talking.Plain:
-            return [*self._judged(case, plain), *watched(plain.server, self.edition)]
+        """Start the client once more, for that case; return at least one finding for each row."""
+        baseline = self._baseline
+        assert baseline.server is not None
+        if case.scenario is talking.Plain:
+            return [
+                *self._findings(case, baseline),
+                *observed_findings(baseline.server, self.edition),
+            ]
         try:
-            played = await self._play(case.play, calls=bool(plain.server.decided))
+            run = await self._run_scenario(case.scenario, calls=bool(baseline.server.decisions))
         except StartFailed as failure:
-            return [_untold(case, row, str(failure)) for row in case.rows]
-        except Exception as raised:  # noqa: BLE001 - it is told as a fault of the suite's own
+            return [_unjudged(case, row, str(failure)) for row in case.rows]
+        except Exception as raised:  # noqa: BLE001 - reported as an error of the suite
             why = self._failed(case, raised)
-            return [_untold(case, row, why) for row in case.rows]
-        return list(self._judged(case, played))
+            return [_unjudged(case, row, why) for row in case.rows]
+        return list(self._findings(case, run))
 
     def _failed(self, case: ClientCase, raised: Exception) -> str:
-        """The suite has failed in a case; why its rows were not judged."""
-        fault = SuiteFault.of(case.name, inspect.getfile(case.play), raised)
-        self.faults.append(fault)
-        return fault.told
+        """Record an error of the suite; return the reason why its rows were not judged."""
+        error = SuiteError.of(case.name, inspect.getfile(case.scenario), raised)
+        self.suite_errors.append(error)
+        return error.reason
 
-    def _judged(self, case: ClientCase, played: Played) -> Iterator[Finding]:
-        """What a play shows; it is judged by the server that was played."""
-        bench = ClientBench(case.name, played, self._plain)
-        why = f"the play did not come to it: {played.obituary}"
-        if isinstance(played.server, Play):
+    def _findings(self, case: ClientCase, run: ClientRun) -> Iterator[Finding]:
+        """Yield the verdicts of a run, and an untestable one for each other row."""
+        harness = ClientHarness(case.name, run, self._baseline)
+        why = f"the client did not get that far: {run.exit_description}"
+        if isinstance(run.server, Scenario):
             try:
-                played.server.judge(bench)
-            except Exception as raised:  # noqa: BLE001 - it is told as a fault of the suite's own
+                run.server.judge(harness)
+            except Exception as raised:  # noqa: BLE001 - reported as an error of the suite
                 why = self._failed(case, raised)
-        yield from bench.findings
-        judged = {finding.id for finding in bench.findings}
-        yield from (_untold(case, row, why) for row in case.rows if row not in judged)
+        yield from harness.findings
+        judged = {finding.id for finding in harness.findings}
+        yield from (_unjudged(case, row, why) for row in case.rows if row not in judged)
 
-    async def _play(self, kind: type[Play], *, calls: bool) -> Played:
-        folders = Folders(root=self._root / f"client-{next(self._numbers)}")
+    async def _run_scenario(self, kind: type[Scenario], *, calls: bool) -> ClientRun:
+        directories = Directories(root=self._root / f"client-{next(self._numbers)}")
         make = partial(kind, edition=self.edition, calls=calls)
-        return await play(make, self._target, folders, seconds=self._seconds_a_play)
+        return await run_client(make, self._target, directories, seconds=self._seconds_per_case)
 
 
 @asynccontextmanager
 async def open_client_suite(
-    target: Target, *, seconds_a_play: float = 30.0
+    target: Target, *, seconds_per_case: float = 30.0
 ) -> AsyncIterator[ClientSuite]:
-    """A client ready to be judged.
+    """Prepare a client to be judged.
 
     Args:
         target: the client; `stage.SERVER` in its command stands for the server it has to start.
-        seconds_a_play: after which a client that has not ended by itself is ended.
+        seconds_per_case: after which a client that has not ended by itself is ended.
 
     Raises:
-        StartFailed: the client cannot be started, starts no server, or says nothing to it.
+        StartFailed: the client cannot be started, starts no server, or sends it nothing.
     """
-    with own_folder() as root:
-        suite = ClientSuite(target, root, seconds_a_play=seconds_a_play)
+    with temporary_directory() as root:
+        suite = ClientSuite(target, root, seconds_per_case=seconds_per_case)
         await suite.start()
         yield suite
 
@@ -202,73 +205,75 @@ async def run_client_suite(
     target: Target,
     *,
     cases: Iterable[ClientCase] | None = None,
-    shown: str = "",
+    name: str = "",
     jobs: int | None = None,
     seconds: float = 150.0,
-    seconds_a_play: float = 30.0,
-    told: Told | None = None,
+    seconds_per_case: float = 30.0,
+    on_case: OnCase | None = None,
 ) -> Run:
-    """Judge a client, by what it does each time it is started.
+    """Judge a client by its behaviour at each start.
 
     Args:
         target: the client; `stage.SERVER` in its command stands for the server it has to start.
-        cases: which; None: all. The plain server is always played.
-        shown: what the target is called in reports.
-        jobs: how many clients run at once; None: as many as there are processors.
-        seconds: how long the whole may take; what has no time then is untestable.
-        seconds_a_play: after which a client that has not ended by itself is ended.
-        told: called as each case ends.
+        cases: the cases; None: all. The plain server is always included.
+        name: the target's name in reports.
+        jobs: the number of clients at once; None: the number of processors.
+        seconds: the time limit of the run; cases without time are untestable.
+        seconds_per_case: after which a client that has not ended by itself is ended.
+        on_case: called as each case ends.
 
     Raises:
-        StartFailed: the client cannot be started, starts no server, or says nothing to it.
+        StartFailed: the client cannot be started, starts no server, or sends it nothing.
     """
     began, started = anyio.current_time(), datetime.now(UTC)
-    found: dict[str, list[Finding]] = {}
+    findings_by_row: dict[str, list[Finding]] = {}
     known = client_cases()
-    plain = next(iter(known.values()))
-    wanted = known if cases is None else {case.name: case for case in cases}
-    undone = {plain.name: plain, **wanted}
-    waiting = deque(undone.values())
-    async with open_client_suite(target, seconds_a_play=seconds_a_play) as suite:
+    baseline = next(iter(known.values()))
+    chosen = known if cases is None else {case.name: case for case in cases}
+    unfinished = {baseline.name: baseline, **chosen}
+    waiting = deque(unfinished.values())
+    async with open_client_suite(target, seconds_per_case=seconds_per_case) as suite:
 
         async def work() -> None:
             while waiting:
                 case = waiting.popleft()
                 findings = await suite.judge(case)
-                del undone[case.name]
+                del unfinished[case.name]
                 for finding in findings:
-                    found.setdefault(finding.id, []).append(finding)
-                if told is not None and case.name in wanted:
-                    told(case, findings)
+                    findings_by_row.setdefault(finding.id, []).append(finding)
+                if on_case is not None and case.name in chosen:
+                    on_case(case, findings)
 
         with anyio.move_on_after(began + seconds - anyio.current_time()):
             async with anyio.create_task_group() as workers:
                 for _ in range(jobs or os.cpu_count() or 1):
                     workers.start_soon(work)
-    for case in undone.values():
+    for case in unfinished.values():
         for row in case.rows:
-            late = _untold(case, row, f"{NO_TIME} {seconds:g} s")
-            found.setdefault(row, []).append(late)
+            unjudged = _unjudged(case, row, f"{NO_TIME} {seconds:g} s")
+            findings_by_row.setdefault(row, []).append(unjudged)
     return Run(
-        target=shown or " ".join(target.command),
+        target=name or " ".join(target.command),
         edition=suite.edition,
         started=started,
         seconds=anyio.current_time() - began,
-        findings=tuple(_of_each_row(found, suite.edition)),
-        faults=tuple(suite.faults),
+        findings=tuple(_final_findings(findings_by_row, suite.edition)),
+        suite_errors=tuple(suite.suite_errors),
     )
 
 
-def _untold(case: ClientCase, row: str, why: str) -> Finding:
+def _unjudged(case: ClientCase, row: str, why: str) -> Finding:
     return Finding(id=row, verdict="untestable", case=case.name, got=why)
 
 
-def _of_each_row(found: Mapping[str, Sequence[Finding]], edition: Revision) -> Iterator[Finding]:
+def _final_findings(
+    findings_by_row: Mapping[str, Sequence[Finding]], edition: Revision
+) -> Iterator[Finding]:
     for id_ in REQUIREMENTS:
         if binds(id_, edition, side="client"):
-            judged = found.get(id_) or found.get(SAME.get(id_, ""))
+            judged = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
             if judged:
                 yield attrs.evolve(worst(judged), id=id_)
             else:
-                why = UNSEEN.get(id_, "it has not happened in this run")
+                why = UNTESTABLE.get(id_, "it did not occur in this run")
                 yield Finding(id=id_, verdict="untestable", got=why)

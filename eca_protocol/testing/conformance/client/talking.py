@@ -1,4 +1,4 @@
-"""Plays about the conversation: the plain one, requests of the server's, answers, the end."""
+"""Scenarios of the conversation: the plain one, requests of the server, answers, the end."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.bench import ClientBench, Play
-from eca_protocol.testing.conformance.client.played import Connection, Said
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
+from eca_protocol.testing.conformance.client.scripted_server import Connection, RecordEntry
 
-__all__ = ["PLAYS"]
+__all__ = ["SCENARIOS"]
 
 
-class Plain(Play):
-    """A server that does nothing odd, and takes a moment to answer `initialize`."""
+class Plain(Scenario):
+    """A plain server that takes a moment to answer `initialize`."""
 
     rows: ClassVar = (
         "LIFE-7",
@@ -32,117 +32,128 @@ class Plain(Play):
     )
 
     async def on_initialize(self, id_: Any, params: Mapping[str, Any]) -> None:
-        await anyio.sleep(0.1)  # who does not wait for the answer is seen
+        await anyio.sleep(0.1)  # reveals a client that does not wait for the answer
         await super().on_initialize(id_, params)
 
-    def judge(self, bench: ClientBench) -> None:
-        said = [each for each in self.said if each.side == "client"]
-        self._judge_greeting(bench, said)
-        self._judge_chats(bench, said)
-        self._judge_decisions(bench)
+    def judge(self, harness: ClientHarness) -> None:
+        entries = [each for each in self.record if each.side == "client"]
+        self._judge_greeting(harness, entries)
+        self._judge_chats(harness, entries)
+        self._judge_decisions(harness)
         for row, method in (
             ("ARROW:chat-text-1", "chat/prompt"),
             ("ARROW:shutdown-1", "shutdown"),
             ("ARROW:shutdown-3", "exit"),
         ):
-            _seen(bench, row, method, any(each.method == method for each in said))
-        answers = [each.message for each in said if each.message and not each.method]
+            _check_seen(harness, row, method, any(each.method == method for each in entries))
+        answers = [each.message for each in entries if each.message and not each.method]
         answers = [each for each in answers if each.get("id") is not None or "result" in each]
-        bench.check(
+        harness.check(
             "BASE-18", not answers, expected="no answer to a notification", got=str(answers)
         )
 
-    def _judge_greeting(self, bench: ClientBench, said: list[Said]) -> None:
-        first = next((each for each in said if each.method == "initialize"), None)
+    def _judge_greeting(self, harness: ClientHarness, entries: list[RecordEntry]) -> None:
+        first = next((each for each in entries if each.method == "initialize"), None)
         params = first.params if first else {}
         info = params.get("clientInfo")
-        tells = isinstance(info, Mapping) and isinstance(info.get("name"), str)
-        bench.check(
+        has_name = isinstance(info, Mapping) and isinstance(info.get("name"), str)
+        harness.check(
             "LIFE-7",
-            tells and isinstance(params.get("capabilities"), Mapping),
+            has_name and isinstance(params.get("capabilities"), Mapping),
             expected="clientInfo with a name, and capabilities",
             got=str({key: params.get(key) for key in ("clientInfo", "capabilities")}),
         )
         folders = params.get("workspaceFolders")
         if isinstance(folders, list) and folders:
-            bench.check(
+            harness.check(
                 "LIFE-11",
                 all(
                     isinstance(each, Mapping) and str(each.get("uri", "")).startswith("file:")
                     for each in folders
                 ),
-                expected="folders with a file URI each",
+                expected="a `file:` URI for each workspace folder",
                 got=str(folders),
             )
         else:
             why = (
                 f"its workspaceFolders are {folders!r}" if folders else "the client has no project"
             )
-            bench.untestable("LIFE-11", why)
-        answered = next(
-            (n for n, each in enumerate(self.said) if each.side == "server" and each.message), -1
+            harness.untestable("LIFE-11", why)
+        answered_at = next(
+            (n for n, each in enumerate(self.record) if each.side == "server" and each.message), -1
         )
-        told = next((n for n, each in enumerate(self.said) if each.method == "initialized"), -1)
-        bench.check(
+        initialized_at = next(
+            (n for n, each in enumerate(self.record) if each.method == "initialized"), -1
+        )
+        harness.check(
             "LIFE-12",
-            0 <= answered < told,
-            expected="`initialized` behind the answer to `initialize`",
-            got="no `initialized`" if told < 0 else f"message {told + 1} of the record",
+            0 <= answered_at < initialized_at,
+            expected="`initialized` after the answer to `initialize`",
+            got="no `initialized`"
+            if initialized_at < 0
+            else f"message {initialized_at + 1} of the record",
         )
 
-    def _judge_chats(self, bench: ClientBench, said: list[Said]) -> None:
-        prompts = [each for each in said if each.method == "chat/prompt"]
+    def _judge_chats(self, harness: ClientHarness, entries: list[RecordEntry]) -> None:
+        prompts = [each for each in entries if each.method == "chat/prompt"]
         ours = [
             each for each in prompts if str(each.params.get("chatId", "")).startswith("played-")
         ]
         if ours:
             known = {
                 each.params.get("chatId")
-                for each in self.said
+                for each in self.record
                 if each.side == "server" and each.method == "chat/contentReceived"
             }
-            wrong = [each.params for each in ours if each.params["chatId"] not in known]
-            bench.check("CHAT-10", not wrong, expected="an id that was given", got=str(wrong))
+            unexpected = [each.params for each in ours if each.params["chatId"] not in known]
+            harness.check(
+                "CHAT-10", not unexpected, expected="the id of a known chat", got=str(unexpected)
+            )
         else:
-            bench.untestable("CHAT-10", "no chat of ours was prompted a second time")
+            harness.untestable("CHAT-10", "the client prompted no chat of the server a second time")
 
-    def _judge_decisions(self, bench: ClientBench) -> None:
+    def _judge_decisions(self, harness: ClientHarness) -> None:
         for row, method in (
             ("TOOL-16", "chat/toolCallApprove"),
             ("TOOL-20", "chat/toolCallReject"),
         ):
-            decided = [each for each in self.decided if each.method == method]
+            decisions = [each for each in self.decisions if each.method == method]
             calls = [
                 (each.params.get("chatId"), each.params["content"].get("id"))
-                for each in self.said
+                for each in self.record
                 if each.side == "server" and isinstance(each.params.get("content"), Mapping)
             ]
-            if not decided:
-                bench.untestable(row, f"the client never says {method}")
+            if not decisions:
+                harness.untestable(row, f"the client never sends {method}")
                 continue
-            wrong = [
+            unexpected = [
                 each.params
-                for each in decided
+                for each in decisions
                 if (each.params.get("chatId"), each.params.get("toolCallId")) not in calls
             ]
-            bench.check(row, not wrong, expected="the chat and the id of a call", got=str(wrong))
-        saved = [each.params["save"] for each in self.decided if each.params.get("save")]
+            harness.check(
+                row,
+                not unexpected,
+                expected="the chat and the id of an announced call",
+                got=str(unexpected),
+            )
+        saved = [each.params["save"] for each in self.decisions if each.params.get("save")]
         if saved:
-            odd = [each for each in saved if each != "session"]
-            bench.check("TOOL-17", not odd, expected="session", got=str(odd))
+            malformed = [each for each in saved if each != "session"]
+            harness.check("TOOL-17", not malformed, expected="save: session", got=str(malformed))
         else:
-            bench.untestable("TOOL-17", "the client never saves an approval")
+            harness.untestable("TOOL-17", "the client never saves an approval")
 
 
-def _seen(bench: ClientBench, row: str, method: str, is_seen: bool) -> None:
+def _check_seen(harness: ClientHarness, row: str, method: str, is_seen: bool) -> None:
     if is_seen:
-        bench.check(row, is_seen, expected=method, got=method)
+        harness.check(row, is_seen, expected=method, got=method)
     else:
-        bench.untestable(row, f"the client never says {method}")
+        harness.untestable(row, f"the client never sends {method}")
 
 
-class LateShutdown(Play):
-    """`shutdown` is answered a while later; `exit` has to wait for it."""
+class LateShutdown(Scenario):
+    """The server answers `shutdown` late; `exit` has to wait for it."""
 
     rows: ClassVar = ("LIFE-23",)
 
@@ -150,44 +161,47 @@ class LateShutdown(Play):
         self.early = await self.until(lambda: self.ended, seconds=0.3)
         await super().on_shutdown(id_)
 
-    def judge(self, bench: ClientBench) -> None:
+    def judge(self, harness: ClientHarness) -> None:
         if not self.is_shut_down:
-            bench.untestable("LIFE-23", "the client never asks for shutdown")
+            harness.untestable("LIFE-23", "the client never sends shutdown")
             return
-        early = any(said.method == "exit" for said in self.said[: self._answered()])
-        bench.check(
+        early = any(entries.method == "exit" for entries in self.record[: self._answered()])
+        harness.check(
             "LIFE-23",
             not early,
-            expected="`exit` behind the answer to `shutdown`",
-            got="`exit` before it" if early else "the same",
+            expected="`exit` after the answer to `shutdown`",
+            got="`exit` before the answer" if early else "no `exit` before the answer",
         )
 
     def _answered(self) -> int:
-        """Where in the record `shutdown` is answered; its end if it never is."""
-        asked = next(said for said in self.said if said.method == "shutdown")
-        assert asked.message is not None
-        for place, said in enumerate(self.said):
-            if said.side == "server" and (said.message or {}).get("id") == asked.message["id"]:
+        """Return the position of the answer to `shutdown`, or the end of the record."""
+        request = next(entries for entries in self.record if entries.method == "shutdown")
+        assert request.message is not None
+        for place, entries in enumerate(self.record):
+            if (
+                entries.side == "server"
+                and (entries.message or {}).get("id") == request.message["id"]
+            ):
                 return place
-        return len(self.said)
+        return len(self.record)
 
 
-class RequestsOfTheServer(Play):
-    """The editor is asked for diagnostics, and for what nobody knows, with ids of every kind."""
+class RequestsOfTheServer(Scenario):
+    """The server requests diagnostics and unknown methods, with ids of every kind."""
 
     rows: ClassVar = ("BASE-1", "BASE-17", "BASE-19", "BASE-25", "EDIT-3", "EDIT-4", "W-2a", "W-2b")
     ids: ClassVar = (0, -1, 2**40, "", "a text")
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
-        self.can = False
+        self.has_diagnostics = False
         self.refused: dict[object, list[Mapping[str, Any]]] = {}
         self.diagnostics: dict[str, list[Mapping[str, Any]]] = {}
 
     async def on_initialize(self, id_: Any, params: Mapping[str, Any]) -> None:
         capabilities = params.get("capabilities")
         editor = capabilities.get("editor") if isinstance(capabilities, Mapping) else None
-        self.can = isinstance(editor, Mapping) and editor.get("diagnostics") is True
+        self.has_diagnostics = isinstance(editor, Mapping) and editor.get("diagnostics") is True
         await super().on_initialize(id_, params)
 
     async def after_greeting(self) -> None:
@@ -195,57 +209,82 @@ class RequestsOfTheServer(Play):
         for id_ in self.ids:
             self.refused[id_] = await self.ask(id_, "conformance/unknown", {}, seconds=seconds)
             seconds = self.patience if self.refused[id_] else 0.2
-        if self.can:
+        if self.has_diagnostics:
             about = {"EDIT-4": {}, "EDIT-3": {"uri": "file:///none"}}
             for row, params in about.items():
                 self.diagnostics[row] = await self.ask(row, "editor/getDiagnostics", params)
 
-    def judge(self, bench: ClientBench) -> None:
+    def judge(self, harness: ClientHarness) -> None:
         unanswered = [id_ for id_ in self.ids if not self.refused.get(id_)]
         is_silent = len(unanswered) == len(self.ids)
         if unanswered:
-            bench.untestable("BASE-1", "the client does not answer requests")
+            harness.untestable("BASE-1", "the client does not answer requests")
         else:
-            bench.undisturbed("BASE-1")
+            harness.check_undisturbed("BASE-1")
         if is_silent:
-            bench.untestable("W-2b", "the client does not answer requests")
+            harness.untestable("W-2b", "the client does not answer requests")
         else:
             got = f"no answers with the ids {unanswered}"
-            bench.check("W-2b", not unanswered, expected="each id as it came", got=got)
+            harness.check(
+                "W-2b",
+                not unanswered,
+                expected="an answer with the same id to each request",
+                got=got,
+            )
         everything = [answer for each in self.answers.values() for answer in each]
-        twice = [id_ for id_, each in self.answers.items() if len(each) > 1 and id_ != "null"]
-        bench.check(
+        answered_twice = [
+            id_ for id_, each in self.answers.items() if len(each) > 1 and id_ != "null"
+        ]
+        harness.check(
             "BASE-17",
-            not twice and not is_silent,
-            expected="one answer a request",
-            got="none to any" if is_silent else f"two to {twice}",
+            not answered_twice and not is_silent,
+            expected="exactly one answer to each request",
+            got="no answer to any request" if is_silent else f"several answers to {answered_twice}",
         )
-        both = [each for each in everything if ("result" in each) == ("error" in each)]
-        bench.check("W-2a", not both, expected="`result` or `error`", got=str(both))
+        ill_formed = [each for each in everything if ("result" in each) == ("error" in each)]
+        harness.check(
+            "W-2a",
+            not ill_formed,
+            expected="either `result` or `error` in each answer",
+            got=str(ill_formed),
+        )
         errors = [each["error"] for each in everything if "error" in each]
-        odd = [each for each in errors if not _is_error(each)]
-        bench.check("BASE-19", not odd, expected="an integer code and a text", got=str(odd))
-        wrong = [
+        malformed = [each for each in errors if not _is_error(each)]
+        harness.check(
+            "BASE-19",
+            not malformed,
+            expected="an integer code and a message in each error",
+            got=str(malformed),
+        )
+        unexpected = [
             answer for each in self.refused.values() for answer in each if _code(answer) != -32601
         ]
         if unanswered:
-            bench.untestable("BASE-25", "an unknown request is not answered")
+            harness.untestable("BASE-25", "an unknown request is not answered")
         else:
-            bench.check("BASE-25", not wrong, expected="an error -32601", got=str(wrong))
-        self._judge_diagnostics(bench)
+            harness.check(
+                "BASE-25",
+                not unexpected,
+                expected="the error -32601 for an unknown method",
+                got=str(unexpected),
+            )
+        self._judge_diagnostics(harness)
 
-    def _judge_diagnostics(self, bench: ClientBench) -> None:
-        answers = any(self.refused.values())
-        if not self.can or not answers:
-            lacks = "announce diagnostics" if answers else "answer requests"
+    def _judge_diagnostics(self, harness: ClientHarness) -> None:
+        has_answered = any(self.refused.values())
+        if not self.has_diagnostics or not has_answered:
+            lacks = "announce diagnostics" if has_answered else "answer requests"
             for row in ("EDIT-3", "EDIT-4"):
-                bench.untestable(row, f"the client does not {lacks}")
+                harness.untestable(row, f"the client does not {lacks}")
             return
-        for row, came in self.diagnostics.items():
-            result = came[0].get("result") if came else None
-            told = result.get("diagnostics") if isinstance(result, Mapping) else None
-            bench.check(
-                row, isinstance(told, list), expected="a list of diagnostics", got=str(came)
+        for row, answers in self.diagnostics.items():
+            result = answers[0].get("result") if answers else None
+            initialized_at = result.get("diagnostics") if isinstance(result, Mapping) else None
+            harness.check(
+                row,
+                isinstance(initialized_at, list),
+                expected="a list of diagnostics",
+                got=str(answers),
             )
 
 
@@ -262,19 +301,19 @@ def _is_error(error: object) -> bool:
     return is_code and isinstance(error.get("message"), str)
 
 
-class AnswersToNobody(Play):
-    """Answers come for ids that the client never used."""
+class AnswersToNobody(Scenario):
+    """The server answers ids that the client never used."""
 
     rows: ClassVar = ("BASE-30",)
 
     async def after_greeting(self) -> None:
         await self.answer(987_654_321, {})
         await self.answer("conformance", None)
-        await self.refuse(-5, -32603, "nobody asked")
+        await self.refuse(-5, -32603, "no such request")
 
 
-class NoParams(Play):
-    """A request comes without params: null, an array, an object, or nothing at all."""
+class NoParams(Scenario):
+    """The server sends requests whose params are null, an array, an object, or missing."""
 
     rows: ClassVar = ("W-3a",)
 
@@ -285,61 +324,61 @@ class NoParams(Play):
     async def after_greeting(self) -> None:
         kinds: tuple[object, ...] = ({"a": 1}, None, [], {})
         for number, params in enumerate(kinds):
-            self._keep_code(await self.ask(number, "conformance/unknown", params))
-        await self.say({"jsonrpc": "2.0", "id": 4, "method": "conformance/unknown"})
+            self._add_code(await self.ask(number, "conformance/unknown", params))
+        await self.send_message({"jsonrpc": "2.0", "id": 4, "method": "conformance/unknown"})
         await self.until(lambda: "4" in self.answers)
-        self._keep_code(self.answers.get("4", []))
+        self._add_code(self.answers.get("4", []))
 
-    def _keep_code(self, answers: list[Mapping[str, Any]]) -> None:
+    def _add_code(self, answers: list[Mapping[str, Any]]) -> None:
         error = answers[0].get("error") if answers else None
         self.codes.append(error.get("code") if isinstance(error, Mapping) else error)
 
-    def judge(self, bench: ClientBench) -> None:
+    def judge(self, harness: ClientHarness) -> None:
         if not self.codes or self.codes[0] is None:
-            bench.untestable("W-3a", "an unknown request is not refused, whatever its params")
+            harness.untestable("W-3a", "an unknown request is not refused, whatever its params")
         elif self.codes == self.codes[:1] * 5:
-            bench.undisturbed("W-3a")
+            harness.check_undisturbed("W-3a")
         else:
-            bench.check("W-3a", False, expected="five answers alike", got=str(self.codes))
+            harness.check("W-3a", False, expected="five equal error codes", got=str(self.codes))
 
 
-class AnswersOutOfOrder(Play):
-    """Of two queries that wait at once the later is answered first."""
+class AnswersOutOfOrder(Scenario):
+    """The server answers two waiting queries in reverse order."""
 
     rows: ClassVar = ("BASE-29",)
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
         self.crossed = False
-        self._held: list[tuple[str, Any, Mapping[str, Any]]] = []
+        self._queries: list[tuple[str, Any, Mapping[str, Any]]] = []
 
     async def on_request(self, method: str, id_: Any, params: Mapping[str, Any]) -> None:
         if not method.startswith("chat/query"):
             await super().on_request(method, id_, params)
             return
-        self._held.append((method, id_, params))
-        if len(self._held) == 2:
+        self._queries.append((method, id_, params))
+        if len(self._queries) == 2:
             self.crossed = True
-            await self._let_go()
+            await self._answer_all()
         else:
-            self.tasks.start_soon(self._let_go_later)
+            self.tasks.start_soon(self._answer_all_later)
 
-    async def _let_go_later(self) -> None:
+    async def _answer_all_later(self) -> None:
         await anyio.sleep(0.2)
-        await self._let_go()
+        await self._answer_all()
 
-    async def _let_go(self) -> None:
-        while self._held:
-            await super().on_request(*self._held.pop())
+    async def _answer_all(self) -> None:
+        while self._queries:
+            await super().on_request(*self._queries.pop())
 
-    def judge(self, bench: ClientBench) -> None:
+    def judge(self, harness: ClientHarness) -> None:
         if self.crossed:
-            bench.undisturbed("BASE-29")
+            harness.check_undisturbed("BASE-29")
         else:
-            bench.untestable("BASE-29", "the client never asks two things at once")
+            harness.untestable("BASE-29", "the client never sends two queries at once")
 
 
-PLAYS = (
+SCENARIOS = (
     LateShutdown,
     RequestsOfTheServer,
     AnswersToNobody,

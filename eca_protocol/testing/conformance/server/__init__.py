@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["BY_WEIGHT", "CHAPTERS"]
+__all__ = ["CHAPTERS", "RUN_ORDER"]
 
 CHAPTERS: Final = (
     "lifecycle",
@@ -33,9 +33,9 @@ CHAPTERS: Final = (
     "jobs",
     "draft",
 )
-"""As they are listed."""
+"""The chapters in the order of lists."""
 
-BY_WEIGHT: Final = (
+RUN_ORDER: Final = (
     "lifecycle",
     "turns",
     "stops",
@@ -64,7 +64,7 @@ BY_WEIGHT: Final = (
     "mcp",
     "editions",
 )
-"""As they are run: first what every client needs of a server, last what needs most time.
+"""The chapters in the order of runs: essentials first, slow ones last.
 
-What a slow server has no time for is the least that can be missed.
+If a slow server runs out of time, the least important chapters are missing.
 """

@@ -1,7 +1,7 @@
-"""How cases ask with bytes of their own, and learn what is answered to these and to nothing else.
+"""Helpers that send bytes of any shape, and collect the answers to them alone.
 
-What is tried here may cost the stream, and an answer whose id is null names no request: so the
-seat is a fresh one, which no other case writes to.
+Bytes may break the stream, and an answer whose id is null names no request. Therefore the session
+belongs to one case alone.
 """
 
 from __future__ import annotations
@@ -15,62 +15,66 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from eca_protocol.framing import encode_frame
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.wire import id_key
 
 __all__ = [
     "ABSENT",
-    "HELLO",
+    "INITIALIZE_PARAMS",
     "QUERY",
     "Outcome",
     "answer_to",
     "bytes_of",
     "code_of",
     "frame",
-    "in_turn",
     "is_read",
     "message",
     "query",
-    "tried",
+    "run_trials",
+    "try_bytes",
 ]
 
 ABSENT: Final = object()
-"""Stands for a member that is not written."""
+"""The marker of a member that is left out."""
 
 QUERY: Final = "chat/queryContext"
-"""A request that every server has, and that changes nothing."""
+"""A request that every server implements and that changes nothing."""
 
-HELLO: Final[Mapping[str, Any]] = {"processId": None, "capabilities": {}, "workspaceFolders": []}
-"""The params of the plainest `initialize`."""
+INITIALIZE_PARAMS: Final[Mapping[str, Any]] = {
+    "processId": None,
+    "capabilities": {},
+    "workspaceFolders": [],
+}
+"""The minimal params of `initialize`."""
 
-_A_WHILE: Final = 2.0  # seconds for an answer that is late
-_LAST: Final = itertools.count(1)
+_LATE_SECONDS: Final = 2.0  # seconds for an answer that is late
+_QUERY_NUMBERS: Final = itertools.count(1)
 
 Trial = TypeVar("Trial")
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class Outcome:
-    """What came of some bytes.
+    """The answers to some bytes.
 
     Attributes:
-        answers: what they were answered with, in order.
-        goes_on: whether a request behind them was answered.
+        answers: the answers, in order.
+        still_serves: whether a request behind them was answered.
     """
 
     answers: tuple[Mapping[str, Any], ...]
-    goes_on: bool
+    still_serves: bool
 
     def to(self, request_id: object) -> Mapping[str, Any] | None:
-        """The first answer that has this id; whether its JSON type is the same is not asked."""
+        """Return the first answer with this id, without comparing JSON types."""
         for answer in self.answers:
             if id_key(answer.get("id")) == id_key(request_id):
                 return answer
         return None
 
     def errors_to(self, *ids: object) -> list[int]:
-        """The codes of the errors that have one of these ids."""
+        """Return the codes of the errors that have one of these ids."""
         return [
             code_of(answer)
             for answer in self.answers
@@ -79,93 +83,97 @@ class Outcome:
 
     def __repr__(self) -> str:
         shown = [json.dumps(answer)[:300] for answer in self.answers]
-        silence = "" if self.goes_on else "no answer to a request behind it"
+        silence = "" if self.still_serves else "no answer to a request behind it"
         return "; ".join([*shown, *([silence] if silence else [])]) or "no answer"
 
 
 def message(method: object, params: Any = ABSENT, *, id: Any = ABSENT) -> dict[str, Any]:  # noqa: A002
-    """A request if it is given an id, else a notification."""
+    """Build a request if `id` is given, else a notification."""
     members = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
     return {name: value for name, value in members.items() if value is not ABSENT}
 
 
 def query(id: Any = ABSENT, **params: Any) -> dict[str, Any]:  # noqa: A002
-    """A query that finds nothing."""
+    """Build a query without matches."""
     return message(QUERY, {"query": "no such thing", **params}, id=id)
 
 
 def bytes_of(value: Any) -> bytes:
-    """A body: bytes as they are, anything else as JSON."""
+    """Return a body: bytes unchanged, anything else as JSON."""
     return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
 def frame(value: Any) -> bytes:
-    """A body in its frame."""
+    """Return a body in its frame."""
     return encode_frame(bytes_of(value))
 
 
 def code_of(answer: Mapping[str, Any]) -> int:
-    """The code of an error, 0 if it has none."""
+    """Return the code of an error, or 0."""
     error = answer.get("error")
     code = error.get("code") if isinstance(error, Mapping) else None
     return code if isinstance(code, int) else 0
 
 
 def is_read(answer: Mapping[str, Any] | None) -> bool:
-    """Whether a request was answered, and not as something that is none."""
+    """Return whether a request was understood: no parse error, no invalid request."""
     return bool(answer and code_of(answer) not in (-32700, -32600))
 
 
-async def answer_to(seat: Seat, method: str, params: Any) -> Mapping[str, Any]:
-    """The answer to a request, whole; an empty one if none comes."""
+async def answer_to(session: ClientSession, method: str, params: Any) -> Mapping[str, Any]:
+    """Return the whole answer to a request, or an empty object."""
     try:
-        return await seat.ask(method, params)
+        return await session.ask(method, params)
     except Stuck:
         return {}
 
 
-async def tried(seat: Seat, *data: bytes, wants: int = 1, seconds: float = 5) -> Outcome:
-    """Write bytes and a query behind them; what they are answered with.
+async def try_bytes(
+    session: ClientSession, *data: bytes, answers_due: int = 1, seconds: float = 5
+) -> Outcome:
+    """Write bytes and a query behind them; return the answers.
 
     Args:
-        seat: one of the case's own.
-        data: whole frames, or what is meant to stand between two.
-        wants: how many ids are due among the answers; they may come after that of the query.
+        session: a session of this case alone.
+        data: whole frames, or bytes between two frames.
+        answers_due: the number of answers; some may come after the answer to the query.
         seconds: how long the query may take.
     """
-    start = len(seat.heard)
-    last = f"behind {next(_LAST)}"
+    start = len(session.messages)
+    last = f"behind {next(_QUERY_NUMBERS)}"
     try:
-        await seat.write(b"".join(data) + frame(query(last)))
-        await seat.answer(last, seconds=seconds)
+        await session.write(b"".join(data) + frame(query(last)))
+        await session.answer(last, seconds=seconds)
     except Stuck:
-        return Outcome(answers=_answers(seat, start, last), goes_on=False)
+        return Outcome(answers=_answers(session, start, last), still_serves=False)
     with contextlib.suppress(Stuck):
-        await seat.wire.until(
-            lambda: len(_answers(seat, start, last)) >= wants,
-            seconds=_A_WHILE,
-            expected=f"{wants} answers",
+        await session.wire.until(
+            lambda: len(_answers(session, start, last)) >= answers_due,
+            seconds=_LATE_SECONDS,
+            expected=f"{answers_due} answers",
         )
-    return Outcome(answers=_answers(seat, start, last), goes_on=True)
+    return Outcome(answers=_answers(session, start, last), still_serves=True)
 
 
-def _answers(seat: Seat, start: int, last: str) -> tuple[Mapping[str, Any], ...]:
-    came = [heard.message for heard in seat.heard[start:]]
-    return tuple(each for each in came if "method" not in each and each.get("id") != last)
+def _answers(session: ClientSession, start: int, last: str) -> tuple[Mapping[str, Any], ...]:
+    messages = [received.message for received in session.messages[start:]]
+    return tuple(each for each in messages if "method" not in each and each.get("id") != last)
 
 
-async def in_turn(
-    bench: Bench, trials: Iterable[Trial], attempt: Callable[[Seat, Trial], Awaitable[bool]]
+async def run_trials(
+    harness: Harness,
+    trials: Iterable[Trial],
+    attempt: Callable[[ClientSession, Trial], Awaitable[bool]],
 ) -> None:
-    """Make one attempt after the other at one server; at a new one when the last was lost.
+    """Run trials at one server; start a new one when a trial loses it.
 
     Args:
-        bench: where to sit.
-        trials: what is tried.
-        attempt: tries one, and says whether that server may be used for the next.
+        harness: provides the sessions.
+        trials: the trials.
+        attempt: runs one trial; returns whether its server can serve the next one.
     """
-    left = list(trials)
-    while left:
-        async with bench.seat(fresh=True) as seat:
-            while left and await attempt(seat, left.pop(0)):
+    remaining = list(trials)
+    while remaining:
+        async with harness.session(fresh=True) as session:
+            while remaining and await attempt(session, remaining.pop(0)):
                 pass

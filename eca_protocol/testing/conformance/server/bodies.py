@@ -1,4 +1,4 @@
-"""Cases of the bodies: what is JSON, how it is read, and what is a message."""
+"""Cases of bodies: JSON, encodings, limits, and values that are no message."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     Outcome,
     bytes_of,
     frame,
-    in_turn,
     is_read,
     message,
     query,
-    tried,
+    run_trials,
+    try_bytes,
 )
-from eca_protocol.testing.conformance.server.reading import words
+from eca_protocol.testing.conformance.server.reading import all_text
 from eca_protocol.testing.script import reply
 
 PARSE_ERROR: Final = -32700
@@ -28,19 +28,19 @@ INVALID_REQUEST: Final = -32600
 
 @attrs.frozen
 class Wrong:
-    """A body that is refused: the row that says so, its bytes, the code it names, and in words."""
+    """A body to refuse: its requirement, bytes, error code, and description."""
 
     row: str
     body: bytes
     code: int | None
-    words: str
+    description: str
 
 
 _PLAIN: Final = bytes_of(query("x"))
 
 
 def _with(member: bytes) -> bytes:
-    """The query with one more member in its params."""
+    """Return the query with one more member in its params."""
     return _PLAIN.replace(b'"params": {', b'"params": {' + member + b", ", 1)
 
 
@@ -69,32 +69,32 @@ NO_JSON: Final = (
 @case(
     "BASE-13", "BASE-23", "BASE-24", "W-5a", "W-5c", "W-5d", "W-5g", since=Revision.DRAFT
 )  # fmt: skip
-async def bodies_that_are_no_message_are_refused(bench: Bench) -> None:
-    """What is no JSON, no UTF-8 or no message, one after the other; a query behind each."""
+async def bodies_that_are_no_message_are_refused(harness: Harness) -> None:
+    """Send bodies that are no JSON, no UTF-8 or no message; a query after each."""
 
-    async def attempt(seat: Seat, wrong: Wrong) -> bool:
-        outcome = await tried(seat, frame(wrong.body))
+    async def attempt(session: ClientSession, wrong: Wrong) -> bool:
+        outcome = await try_bytes(session, frame(wrong.body))
         codes = outcome.errors_to(None, "x")
-        code = "an error" if wrong.code is None else str(wrong.code)
-        bench.check(
+        code = "of any code" if wrong.code is None else str(wrong.code)
+        harness.check(
             wrong.row,
-            outcome.goes_on and len(set(codes)) == 1 and wrong.code in (None, *codes),
-            expected=f"{wrong.words} is answered with {code} and id null",
+            outcome.still_serves and len(set(codes)) == 1 and wrong.code in (None, *codes),
+            expected=f"the error {code} with id null for {wrong.description}",
             got=outcome,
         )
-        return outcome.goes_on
+        return outcome.still_serves
 
-    await in_turn(bench, NO_JSON, attempt)
+    await run_trials(harness, NO_JSON, attempt)
 
 
 @attrs.frozen
 class Read:
-    """A body that is read: the row that says so, its bytes, its id, and in words."""
+    """A body to accept: its requirement, bytes, id, and description."""
 
     row: str
     body: bytes
     id: object
-    words: str
+    description: str
 
 
 _DIGITS: Final = int("9" * 4300)
@@ -108,45 +108,50 @@ WELL_READ: Final = (
 
 
 @case("W-5c", "W-5e", "W-5g", since=Revision.DRAFT)
-async def odd_values_are_read(bench: Bench) -> None:
-    """Queries with long numbers, equal keys and deep values."""
+async def odd_values_are_read(harness: Harness) -> None:
+    """Send queries with long numbers, duplicate keys and deep nesting."""
 
-    async def attempt(seat: Seat, read: Read) -> bool:
-        outcome = await tried(seat, frame(read.body))
-        bench.check(
+    async def attempt(session: ClientSession, read: Read) -> bool:
+        outcome = await try_bytes(session, frame(read.body))
+        harness.check(
             read.row,
             is_read(outcome.to(read.id)),
-            expected=f"a query with {read.words} is answered with that id",
+            expected=f"a result with the same id for a query with {read.description}",
             got=outcome,
         )
-        return outcome.goes_on
+        return outcome.still_serves
 
-    await in_turn(bench, WELL_READ, attempt)
+    await run_trials(harness, WELL_READ, attempt)
 
 
 @case("W-5b", since=Revision.DRAFT)
-async def half_a_surrogate_pair_is_read(bench: Bench) -> None:
-    """A prompt with half of a character outside the basic plane, and what the model gets."""
-    async with bench.seat(fresh=True) as seat:
-        chat = seat.chat(reply("Read."))
+async def half_a_surrogate_pair_is_read(harness: Harness) -> None:
+    """Prompt with half a surrogate pair, and read the request to the model."""
+    async with harness.session(fresh=True) as session:
+        chat = session.chat(reply("Read."))
         prompt = message(
-            "chat/prompt", {"chatId": chat.id, "message": chat.worded("half?")}, id="x"
+            "chat/prompt", {"chatId": chat.id, "message": chat.with_marker("half?")}, id="x"
         )
-        outcome = await tried(seat, frame(bytes_of(prompt).replace(b"half?", b"half \\ud83d.")))
+        outcome = await try_bytes(
+            session, frame(bytes_of(prompt).replace(b"half?", b"half \\ud83d."))
+        )
         await chat.model.until(lambda: bool(chat.model.requests) or not is_read(outcome.to("x")))
-        asked = words([request.body for request in chat.model.requests])
-    bench.check(
-        "W-5b", "half \ufffd." in asked, expected="U+FFFD in its place", got=asked or outcome
+        text = all_text([request.body for request in chat.model.requests])
+    harness.check(
+        "W-5b",
+        "half \ufffd." in text,
+        expected="U+FFFD in place of the half pair, in the request to the model",
+        got=text or outcome,
     )
 
 
 @attrs.frozen
 class Unfit:
-    """A value that is no request: the row that says so, the ids and codes that may answer it."""
+    """A value that is no request: its requirement, and the ids and codes of the answer."""
 
     row: str
     value: Any
-    words: str
+    description: str
     ids: tuple[object, ...] = (None, "x")
     codes: tuple[int, ...] = (INVALID_REQUEST,)
 
@@ -172,42 +177,46 @@ NO_REQUEST: Final = (
 @case(
     "BASE-16", "BASE-19", "BASE-20", "BASE-21", "BASE-22", "BASE-28", since=Revision.DRAFT
 )  # fmt: skip
-async def values_that_are_no_request_are_refused(bench: Bench) -> None:
-    """Wrong versions, ids, methods and params, and batches; a query behind each."""
+async def values_that_are_no_request_are_refused(harness: Harness) -> None:
+    """Send wrong versions, ids, methods, params and batches; a query after each."""
 
-    async def attempt(seat: Seat, unfit: Unfit) -> bool:
-        outcome = await tried(seat, frame(unfit.value))
+    async def attempt(session: ClientSession, unfit: Unfit) -> bool:
+        outcome = await try_bytes(session, frame(unfit.value))
         codes = outcome.errors_to(*unfit.ids)
-        bench.check(
+        harness.check(
             unfit.row,
             len(codes) == len(outcome.answers) > 0 and set(codes) <= set(unfit.codes),
-            expected=f"{unfit.words} is answered {' or '.join(map(str, unfit.codes))}",
+            expected=f"the error {' or '.join(map(str, unfit.codes))} for {unfit.description}",
             got=outcome,
         )
-        return outcome.goes_on
+        return outcome.still_serves
 
-    await in_turn(bench, NO_REQUEST, attempt)
-    await in_turn(bench, BATCHES, lambda seat, batch: _batch_is_refused(bench, seat, batch))
-    bench.saw("BASE-19")
+    await run_trials(harness, NO_REQUEST, attempt)
+    await run_trials(
+        harness, BATCHES, lambda session, batch: _batch_is_refused(harness, session, batch)
+    )
+    harness.record_pass("BASE-19")
 
 
 BATCHES: Final[tuple[list[Any], ...]] = ([], [query("x")], [query("x"), message("exit")])
 
 
-async def _batch_is_refused(bench: Bench, seat: Seat, batch: list[Any]) -> bool:
-    outcome = await tried(seat, frame(batch))
-    bench.check(
+async def _batch_is_refused(harness: Harness, session: ClientSession, batch: list[Any]) -> bool:
+    outcome = await try_bytes(session, frame(batch))
+    harness.check(
         "BASE-28",
         _is_one_refusal(outcome),
-        expected=f"a batch of {len(batch)} is answered -32600, and nothing in it runs",
+        expected=f"one error -32600 for a batch of {len(batch)}, and no other answer",
         got=outcome,
     )
-    return outcome.goes_on
+    return outcome.still_serves
 
 
 def _is_one_refusal(outcome: Outcome) -> bool:
-    """Whether an error came, and no answer to what was in the batch."""
+    """Return whether the batch got one error, and its members no answer."""
     codes = outcome.errors_to(None)
     return (
-        outcome.goes_on and len(codes) == len(outcome.answers) and set(codes) == {INVALID_REQUEST}
+        outcome.still_serves
+        and len(codes) == len(outcome.answers)
+        and set(codes) == {INVALID_REQUEST}
     )

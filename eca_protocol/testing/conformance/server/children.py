@@ -1,4 +1,4 @@
-"""Cases of the processes that a server starts: none of them outlives it."""
+"""Cases of child processes: none outlives the server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import calls, id_of
 from eca_protocol.testing.script import reply
 
@@ -29,23 +29,25 @@ _WRITES_ITS_PID: Final = (
 )
 
 
-def _server(file: Path) -> dict[str, Any]:
-    """An MCP server that writes its process id to the file, and never answers."""
+def _mcp_config(file: Path) -> dict[str, Any]:
+    """Return the configuration of an MCP server that writes its process id and never answers."""
     arguments = ["-Ic", _WRITES_ITS_PID, str(file)]
     return {"mcpServers": {"held": {"command": sys.executable, "args": arguments}}}
 
 
-async def _sleeps(seat: Seat) -> int:
-    """A turn whose tool runs a command that takes minutes; the command's process.
+async def _start_sleep(session: ClientSession) -> int:
+    """Run a command that takes minutes; return its process id.
 
     Raises:
         NotApplicable: the server runs no commands.
         Stuck: the command does not start.
     """
-    file = seat.workspace / "pid"
+    file = session.workspace / "pid"
     target = shlex.quote(str(file))
     command = f"echo $$ > {target}.new && mv {target}.new {target} && exec sleep 300"
-    chat = seat.chat(calls((seat.tool("shell command"), {"command": command})), reply("Slept."))
+    chat = session.chat(
+        calls((session.tool("shell command"), {"command": command})), reply("Slept.")
+    )
     await chat.prompt("Sleep.")
     run = await chat.content("toolCallRun", expected="the call of the command")
     if run.content.get("manualApproval"):
@@ -54,7 +56,7 @@ async def _sleeps(seat: Seat) -> int:
 
 
 async def _pid_in(file: Path) -> int:
-    if not await becomes_so(file.exists, seconds=5):
+    if not await becomes_true(file.exists, seconds=5):
         raise Stuck("a process that writes its number to a file", "no such file")
     return _number_in(file)
 
@@ -63,16 +65,16 @@ def _number_in(file: Path) -> int:
     return int(file.read_text())
 
 
-async def becomes_so(condition: Callable[[], bool], *, seconds: float) -> bool:
-    """Look at what tells nobody when it changes, until it is so or the time is over."""
+async def becomes_true(condition: Callable[[], bool], *, seconds: float) -> bool:
+    """Poll a condition; return it when it holds or the time is over."""
     with anyio.move_on_after(seconds):
         while not condition():  # noqa: ASYNC110 - it is another program that changes it
             await anyio.sleep(0.02)
     return condition()
 
 
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended, though perhaps nobody has taken note of it."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended, even if it was not reaped."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -87,43 +89,47 @@ def is_gone(pid: int) -> bool:
 
 
 @case("W-13b")
-async def shutdown_ends_commands(bench: Bench) -> None:
-    """A tool runs a command that takes minutes: `shutdown`."""
-    async with bench.seat(fresh=True) as seat:
-        pid = await _sleeps(seat)
-        await seat.ask("shutdown", seconds=8)
-        gone = await becomes_so(partial(is_gone, pid), seconds=0.2)
-    _judge(bench, "W-13b", "the command ended before `shutdown` is answered", gone=gone)
+async def shutdown_ends_commands(harness: Harness) -> None:
+    """Send `shutdown` while a command runs that takes minutes."""
+    async with harness.session(fresh=True) as session:
+        pid = await _start_sleep(session)
+        await session.ask("shutdown", seconds=8)
+        ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
+    _judge(harness, "W-13b", "the end of the command before the answer to `shutdown`", ended=ended)
 
 
 @case("LIFE-20", since=Revision.DRAFT, needs="config")
-async def shutdown_ends_mcp_servers(bench: Bench) -> None:
-    """An MCP server runs: `shutdown`."""
+async def shutdown_ends_mcp_servers(harness: Harness) -> None:
+    """Send `shutdown` while an MCP server runs."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "pid")
-        async with bench.seat(fresh=True, config=_server(file)) as seat:
+        async with harness.session(fresh=True, config=_mcp_config(file)) as session:
             pid = await _pid_in(file)
-            await seat.ask("shutdown", seconds=8)
-            gone = await becomes_so(partial(is_gone, pid), seconds=0.2)
-    _judge(bench, "LIFE-20", "the MCP server ended before `shutdown` is answered", gone=gone)
+            await session.ask("shutdown", seconds=8)
+            ended = await becomes_true(partial(has_ended, pid), seconds=0.2)
+    _judge(
+        harness, "LIFE-20", "the end of the MCP server before the answer to `shutdown`", ended=ended
+    )
 
 
 @case("W-13l", needs="process")
-async def every_end_ends_commands(bench: Bench) -> None:
-    """A tool runs a command that takes minutes: the input ends, or SIGTERM comes."""
+async def every_end_ends_commands(harness: Harness) -> None:
+    """Close the input, or send SIGTERM, while a command runs that takes minutes."""
     for by_signal in (False, True):
-        async with bench.seat(fresh=True) as seat:
-            pid = await _sleeps(seat)
+        async with harness.session(fresh=True) as session:
+            pid = await _start_sleep(session)
             if by_signal:
-                seat.process.signal(signal.SIGTERM)
+                session.process.signal(signal.SIGTERM)
             else:
-                await seat.close_input()
-            gone = await becomes_so(partial(is_gone, pid), seconds=3.5)
+                await session.close_input()
+            ended = await becomes_true(partial(has_ended, pid), seconds=3.5)
         how = "SIGTERM" if by_signal else "the end of its input"
-        _judge(bench, "W-13l", f"the command ended within 3 s of {how}", gone=gone)
-        if not gone:
+        _judge(harness, "W-13l", f"the end of the command within 3 s of {how}", ended=ended)
+        if not ended:
             os.kill(pid, signal.SIGKILL)
 
 
-def _judge(bench: Bench, row: str, expected: str, *, gone: bool) -> None:
-    bench.check(row, gone, expected=expected, got="it has ended" if gone else "it runs on")
+def _judge(harness: Harness, row: str, expected: str, *, ended: bool) -> None:
+    harness.check(
+        row, ended, expected=expected, got="an ended process" if ended else "a running process"
+    )

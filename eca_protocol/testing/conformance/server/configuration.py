@@ -1,4 +1,4 @@
-"""Cases of what the server tells of itself: settings to choose from, tool servers, changes."""
+"""Cases of announcements: settings to choose from, tool servers, changes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import anyio
 
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
-from eca_protocol.testing.conformance.wire import Heard
+from eca_protocol.testing.conformance.wire import ReceivedMessage
 
 MEMBERS: Final = (
     "models",
@@ -34,48 +34,48 @@ _EARLY_SECONDS: Final = 0.5
 
 
 @case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30)
-async def it_introduces_itself(bench: Bench) -> None:
-    """`initialize` and `initialized`, then all that comes unasked."""
-    async with bench.seat(hello=False) as seat:
-        await _initialize(bench, seat)
-        news = await _introduced(seat)
-        bench.saw("LIFE-14")
-        _settings_are_whole(bench, _settings_in(news))
+async def it_introduces_itself(harness: Harness) -> None:
+    """Send `initialize` and `initialized`; read all notifications that follow."""
+    async with harness.session(handshake=False) as session:
+        await _initialize(harness, session)
+        update = await _wait_for_introduction(session)
+        harness.record_pass("LIFE-14")
+        _check_settings(harness, _settings_in(update))
         try:
-            await _task_ends(seat, shows="W-11e")
-            bench.saw("W-11e")
+            await _task_ends(session, shows="W-11e")
+            harness.record_pass("W-11e")
         except Stuck:
             pass
-        native = await seat.until(
+        native = await session.until(
             _is_native, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
         )
-    bench.check(
+    harness.check(
         "W-11c",
-        news.index < native.index,
-        expected="the native server behind `config/updated`",
-        got=f"the numbers {news.index} and {native.index}",
+        update.index < native.index,
+        expected="`tool/serverUpdated` of the native server after `config/updated`",
+        got=f"`config/updated` as message {update.index}, the native server as {native.index}",
     )
-    bench.check(
+    harness.check(
         "CONF-8",
         native.params.get("status") == "running",
-        expected="a native server that is running",
+        expected="status running of the native server",
         got=native.params.get("status"),
     )
-    _tools_are_shown(bench, native.params.get("tools"))
+    _check_tools(harness, native.params.get("tools"))
 
 
-async def _initialize(bench: Bench, seat: Seat) -> None:
-    await seat.ask("initialize", bench.initialize_params(seat.root), seconds=30)
+async def _initialize(harness: Harness, session: ClientSession) -> None:
+    await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
 
 
-async def _introduced(seat: Seat) -> Heard:
-    """`initialized`; the first `config/updated` behind it.
+async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
+    """Send `initialized`; return the first `config/updated` after it.
 
     Raises:
         Stuck: there is none.
     """
-    await seat.tell("initialized", {})
-    return await seat.until(
+    await session.notify("initialized", {})
+    return await session.until(
         lambda message: message.get("method") == "config/updated",
         seconds=INTRODUCTION_SECONDS,
         shows="LIFE-14",
@@ -83,32 +83,34 @@ async def _introduced(seat: Seat) -> Heard:
     )
 
 
-def _settings_in(news: Heard) -> Mapping[str, Any]:
-    """The settings that a `config/updated` tells; none, where it has no object of them."""
-    chat = news.params.get("chat")
+def _settings_in(update: ReceivedMessage) -> Mapping[str, Any]:
+    """Return the settings of a `config/updated`, or an empty object."""
+    chat = update.params.get("chat")
     return chat if isinstance(chat, Mapping) else {}
 
 
-def _settings_are_whole(bench: Bench, chat: Mapping[str, Any]) -> None:
+def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
     missing = [name for name in MEMBERS if name not in chat]
-    bench.check("W-11a", not missing, expected=f"{', '.join(MEMBERS)} in `chat`", got=chat)
-    odd = {
+    harness.check("W-11a", not missing, expected=f"`chat` with {', '.join(MEMBERS)}", got=chat)
+    invalid = {
         name: chat[name]
         for name, of in SELECTED.items()
         if name in chat
         and isinstance(chat.get(of), list)
         and not (chat[name] and chat[name] in chat[of])
     }
-    bench.check("W-11b", not odd, expected="selections of their lists, no empty ones", got=odd)
+    harness.check(
+        "W-11b", not invalid, expected="each selection is in its list and not empty", got=invalid
+    )
 
 
 def _is_native(message: Mapping[str, Any]) -> bool:
-    """Whether it shows the native server, whatever its name is."""
+    """Return whether a message announces the native server, whatever its name."""
     return message.get("method") == "tool/serverUpdated" and params_of(message).get("type") != "mcp"
 
 
-async def _task_ends(seat: Seat, *, shows: str | None = None) -> None:
-    """Wait for the finish of a task that was started.
+async def _task_ends(session: ClientSession, *, shows: str | None = None) -> None:
+    """Wait until a started task finishes.
 
     Raises:
         Stuck: there is none; the row that it shows fails.
@@ -123,15 +125,15 @@ async def _task_ends(seat: Seat, *, shows: str | None = None) -> None:
             started.append(params.get("taskId"))
         return params.get("type") == "finish" and params.get("taskId") in started
 
-    await seat.until(ends, shows=shows, expected="the start and the finish of one task")
+    await session.until(ends, shows=shows, expected="the start and the finish of one task")
 
 
-def _tools_are_shown(bench: Bench, tools: Any) -> None:
-    """Each with a schema; one that does not say that it is disabled is not."""
+def _check_tools(harness: Harness, tools: Any) -> None:
+    """Check each tool's schema, and its `disabled` if there is one."""
     if not tools:
-        bench.not_applicable("CONF-11", "It has no native tools.")
+        harness.not_applicable("CONF-11", "It has no native tools.")
         return
-    odd = [
+    invalid = [
         tool
         for tool in (tools if isinstance(tools, list) else [tools])
         if not (
@@ -140,80 +142,80 @@ def _tools_are_shown(bench: Bench, tools: Any) -> None:
             and isinstance(tool.get("disabled"), bool | None)
         )
     ]
-    bench.check(
+    harness.check(
         "CONF-11",
-        not odd,
-        expected="each tool with its schema, and whether it is disabled if that is said",
-        got=odd,
+        not invalid,
+        expected="each tool with `parameters`; `disabled` is a boolean, null or missing",
+        got=invalid,
     )
 
 
 @case("LIFE-17", "W-11d", "W-11f", needs="config", seconds=30)
-async def an_mcp_server_holds_nothing_up(bench: Bench) -> None:
-    """An MCP server is configured that never answers; the introduction, and what is told of it.
+async def an_mcp_server_holds_nothing_up(harness: Harness) -> None:
+    """Configure an MCP server that never answers; read the announcements.
 
-    `initialized` comes a moment late: does the MCP server's process start without an update?
+    `initialized` comes late, to see whether the MCP server's process starts before an update.
     """
     with tempfile.TemporaryDirectory(prefix="eca-conformance-") as folder:
-        await _with_a_mute_server(bench, Path(folder) / "started")
+        await _check_mute_server(harness, Path(folder) / "started")
 
 
-def _mute(started: Path) -> dict[str, Any]:
-    """An MCP server that never answers; when it starts there is a file."""
+def _mute_server(started: Path) -> dict[str, Any]:
+    """Return an MCP server that creates a file when it starts and never answers."""
     return {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
 
 
-async def _comes_to_be(path: Path) -> bool:
-    """Whether there is such a file within a moment."""
+async def _appears(path: Path) -> bool:
+    """Return whether a file exists within half a second."""
     file = anyio.Path(path)
     with anyio.move_on_after(_EARLY_SECONDS):
-        while not await file.exists():  # noqa: ASYNC110 - nobody tells us of another's file
+        while not await file.exists():  # noqa: ASYNC110 - another process creates the file
             await anyio.sleep(0.02)
     return await file.exists()
 
 
-async def _with_a_mute_server(bench: Bench, started: Path) -> None:
-    config = {"mcpServers": {"mute": _mute(started)}}
-    async with bench.seat(config=config, hello=False) as seat:
-        await _initialize(bench, seat)
-        is_early = await _comes_to_be(started) and not seat.config
-        bench.check(
+async def _check_mute_server(harness: Harness, started: Path) -> None:
+    config = {"mcpServers": {"mute": _mute_server(started)}}
+    async with harness.session(config=config, handshake=False) as session:
+        await _initialize(harness, session)
+        is_early = await _appears(started) and not session.config
+        harness.check(
             "LIFE-17",
             not is_early,
             expected="no process of an MCP server before the first `config/updated`",
-            got="one",
+            got="a process" if is_early else "no process",
         )
-        news = await _introduced(seat)
-        mute = await seat.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
-        bench.check(
+        update = await _wait_for_introduction(session)
+        mute = await session.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
+        harness.check(
             "LIFE-17",
-            news.index < mute.index,
-            expected="the MCP server behind the first `config/updated`",
-            got=f"the numbers {mute.index} and {news.index}",
+            update.index < mute.index,
+            expected="the MCP server's `tool/serverUpdated` after the first `config/updated`",
+            got=f"the MCP server as message {mute.index}, `config/updated` as {update.index}",
         )
-        native = await seat.until(_is_native, expected="the native server")
-        bench.check(
+        native = await session.until(_is_native, expected="the native server")
+        harness.check(
             "W-11d",
             native.index < mute.index,
-            expected="the MCP server behind the native one",
-            got=f"the numbers {mute.index} and {native.index}",
+            expected="the MCP server's `tool/serverUpdated` after the native server's",
+            got=f"the MCP server as message {mute.index}, the native server as {native.index}",
         )
-        ends = await _comes_to_an_end(seat)
+        ends = await _has_finished_task(session)
     if not ends:
-        async with bench.seat(fresh=True) as plain:
-            if not await _comes_to_an_end(plain):
+        async with harness.session(fresh=True) as plain:
+            if not await _has_finished_task(plain):
                 raise Stuck("a task that ends where no MCP server is configured", "none")
-    bench.check(
+    harness.check(
         "W-11f",
         ends,
-        expected="a task that ends, though an MCP server does not start",
-        got="it ends" if ends else "it does not",
+        expected="`$/progress` finishes although an MCP server does not start",
+        got="a finished task" if ends else "no finished task",
     )
 
 
-async def _comes_to_an_end(seat: Seat) -> bool:
+async def _has_finished_task(session: ClientSession) -> bool:
     try:
-        await _task_ends(seat)
+        await _task_ends(session)
     except Stuck:
         return False
     return True
@@ -226,8 +228,8 @@ def _is_mute(message: Mapping[str, Any]) -> bool:
 
 
 @case("LIFE-16", needs="config")
-async def a_provider_holds_nothing_up(bench: Bench) -> None:
-    """A provider is configured whose endpoint takes connections and never says a word."""
+async def a_provider_holds_nothing_up(harness: Harness) -> None:
+    """Configure a provider whose endpoint accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as endpoint:
         provider = {
             "api": "openai-chat",
@@ -237,67 +239,77 @@ async def a_provider_holds_nothing_up(bench: Bench) -> None:
             "models": {"silent": {}},
         }
         config = {"providers": {"silent": provider}}
-        async with bench.seat(config=config, hello=False) as seat:
-            await _initialize(bench, seat)
-            await seat.tell("initialized", {})
-            await seat.until(
+        async with harness.session(config=config, handshake=False) as session:
+            await _initialize(harness, session)
+            await session.notify("initialized", {})
+            await session.until(
                 lambda message: message.get("method") == "config/updated",
                 shows="LIFE-16",
                 expected="`config/updated`, though a provider does not answer",
             )
-    bench.saw("LIFE-16")
+    harness.record_pass("LIFE-16")
 
 
 @case("CONF-6", needs="config")
-async def the_welcome_is_the_configured_one(bench: Bench) -> None:
-    """`welcomeMessage` is configured."""
-    async with bench.seat(config={"welcomeMessage": GREETING}, fresh=True) as seat:
+async def the_welcome_is_the_configured_one(harness: Harness) -> None:
+    """Configure `welcomeMessage`."""
+    async with harness.session(config={"welcomeMessage": GREETING}, fresh=True) as session:
         with contextlib.suppress(Stuck):
-            await seat.until(
-                lambda _: "welcomeMessage" in seat.config,
+            await session.until(
+                lambda _: "welcomeMessage" in session.config,
                 seconds=INTRODUCTION_SECONDS,
                 expected="a welcome",
             )
-        got = seat.config.get("welcomeMessage")
-    bench.check("CONF-6", got == GREETING, expected=GREETING, got=got)
+        got = session.config.get("welcomeMessage")
+    harness.check("CONF-6", got == GREETING, expected=GREETING, got=got)
 
 
 @case("CONF-3", "W-11g", needs="config", seconds=30)
-async def a_change_of_configuration_is_told(bench: Bench) -> None:
-    """A configuration file appears, the user's and the workspace's, and changes one setting.
+async def a_change_of_configuration_is_told(harness: Harness) -> None:
+    """Create the user's and the workspace's configuration file with one setting.
 
-    A server need not obey a workspace that the user has not been asked about.
+    A server may ignore a workspace that the user has not trusted.
     """
-    async with bench.seat(fresh=True) as seat:
-        known = seat.config
-        for folder in (seat.wire.folders.home / ".config" / "eca", seat.root / ".eca"):
+    async with harness.session(fresh=True) as session:
+        before = session.config
+        for folder in (session.wire.directories.home / ".config" / "eca", session.root / ".eca"):
             folder.mkdir(parents=True)
             new = folder / "new"
             new.write_text(json.dumps({"welcomeMessage": GREETING}))
             new.replace(folder / "config.json")
-        update = await seat.until(
+        message = await session.until(
             lambda message: message.get("method") == "config/updated" and GREETING in str(message),
             seconds=15,
             shows="CONF-3",
             expected="`config/updated` with the new welcome",
         )
-    bench.saw("CONF-3")
-    told = _settings_in(update)
-    again = [name for name, value in told.items() if known.get(name) == value or value is None]
-    bench.check("W-11g", not again, expected="only what has changed, and no null", got=again)
+    harness.record_pass("CONF-3")
+    update_chat = _settings_in(message)
+    repeated = [
+        name for name, value in update_chat.items() if before.get(name) == value or value is None
+    ]
+    harness.check(
+        "W-11g",
+        not repeated,
+        expected="only changed settings, no null",
+        got=f"unchanged or null: {', '.join(repeated) or 'none'}",
+    )
 
 
 @case("W-36d")
-async def unknown_mcp_servers_are_named_to_the_user(bench: Bench) -> None:
-    """`mcp/startServer` and `mcp/stopServer` with names that nobody knows."""
-    async with bench.seat(fresh=True) as seat:
+async def unknown_mcp_servers_are_named_to_the_user(harness: Harness) -> None:
+    """Send `mcp/startServer` and `mcp/stopServer` with an unknown name."""
+    async with harness.session(fresh=True) as session:
         for method in ("mcp/startServer", "mcp/stopServer"):
-            last = seat.heard[-1]
-            await seat.tell(method, {"name": "nobody"})
-            await seat.until(
-                _warns, after=last, shows="W-36d", expected=f"a warning behind {method}"
+            last = session.messages[-1]
+            await session.notify(method, {"name": "no-such-server"})
+            await session.until(
+                _warns,
+                after=last,
+                shows="W-36d",
+                expected=f"`$/showMessage` of type warning after {method}",
             )
-    bench.saw("W-36d")
+    harness.record_pass("W-36d")
 
 
 def _warns(message: Mapping[str, Any]) -> bool:

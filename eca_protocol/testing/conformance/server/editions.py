@@ -1,6 +1,6 @@
-"""Cases of the edition: who says what speaks which.
+"""Cases of the edition: the client's announcement decides it.
 
-Servers tell theirs by `variants` in the first `config/updated`, which is CURRENT's alone.
+A server that speaks CURRENT has `variants` in its first `config/updated`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import case
+from eca_protocol.testing.conformance.harness import Harness
 
 
 @attrs.frozen
-class Says:
-    """What a client says of itself, the edition that it means, and the row that says so."""
+class Announcement:
+    """A client's capabilities and options, the edition that they mean, and the requirement."""
 
     row: str
     assistant: Mapping[str, Any]
@@ -26,43 +26,50 @@ class Says:
 
 
 _PLAIN: Final = {"chat": True}
-_TODAY: Final = {"chat": True, "chatCapabilities": {}}
+_CURRENT: Final = {"chat": True, "chatCapabilities": {}}
 _DRAFT: Final = {"chat": True, "doc": True, "edit": True, "fix": True}
 
-SAID: Final = (
-    Says("W-12a", _PLAIN, {"protocolRevision": "current"}, Revision.CURRENT),
-    Says("W-12a", _TODAY, {"protocolRevision": "2025-10"}, Revision.R2025_10),
-    Says("W-12a", _TODAY, {"protocolRevision": "2025-06"}, Revision.DRAFT),
-    Says("W-12b", _DRAFT, {}, Revision.DRAFT),
-    Says("W-12c", _TODAY, {}, Revision.CURRENT),
-    Says("W-12d", _PLAIN, {}, Revision.R2025_10),
+ANNOUNCEMENTS: Final = (
+    Announcement("W-12a", _PLAIN, {"protocolRevision": "current"}, Revision.CURRENT),
+    Announcement("W-12a", _CURRENT, {"protocolRevision": "2025-10"}, Revision.R2025_10),
+    Announcement("W-12a", _CURRENT, {"protocolRevision": "2025-06"}, Revision.DRAFT),
+    Announcement("W-12b", _DRAFT, {}, Revision.DRAFT),
+    Announcement("W-12c", _CURRENT, {}, Revision.CURRENT),
+    Announcement("W-12d", _PLAIN, {}, Revision.R2025_10),
 )
 
 
 @case("W-12a", "W-12b", "W-12c", "W-12d", since=Revision.DRAFT)
-async def what_a_client_says_decides_the_edition(bench: Bench) -> None:
-    """`initialize` with six capabilities and options, each at a server of its own."""
-    spoken = [await _spoken(bench, said) for said in SAID]
-    for said, speaks in zip(SAID, spoken, strict=True):
-        if said.means in spoken and len(set(spoken)) > 1:
-            bench.check(said.row, speaks is said.means, expected=said.means.value, got=speaks.value)
+async def what_a_client_says_decides_the_edition(harness: Harness) -> None:
+    """Send `initialize` with six capabilities and options, each to a new server."""
+    editions = [await _edition_for(harness, announcement) for announcement in ANNOUNCEMENTS]
+    for announcement, edition in zip(ANNOUNCEMENTS, editions, strict=True):
+        if announcement.means in editions and len(set(editions)) > 1:
+            harness.check(
+                announcement.row,
+                edition is announcement.means,
+                expected=announcement.means.value,
+                got=edition.value,
+            )
         else:
-            bench.not_applicable(said.row, f"It never speaks {said.means.value}, or only that.")
+            harness.not_applicable(
+                announcement.row, f"It never speaks {announcement.means.value}, or only that."
+            )
 
 
-async def _spoken(bench: Bench, said: Says) -> Revision:
-    async with bench.seat(hello=False) as seat:
+async def _edition_for(harness: Harness, announcement: Announcement) -> Revision:
+    async with harness.session(handshake=False) as session:
         params = {
-            **bench.initialize_params(seat.root),
-            "capabilities": {"codeAssistant": said.assistant},
-            "initializationOptions": said.options,
+            **harness.initialize_params(session.root),
+            "capabilities": {"codeAssistant": announcement.assistant},
+            "initializationOptions": announcement.options,
         }
-        answer = await seat.ask("initialize", params, seconds=30)
+        answer = await session.ask("initialize", params, seconds=30)
         if answer.get("result") == {}:
             return Revision.DRAFT
-        await seat.tell("initialized", {})
-        await seat.until(
+        await session.notify("initialized", {})
+        await session.until(
             lambda message: message.get("method") == "config/updated",
             expected="the first `config/updated`",
         )
-        return Revision.CURRENT if "variants" in seat.config else Revision.R2025_10
+        return Revision.CURRENT if "variants" in session.config else Revision.R2025_10

@@ -1,52 +1,52 @@
-"""Cases of what the editor is asked: its diagnostics, by a tool that the model calls."""
+"""Cases of requests to the editor: diagnostics, by a tool that the model calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.bench import Bench, ChatSeat, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.harness import ChatSession, ClientSession, Harness
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
-from eca_protocol.testing.conformance.server.reading import calls, id_of, told_of_calls
-from eca_protocol.testing.conformance.wire import Heard
+from eca_protocol.testing.conformance.server.reading import call_results, calls, id_of
+from eca_protocol.testing.conformance.wire import ReceivedMessage
 from eca_protocol.testing.script import reply
 
-ASKS: Final = "editor/getDiagnostics"
+METHOD: Final = "editor/getDiagnostics"
 TOOL: Final = "editor_diagnostics"
-CAN: Final[Mapping[str, Any]] = {
+CLIENT_WITH_DIAGNOSTICS: Final[Mapping[str, Any]] = {
     "clientInfo": PLAIN.client,
     "capabilities": {"codeAssistant": {"editor": {"diagnostics": True}}},
 }
-"""A client that has diagnostics, and of which nobody knows that it counts from 0."""
+"""The params of a client that has diagnostics and counts lines from 1."""
 
 LINE: Final = 4217
 
 
-def _found(path: str, line: int = LINE, **members: Any) -> dict[str, Any]:
-    """What an editor answers that found one fault."""
+def _diagnostics(path: str, line: int = LINE, **members: Any) -> dict[str, Any]:
+    """Return an editor's answer with one diagnostic."""
     place = {"line": line, "character": 31}
-    fault = {
+    diagnostic = {
         "uri": f"file://{path}",
         "severity": "error",
         "code": "E1",
         "range": {"start": place, "end": place},
         "source": "lint",
-        "message": f"a fault of {path}",
+        "message": f"a problem in {path}",
         **members,
     }
-    return {"diagnostics": [fault]}
+    return {"diagnostics": [diagnostic]}
 
 
-async def _calling(seat: Seat, **arguments: Any) -> ChatSeat:
-    """A chat whose model looks at diagnostics.
+async def _start_call(session: ClientSession, **arguments: Any) -> ChatSession:
+    """Prompt a chat whose model calls the diagnostics tool.
 
     Raises:
         NotApplicable: the server has no tool for that.
     """
-    seat.tool("editor diagnostics")
-    seat.replies[ASKS] = None
-    chat = seat.chat(calls((TOOL, arguments)), reply("Seen."))
+    session.tool("editor diagnostics")
+    session.replies[METHOD] = None
+    chat = session.chat(calls((TOOL, arguments)), reply("Seen."))
     await chat.prompt("Look.")
     run = await chat.content("toolCallRun", expected="the call of the tool")
     if run.content.get("manualApproval"):
@@ -54,130 +54,130 @@ async def _calling(seat: Seat, **arguments: Any) -> ChatSeat:
     return chat
 
 
-async def _question(seat: Seat, after: Heard | None = None, *, shows: str | None = None) -> Heard:
-    """The next question to the editor, behind another one."""
-    return await seat.until(
-        lambda message: message.get("method") == ASKS,
+async def _next_request(
+    session: ClientSession, after: ReceivedMessage | None = None, *, shows: str | None = None
+) -> ReceivedMessage:
+    """Wait for the next request to the editor, after another one."""
+    return await session.until(
+        lambda message: message.get("method") == METHOD,
         after=after,
         shows=shows,
-        expected=f"a request {ASKS}",
+        expected=f"a request {METHOD}",
     )
 
 
-async def _answered(seat: Seat, question: Heard, result: Any) -> None:
-    answer = {"jsonrpc": "2.0", "id": question.message.get("id"), "result": result}
-    await seat.send(answer)
+async def _answer(session: ClientSession, request: ReceivedMessage, result: Any) -> None:
+    answer = {"jsonrpc": "2.0", "id": request.message.get("id"), "result": result}
+    await session.send(answer)
 
 
-async def _told(chat: ChatSeat, *, shows: str | None = None) -> str:
-    """What the model is told of the call, once the turn has ended."""
+async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
+    """Wait for the end of the turn; return the text of the call's result."""
     await chat.finished(shows=shows)
-    return "\n".join(told_of_calls(chat.model.requests[-1].body))
+    return "\n".join(call_results(chat.model.requests[-1].body))
 
 
 @case("EDIT-1", "EDIT-2", "W-42b", "W-42c", "W-42e")
-async def the_editor_is_asked_for_diagnostics(bench: Bench) -> None:
-    """The model asks of a file, of all, and gets faults of every kind and an answer of no sense."""
-    async with bench.seat(fresh=True, initialize=CAN) as seat:
-        path = seat.workspace / "faulty.py"
+async def the_editor_is_asked_for_diagnostics(harness: Harness) -> None:
+    """Ask for one file, then for all; answer with diagnostics, then with junk."""
+    async with harness.session(fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS) as session:
+        path = session.workspace / "faulty.py"
         path.write_text("oops\n")
-        chat = await _calling(seat, path=str(path))
-        question = await _question(seat, shows="EDIT-1")
-        got = question.params.get("uri")
+        chat = await _start_call(session, path=str(path))
+        request = await _next_request(session, shows="EDIT-1")
+        got = request.params.get("uri")
         named = isinstance(got, str) and got.endswith(f"/{path.name}")
-        bench.check("EDIT-1", named, expected=path.as_uri(), got=question.params)
-        await _answered(seat, question, _found(str(path)))
-        told = await _told(chat)
-        bench.check(
+        harness.check("EDIT-1", named, expected=f"the uri {path.as_uri()}", got=request.params)
+        await _answer(session, request, _diagnostics(str(path)))
+        text = await _model_text(chat)
+        harness.check(
             "W-42c",
-            str(LINE) in told and str(LINE + 1) not in told,
-            expected=f"line {LINE}, which counts from 1, in what the model sees",
-            got=told,
+            str(LINE) in text and str(LINE + 1) not in text,
+            expected=f"line {LINE}, counted from 1, in the tool result",
+            got=text,
         )
-        chat = await _calling(seat)
-        question = await _question(seat, question, shows="EDIT-2")
-        bench.check(
+        chat = await _start_call(session)
+        request = await _next_request(session, request, shows="EDIT-2")
+        harness.check(
             "EDIT-2",
-            question.params.get("uri") is None,
-            expected="no uri, for all workspaces",
-            got=question.params,
+            request.params.get("uri") is None,
+            expected="no uri in the request for all diagnostics",
+            got=request.params,
         )
         for members in (
             {"severity": "unknown", "code": None, "source": None},
             {"severity": "information", "code": 7},
         ):
-            await _answered(seat, question, _found(str(path), **members))
-            told = await _told(chat)
-            bench.check(
+            await _answer(session, request, _diagnostics(str(path), **members))
+            text = await _model_text(chat)
+            harness.check(
                 "W-42b",
-                f"a fault of {path}" in told,
-                expected=f"a fault with {members} is read",
-                got=told,
+                f"a problem in {path}" in text,
+                expected=f"a diagnostic with {members} in the tool result",
+                got=text,
             )
-            chat = await _calling(seat)
-            question = await _question(seat, question)
-        await _answered(seat, question, {"diagnostics": "junk"})
-        told = await _told(chat, shows="W-42e")
-        bench.check(
+            chat = await _start_call(session)
+            request = await _next_request(session, request)
+        await _answer(session, request, {"diagnostics": "junk"})
+        text = await _model_text(chat, shows="W-42e")
+        harness.check(
             "W-42e",
-            bool(chat.of("toolCalled")) and bool(told),
-            expected="a call that ends without diagnostics, and the turn goes on",
-            got=told,
+            bool(chat.of("toolCalled")) and bool(text),
+            expected="toolCalled after an invalid answer, and the turn continues",
+            got=text,
         )
 
 
 @case("BASE-29")
-async def answers_come_in_another_order(bench: Bench) -> None:
-    """Two chats look at diagnostics; the second question is answered first."""
-    async with bench.seat(fresh=True, initialize=CAN) as seat:
-        paths = [seat.workspace / name for name in ("one.py", "two.py")]
+async def answers_come_in_another_order(harness: Harness) -> None:
+    """Ask for diagnostics in two chats; answer the second request first."""
+    async with harness.session(fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS) as session:
+        paths = [session.workspace / name for name in ("one.py", "two.py")]
         for path in paths:
             path.write_text("oops\n")
-        first = await _calling(seat, path=str(paths[0]))
-        asked = [await _question(seat)]
-        second = await _calling(seat, path=str(paths[1]))
-        asked.append(await _question(seat, asked[0]))
-        for question, path in ((asked[1], paths[1]), (asked[0], paths[0])):
-            await _answered(seat, question, _found(path.name))
-        told = [await _told(first), await _told(second)]
-    if not all("a fault of" in text for text in told):
-        raise Stuck("a fault told to each chat's model", told)
-    bench.check(
+        first = await _start_call(session, path=str(paths[0]))
+        requests = [await _next_request(session)]
+        second = await _start_call(session, path=str(paths[1]))
+        requests.append(await _next_request(session, requests[0]))
+        for request, path in ((requests[1], paths[1]), (requests[0], paths[0])):
+            await _answer(session, request, _diagnostics(path.name))
+        text = [await _model_text(first), await _model_text(second)]
+    if not all("a problem in" in text for text in text):
+        raise Stuck("a diagnostic in each chat's tool result", text)
+    harness.check(
         "BASE-29",
         all(
-            f"a fault of {mine.name}" in text and other.name not in text
-            for text, mine, other in zip(told, paths, reversed(paths), strict=True)
+            f"a problem in {mine.name}" in text and other.name not in text
+            for text, mine, other in zip(text, paths, reversed(paths), strict=True)
         ),
-        expected="each question gets the answer that has its id",
-        got=told,
+        expected="each chat's tool result has the answer to its own request",
+        got=text,
     )
 
 
 @case("W-42a")
-async def some_editors_count_from_zero(bench: Bench) -> None:
-    """An editor that is known to count lines from 0 finds a fault."""
-    known = {**CAN, "clientInfo": COUNTS_FROM_ZERO}
-    async with bench.seat(fresh=True, initialize=known) as seat:
-        path = seat.workspace / "faulty.py"
+async def some_editors_count_from_zero(harness: Harness) -> None:
+    """Report a diagnostic from an editor that counts lines from 0."""
+    client = {**CLIENT_WITH_DIAGNOSTICS, "clientInfo": COUNTS_FROM_ZERO}
+    async with harness.session(fresh=True, initialize=client) as session:
+        path = session.workspace / "faulty.py"
         path.write_text("oops\n")
-        chat = await _calling(seat, path=str(path))
-        await _answered(seat, await _question(seat), _found(str(path), LINE - 1))
-        told = await _told(chat)
-    bench.check(
-        "W-42a", str(LINE) in told, expected=f"line {LINE} in what the model sees", got=told
-    )
+        chat = await _start_call(session, path=str(path))
+        await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
+        text = await _model_text(chat)
+    harness.check("W-42a", str(LINE) in text, expected=f"line {LINE} in the tool result", got=text)
 
 
 @case("W-42d")
-async def the_editor_is_not_asked_what_it_cannot(bench: Bench) -> None:
-    """The model looks at diagnostics, and the client has not said that it has any."""
-    cannot = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}}
-    async with bench.seat(fresh=True, initialize=cannot) as seat:
-        chat = seat.chat(calls((TOOL, {})), reply("Seen."))
+async def the_editor_is_not_asked_what_it_cannot(harness: Harness) -> None:
+    """Call the diagnostics tool for a client without diagnostics."""
+    without_diagnostics = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}}
+    async with harness.session(fresh=True, initialize=without_diagnostics) as session:
+        chat = session.chat(calls((TOOL, {})), reply("Seen."))
         await chat.prompt("Look.")
         run = await chat.content("toolCallRun", expected="the call of the tool")
         if run.content.get("manualApproval"):
             await chat.approve(id_of(run.content))
         await chat.finished()
-        asked = [heard.message for heard in seat.heard if heard.method == ASKS]
-    bench.check("W-42d", not asked, expected=f"no request {ASKS}", got=asked)
+        requests = [received.message for received in session.messages if received.method == METHOD]
+    harness.check("W-42d", not requests, expected=f"no request {METHOD}", got=requests)

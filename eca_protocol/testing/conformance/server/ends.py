@@ -1,4 +1,4 @@
-"""Cases of the ends: what is done before the process goes, with which code, and how soon."""
+"""Cases of the end of a server: its work, its exit code, and its time."""
 
 from __future__ import annotations
 
@@ -11,242 +11,257 @@ import anyio
 
 from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
-from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY, bytes_of, query
 from eca_protocol.testing.script import reply, wait
 
 __all__ = ["busy", "exit_code"]
 
-PROMPT: Final = 3.0
-"""Seconds in which every end is reached (W-13)."""
+END_SECONDS: Final = 3.0
+"""Seconds within which a server has to end (W-13)."""
 
-_PATIENCE: Final = 4.0  # more seconds, for one that comes too late
-_NEVER_ALIVE: Final = 2**22 + 1  # a number that Linux gives no process
+_EXTRA_SECONDS: Final = 4.0  # more seconds, to measure a late end
+_UNUSED_PID: Final = 2**22 + 1  # above the largest process id of Linux
 
 
-async def exit_code(bench: Bench, seat: Seat, *, never: str | None = None) -> int | None:
-    """The code of an end that is due, once all that the server wrote has been read.
+async def exit_code(
+    harness: Harness, session: ClientSession, *, failing_row: str | None = None
+) -> int | None:
+    """Wait for the exit of a server; return the exit code once its output was read.
 
     Judges W-13k, which says how soon it is due.
 
     Args:
-        bench: where to judge.
-        seat: whose server.
-        never: the row that is broken if it runs on.
+        harness: takes the verdicts.
+        session: at the server.
+        failing_row: the requirement that fails if the server keeps running.
 
     Returns:
-        The code as a shell shows it: 143 for what SIGTERM ended. None if it runs on.
+        The code as a shell shows it: 143 after SIGTERM. None if the server keeps running.
     """
-    began = seat.wire.now
-    code = await seat.exit_code(PROMPT + _PATIENCE)
-    took = seat.wire.now - began
+    began = session.wire.now
+    code = await session.exit_code(END_SECONDS + _EXTRA_SECONDS)
+    took = session.wire.now - began
     if code is None:
-        if never is not None:
-            late = f"it runs on after {PROMPT + _PATIENCE:g} s"
-            bench.check(never, False, expected="the end of the process", got=late)
+        if failing_row is not None:
+            late = f"a running process after {END_SECONDS + _EXTRA_SECONDS:g} s"
+            harness.check(failing_row, False, expected="the end of the process", got=late)
         return None
-    within = f"its end within {PROMPT:g} s"
-    bench.check("W-13k", took <= PROMPT, expected=within, got=f"its end after {took:.1f} s")
+    within = f"the end of the process within {END_SECONDS:g} s"
+    harness.check(
+        "W-13k",
+        took <= END_SECONDS,
+        expected=within,
+        got=f"the end of the process after {took:.1f} s",
+    )
     with anyio.move_on_after(1.0):
-        while not seat.wire.output_ended:
-            await seat.wire.changed.wait()
+        while not session.wire.output_ended:
+            await session.wire.changed.wait()
     return 128 - code if code < 0 else code
 
 
-async def busy(seat: Seat) -> ChatSeat:
-    """A chat whose model has said something and will never end.
+async def busy(session: ClientSession) -> ChatSession:
+    """Start a turn whose model has begun to answer and never ends.
 
     Raises:
         Stuck: the turn does not come so far.
     """
-    chat = seat.chat(reply("Hel", wait("for ever")))
-    await chat.prompt("Go on.")
+    chat = session.chat(reply("Hel", wait("for ever")))
+    await chat.prompt("Continue.")
     await chat.content("text", text="Hel", expected="the first words of the model")
     return chat
 
 
 @case("LIFE-18", "LIFE-22", "LIFE-24", "W-13d", "W-13k", since=Revision.DRAFT)
-async def shutdown_and_exit(bench: Bench) -> None:
-    """`shutdown`, another request, `exit`."""
-    async with bench.seat(fresh=True) as seat:
-        answer = await _answer_to_shutdown(bench, seat)
-        bench.check(
+async def shutdown_and_exit(harness: Harness) -> None:
+    """Send `shutdown`, another request, and `exit`."""
+    async with harness.session(fresh=True) as session:
+        answer = await _answer_to_shutdown(harness, session)
+        harness.check(
             "LIFE-18",
             answer.get("result", "no result") is None,
             expected="the result null",
             got=answer,
         )
-        await _is_refused(bench, seat)
-        await seat.tell("exit")
-        code = await exit_code(bench, seat, never="LIFE-24")
+        await _check_refusal(harness, session)
+        await session.notify("exit")
+        code = await exit_code(harness, session, failing_row="LIFE-24")
     if code is not None:
-        bench.check("LIFE-24", True, expected="the end of the process", got="it")
-        bench.check("W-13d", code == 0, expected="the exit code 0", got=code)
+        harness.check(
+            "LIFE-24", True, expected="the end of the process", got="the end of the process"
+        )
+        harness.check("W-13d", code == 0, expected="the exit code 0", got=code)
 
 
 @case("W-13a", since=Revision.DRAFT)
-async def shutdown_while_a_turn_runs(bench: Bench) -> None:
-    """A turn runs: `shutdown`."""
-    async with bench.seat(fresh=True) as seat:
-        chat = await busy(seat)
-        asked = await seat.request("shutdown")
-        began = seat.wire.now
+async def shutdown_while_a_turn_runs(harness: Harness) -> None:
+    """Send `shutdown` during a turn."""
+    async with harness.session(fresh=True) as session:
+        chat = await busy(session)
+        request = await session.request("shutdown")
+        began = session.wire.now
         try:
-            await seat.answer(asked, seconds=6)
-            said = f"the answer after {seat.wire.now - began:.1f} s"
+            await session.answer(request, seconds=6)
+            answered = f"the answer after {session.wire.now - began:.1f} s"
         except Stuck:
-            said = "no answer"
-        on_time = said != "no answer" and seat.wire.now - began <= 2
+            answered = "no answer"
+        on_time = answered != "no answer" and session.wire.now - began <= 2
         finished = _is_finished(chat)
-    bench.check(
+    harness.check(
         "W-13a",
         on_time and finished,
-        expected="the end of the turn, then the answer, within 2 s",
-        got=f"{said}, the turn {'ended' if finished else 'not ended'}",
+        expected="the end of the turn, then the answer to `shutdown`, within 2 s",
+        got=f"{answered}; the turn {'ended' if finished else 'did not end'}",
     )
 
 
-async def _answer_to_shutdown(bench: Bench, seat: Seat) -> Mapping[str, Any]:
+async def _answer_to_shutdown(harness: Harness, session: ClientSession) -> Mapping[str, Any]:
     try:
-        return await seat.ask("shutdown", seconds=6)
+        return await session.ask("shutdown", seconds=6)
     except Stuck as stuck:
-        bench.check("LIFE-18", False, expected=stuck.expected, got=stuck.got)
+        harness.check("LIFE-18", False, expected=stuck.expected, got=stuck.got)
         raise
 
 
-def _is_finished(chat: ChatSeat) -> bool:
-    last = chat.heard[-1]
+def _is_finished(chat: ChatSession) -> bool:
+    last = chat.messages[-1]
     return last.content.get("state") == "finished" or last.params.get("isComplete") is True
 
 
-async def _is_refused(bench: Bench, seat: Seat) -> None:
-    """After `shutdown` a request gets an error."""
+async def _check_refusal(harness: Harness, session: ClientSession) -> None:
+    """Check that a request after `shutdown` gets an error."""
     try:
-        got: object = await seat.ask(QUERY, {"query": "late"}, seconds=2)
+        got: object = await session.ask(QUERY, {"query": "late"}, seconds=2)
         refused = isinstance(got, Mapping) and "error" in got
     except Stuck as stuck:
         got, refused = stuck.got, False
-    bench.check("LIFE-22", refused, expected="an error for a request after `shutdown`", got=got)
+    harness.check("LIFE-22", refused, expected="an error for a request after `shutdown`", got=got)
 
 
 @case("W-13e", "W-13k", "W-14c", since=Revision.DRAFT)
-async def input_ends_while_a_turn_runs(bench: Bench) -> None:
-    """A turn runs: the server sees the end of its input."""
-    async with bench.seat(fresh=True) as seat:
-        await busy(seat)
-        await seat.close_input()
-        code = await exit_code(bench, seat, never="W-14c")
+async def input_ends_while_a_turn_runs(harness: Harness) -> None:
+    """Close the server's input during a turn."""
+    async with harness.session(fresh=True) as session:
+        await busy(session)
+        await session.close_input()
+        code = await exit_code(harness, session, failing_row="W-14c")
     if code is not None:
-        bench.check("W-14c", True, expected="the end of the process", got="it")
-        bench.check("W-13e", code == 0, expected="the exit code 0", got=code)
+        harness.check(
+            "W-14c", True, expected="the end of the process", got="the end of the process"
+        )
+        harness.check("W-13e", code == 0, expected="the exit code 0", got=code)
 
 
 @case("W-13f", "W-13k", since=Revision.DRAFT)
-async def exit_comes_without_shutdown(bench: Bench) -> None:
-    """A turn runs: `exit` and nothing before it."""
-    async with bench.seat(fresh=True) as seat:
-        await busy(seat)
-        await seat.tell("exit")
-        code = await exit_code(bench, seat, never="W-13k")
+async def exit_comes_without_shutdown(harness: Harness) -> None:
+    """Send `exit` without `shutdown` during a turn."""
+    async with harness.session(fresh=True) as session:
+        await busy(session)
+        await session.notify("exit")
+        code = await exit_code(harness, session, failing_row="W-13k")
     if code is not None:
-        bench.check("W-13f", code == 1, expected="the exit code 1", got=code)
+        harness.check("W-13f", code == 1, expected="the exit code 1", got=code)
 
 
 @case("W-3a", since=Revision.DRAFT)
-async def exit_has_empty_params(bench: Bench) -> None:
-    """`shutdown` with null, then `exit` with an empty array, as some clients send them."""
-    async with bench.seat(fresh=True) as seat:
-        await seat.ask("shutdown", None)
-        await seat.tell("exit", [])
-        ends = await seat.exit_code(PROMPT) is not None
+async def exit_has_empty_params(harness: Harness) -> None:
+    """Send `shutdown` with null and `exit` with an empty array, as some clients do."""
+    async with harness.session(fresh=True) as session:
+        await session.ask("shutdown", None)
+        await session.notify("exit", [])
+        ends = await session.exit_code(END_SECONDS) is not None
         if not ends:
-            await seat.tell("exit")
-            if await seat.exit_code(PROMPT) is None:
-                raise Stuck("the end behind `exit` without params", "a server that runs on")
-    got = "it" if ends else "an end behind `exit` without params"
-    bench.check("W-3a", ends, expected="the end of the process", got=got)
+            await session.notify("exit")
+            if await session.exit_code(END_SECONDS) is None:
+                raise Stuck(
+                    "the end of the process after `exit` without params", "a running process"
+                )
+    got = "the end of the process" if ends else "an end only after `exit` without params"
+    harness.check("W-3a", ends, expected="the end of the process after `exit` with []", got=got)
 
 
 @case("CLIENT-25", "W-13k", since=Revision.DRAFT, needs="process")
-async def exit_is_followed_by_a_signal(bench: Bench) -> None:
-    """`shutdown` and `exit`, and SIGTERM in the same instant."""
-    async with bench.seat(fresh=True) as seat:
-        await seat.ask("shutdown")
-        await seat.tell("exit")
-        seat.process.signal(signal.SIGTERM)
-        code = await exit_code(bench, seat, never="CLIENT-25")
+async def exit_is_followed_by_a_signal(harness: Harness) -> None:
+    """Send `shutdown` and `exit`, and SIGTERM at once."""
+    async with harness.session(fresh=True) as session:
+        await session.ask("shutdown")
+        await session.notify("exit")
+        session.process.signal(signal.SIGTERM)
+        code = await exit_code(harness, session, failing_row="CLIENT-25")
     if code is not None:
-        bench.check("CLIENT-25", True, expected="the end of the process", got="it")
+        harness.check(
+            "CLIENT-25", True, expected="the end of the process", got="the end of the process"
+        )
 
 
 @case("W-13j", "W-13k", since=Revision.DRAFT)
-async def input_ends_inside_a_body(bench: Bench) -> None:
-    """Half a frame, then the end of the input."""
-    async with bench.seat(fresh=True) as seat:
-        await seat.write(b"Content-Length: 500\r\n\r\n" + bytes_of(query("half"))[:20])
-        await seat.close_input()
-        code = await exit_code(bench, seat, never="W-14c")
+async def input_ends_inside_a_body(harness: Harness) -> None:
+    """Send half a frame, then close the input."""
+    async with harness.session(fresh=True) as session:
+        await session.write(b"Content-Length: 500\r\n\r\n" + bytes_of(query("half"))[:20])
+        await session.close_input()
+        code = await exit_code(harness, session, failing_row="W-14c")
     if code is not None:
-        bench.check("W-13j", code == 1, expected="the exit code 1", got=code)
+        harness.check("W-13j", code == 1, expected="the exit code 1", got=code)
 
 
 @case("W-13g", "W-13k", since=Revision.DRAFT, needs="process")
-async def nobody_reads_the_output_any_more(bench: Bench) -> None:
-    """The reading end of its output is closed, then it is asked something."""
-    async with bench.seat(fresh=True) as seat:
-        seat.wire.close_output()
+async def nobody_reads_the_output_any_more(harness: Harness) -> None:
+    """Close the reading end of the server's output, then send requests."""
+    async with harness.session(fresh=True) as session:
+        session.wire.close_output()
         for number in range(3):
             try:
-                await seat.send(query(f"unread {number}"))
+                await session.send(query(f"unread {number}"))
             except Stuck:
                 break
-        code = await exit_code(bench, seat, never="W-13g")
+        code = await exit_code(harness, session, failing_row="W-13g")
     if code is not None:
-        bench.check("W-13g", code == 1, expected="the exit code 1", got=code)
+        harness.check("W-13g", code == 1, expected="the exit code 1", got=code)
 
 
 @case("W-13h", "W-13k", since=Revision.DRAFT, needs="process")
-async def signals_end_it(bench: Bench) -> None:
-    """SIGTERM and SIGINT while a turn runs, and after `shutdown` was answered."""
-    for number, shut_down, wanted in (
+async def signals_end_it(harness: Harness) -> None:
+    """Send SIGTERM and SIGINT, during a turn and after `shutdown`."""
+    for number, shut_down, expected_code in (
         (signal.SIGTERM, False, 143),
         (signal.SIGINT, False, 130),
         (signal.SIGTERM, True, 0),
         (signal.SIGINT, True, 0),
     ):
-        async with bench.seat(fresh=True) as seat:
+        async with harness.session(fresh=True) as session:
             if shut_down:
-                await seat.ask("shutdown")
+                await session.ask("shutdown")
             else:
-                await busy(seat)
-            seat.process.signal(number)
-            code = await exit_code(bench, seat, never="W-13h")
+                await busy(session)
+            session.process.signal(number)
+            code = await exit_code(harness, session, failing_row="W-13h")
         if code is not None:
             when = "after `shutdown`" if shut_down else "while a turn runs"
-            bench.check(
+            harness.check(
                 "W-13h",
-                code == wanted,
-                expected=f"the exit code {wanted} for {number.name} {when}",
+                code == expected_code,
+                expected=f"the exit code {expected_code} for {number.name} {when}",
                 got=code,
             )
 
 
 @case("W-14a", since=Revision.DRAFT)
-async def its_parent_ends(bench: Bench) -> None:
-    """The process that `processId` names ends, and the input stays open."""
+async def its_parent_ends(harness: Harness) -> None:
+    """End the process that `processId` names, and keep the input open."""
     parent = spawn([sys.executable, "-Ic", "import sys; sys.stdin.read()"])
     try:
-        async with bench.seat(fresh=True, initialize={"processId": parent.pid}) as seat:
-            await seat.settle()
+        async with harness.session(fresh=True, initialize={"processId": parent.pid}) as session:
+            await session.settle()
             await parent.end()
-            code = await seat.exit_code(5.5)
-            bench.check(
+            code = await session.exit_code(5.5)
+            harness.check(
                 "W-14a",
                 code is not None,
                 expected="the end of the process within 5 s",
-                got="it runs on" if code is None else f"its end with the code {code}",
+                got="a running process" if code is None else f"the exit code {code}",
             )
     finally:
         with anyio.CancelScope(shield=True):
@@ -254,15 +269,15 @@ async def its_parent_ends(bench: Bench) -> None:
 
 
 @case("W-14b", since=Revision.DRAFT)
-async def its_parent_was_never_seen(bench: Bench) -> None:
-    """`processId` names a process that there never was, as in a container."""
-    async with bench.seat(hello=False) as seat:
-        params = {**bench.initialize_params(seat.root), "processId": _NEVER_ALIVE}
-        await seat.ask("initialize", params, seconds=30)
-        code = await seat.exit_code(2.5)
-        bench.check(
+async def its_parent_was_never_seen(harness: Harness) -> None:
+    """Send a `processId` that names no process, as in a container."""
+    async with harness.session(handshake=False) as session:
+        params = {**harness.initialize_params(session.root), "processId": _UNUSED_PID}
+        await session.ask("initialize", params, seconds=30)
+        code = await session.exit_code(2.5)
+        harness.check(
             "W-14b",
             code is None,
-            expected="a server that serves on",
-            got="one that does" if code is None else f"its end with the code {code}",
+            expected="a server that keeps running",
+            got="a running process" if code is None else f"the exit code {code}",
         )

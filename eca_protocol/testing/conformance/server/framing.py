@@ -1,4 +1,4 @@
-"""Cases of the frames: headers in every spelling, pieces of every size, and faults."""
+"""Cases of frames: spellings of headers, fragments of any size, and errors."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import anyio
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     bytes_of,
     frame,
-    in_turn,
     is_read,
     query,
-    tried,
+    run_trials,
+    try_bytes,
 )
 from eca_protocol.testing.conformance.server.ends import exit_code
 
@@ -27,14 +27,14 @@ _TYPE: Final = b"Content-Type: application/vscode-jsonrpc"
 
 @attrs.frozen
 class Header:
-    """A header block: the row that it is about, its bytes (`%d` is the length), and in words."""
+    """A header block: its requirement, bytes (`%d` is the length), and description."""
 
     row: str
     data: bytes
-    words: str
+    description: str
 
     def before(self, body: bytes) -> bytes:
-        """The body with this header."""
+        """Return the body with this header."""
         return self.data.replace(b"%d", b"%d" % len(body)) + body
 
 
@@ -61,67 +61,72 @@ SPELLINGS: Final = (
 
 
 @case("BASE-5", "BASE-10", "BASE-11", "BASE-14", "W-1", since=Revision.DRAFT)
-async def headers_come_in_every_spelling(bench: Bench) -> None:
-    """Queries behind ten header blocks that all mean the same, each with a plain one behind it."""
+async def headers_come_in_every_spelling(harness: Harness) -> None:
+    """Send queries with ten equivalent header blocks, and a plain query after each."""
 
-    async def attempt(seat: Seat, header: Header) -> bool:
-        outcome = await tried(seat, header.before(bytes_of(query(header.words))))
-        served = is_read(outcome.to(header.words))
-        bench.check(
-            header.row, served, expected=f"a query is served behind {header.words}", got=outcome
+    async def attempt(session: ClientSession, header: Header) -> bool:
+        outcome = await try_bytes(session, header.before(bytes_of(query(header.description))))
+        served = is_read(outcome.to(header.description))
+        harness.check(
+            header.row,
+            served,
+            expected=f"a result for a query with {header.description}",
+            got=outcome,
         )
         if served:
-            bench.check(
+            harness.check(
                 "BASE-10",
-                outcome.goes_on,
-                expected=f"no Content-Type is needed by a query that follows {header.words}",
+                outcome.still_serves,
+                expected=f"a result for a query without Content-Type after {header.description}",
                 got=outcome,
             )
-        return served and outcome.goes_on
+        return served and outcome.still_serves
 
-    await in_turn(bench, SPELLINGS, attempt)
-    bench.saw("W-1")
+    await run_trials(harness, SPELLINGS, attempt)
+    harness.record_pass("W-1")
 
 
 @case("BASE-2", "BASE-6", "CLIENT-34", since=Revision.DRAFT)
-async def frames_come_in_any_pieces(bench: Bench) -> None:
-    """A frame byte by byte, many frames in one write, and bodies whose bytes are no characters."""
-    async with bench.seat(fresh=True) as seat:
+async def frames_come_in_any_pieces(harness: Harness) -> None:
+    """Send a frame byte by byte, 60 frames at once, and bodies with multi-byte characters."""
+    async with harness.session(fresh=True) as session:
         for byte in frame(query("byte by byte")):
-            await seat.write(bytes([byte]))
-        outcome = await tried(seat)
-        bench.check(
+            await session.write(bytes([byte]))
+        outcome = await try_bytes(session)
+        harness.check(
             "BASE-2",
-            await _is_served(seat, "byte by byte"),
-            expected="a frame that comes byte by byte is a frame",
+            await _is_served(session, "byte by byte"),
+            expected="a result for a query that is written byte by byte",
             got=outcome,
         )
         together = [f"together {number}" for number in range(60)]
-        outcome = await tried(seat, *(frame(query(each)) for each in together), wants=60)
+        outcome = await try_bytes(
+            session, *(frame(query(each)) for each in together), answers_due=60
+        )
         answered = {str(answer.get("id")) for answer in outcome.answers if is_read(answer)}
-        bench.check(
+        harness.check(
             "BASE-2",
             answered == set(together),
-            expected="each of 60 frames in one write is served",
-            got=f"{len(answered)} answers",
+            expected="60 results for 60 queries in one write",
+            got=f"{len(answered)} results",
         )
-    await in_turn(bench, BODIES, partial(_body_is_read, bench))
+    await run_trials(harness, BODIES, partial(_body_is_read, harness))
 
 
-async def _is_served(seat: Seat, request_id: str) -> bool:
+async def _is_served(session: ClientSession, request_id: str) -> bool:
     try:
-        return is_read(await seat.answer(request_id))
+        return is_read(await session.answer(request_id))
     except Stuck:
         return False
 
 
 @attrs.frozen
 class Body:
-    """A body with the id `x`, the row that it is about, and in words."""
+    """A body with the id `x`, its requirement, and description."""
 
     row: str
     data: bytes
-    words: str
+    description: str
 
 
 BODIES: Final = (
@@ -140,11 +145,13 @@ BODIES: Final = (
 )
 
 
-async def _body_is_read(bench: Bench, seat: Seat, body: Body) -> bool:
-    outcome = await tried(seat, frame(body.data))
+async def _body_is_read(harness: Harness, session: ClientSession, body: Body) -> bool:
+    outcome = await try_bytes(session, frame(body.data))
     served = is_read(outcome.to("x"))
-    bench.check(body.row, served, expected=f"a body with {body.words} is read", got=outcome)
-    return served and outcome.goes_on
+    harness.check(
+        body.row, served, expected=f"a result for a body with {body.description}", got=outcome
+    )
+    return served and outcome.still_serves
 
 
 ODD: Final = (
@@ -162,22 +169,25 @@ ODD: Final = (
 
 
 @case("BASE-12", "BASE-15", since=Revision.DRAFT)
-async def headers_that_cannot_be_meant_are_faults(bench: Bench) -> None:
-    """A header outside ASCII, and a charset that is not ours, each before a query."""
+async def headers_that_cannot_be_meant_are_faults(harness: Harness) -> None:
+    """Send a query with a header outside ASCII, and one with the charset UTF-16."""
 
-    async def attempt(seat: Seat, header: Header) -> bool:
-        outcome = await tried(seat, header.before(bytes_of(query("odd"))))
+    async def attempt(session: ClientSession, header: Header) -> bool:
+        outcome = await try_bytes(session, header.before(bytes_of(query("odd"))))
         refused = bool(outcome.errors_to(None, "odd"))
         if header.row == "BASE-15":
-            refused = refused and outcome.goes_on
+            refused = refused and outcome.still_serves
         else:
-            refused = refused or not (outcome.goes_on or outcome.answers)
-        bench.check(
-            header.row, refused, expected=f"{header.words} is answered with an error", got=outcome
+            refused = refused or not (outcome.still_serves or outcome.answers)
+        harness.check(
+            header.row,
+            refused,
+            expected=f"an error for {header.description}",
+            got=outcome,
         )
-        return outcome.goes_on
+        return outcome.still_serves
 
-    await in_turn(bench, ODD, attempt)
+    await run_trials(harness, ODD, attempt)
 
 
 HOPELESS: Final = (
@@ -190,32 +200,35 @@ HOPELESS: Final = (
 
 
 @case("BASE-7", "BASE-8", "BASE-9", "W-13i", "W-13k", since=Revision.DRAFT)
-async def lengths_that_cannot_be_used_are_fatal(bench: Bench) -> None:
-    """No length, no number, two lengths: each with a server of its own, which then ends."""
+async def lengths_that_cannot_be_used_are_fatal(harness: Harness) -> None:
+    """Send no length, an invalid one, and two, each to a new server."""
     async with anyio.create_task_group() as group:
         for header in HOPELESS:
-            group.start_soon(_meets_a_fatal_fault, bench, header)
+            group.start_soon(_meets_a_fatal_fault, harness, header)
 
 
-async def _meets_a_fatal_fault(bench: Bench, header: Header) -> None:
-    async with bench.seat(fresh=True) as seat:
-        start = len(seat.heard)
+async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
+    async with harness.session(fresh=True) as session:
+        start = len(session.messages)
         with contextlib.suppress(Stuck):
             body = bytes_of(query("lost")) if b"%d" in header.data else b""
-            await seat.write(header.before(body) + frame(query("behind")))
-        code = await exit_code(bench, seat)
-        came = [heard.message for heard in seat.heard[start:] if not heard.method]
+            await session.write(header.before(body) + frame(query("behind")))
+        code = await exit_code(harness, session)
+        came = [received.message for received in session.messages[start:] if not received.method]
     served = [answer for answer in came if answer.get("id") in ("lost", "behind")]
-    faults = [answer for answer in came if "error" in answer]
-    is_fault = not served and (bool(faults) or code is not None)
-    bench.check(
-        header.row, is_fault, expected=f"{header.words} is a fault", got=came or "no answer"
+    errors = [answer for answer in came if "error" in answer]
+    is_refused = not served and (bool(errors) or code is not None)
+    harness.check(
+        header.row,
+        is_refused,
+        expected=f"an error, or the end of the process, for {header.description}",
+        got=came or "no answer",
     )
-    if is_fault:
-        ids = [answer.get("id", "no id") for answer in faults]
-        bench.check(
+    if is_refused:
+        ids = [answer.get("id", "no id") for answer in errors]
+        harness.check(
             "W-13i",
             set(ids) == {None} and code == 1,
             expected="an error with id null, then the exit code 1",
-            got=f"errors with the ids {ids}, the exit code {code}",
+            got=f"errors with the ids {ids}, then the exit code {code}",
         )

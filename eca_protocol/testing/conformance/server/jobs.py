@@ -1,45 +1,50 @@
-"""Cases of jobs: commands that run in the background; CURRENT has them."""
+"""Cases of jobs: commands that run in the background, since CURRENT."""
 
 from __future__ import annotations
 
-from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import NotApplicable, case
+from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result
 from eca_protocol.testing.conformance.server.reading import calls, result_of
-from eca_protocol.testing.conformance.server.today import CURRENT, asking
-from eca_protocol.testing.conformance.server.tools import approving, listed_tools
+from eca_protocol.testing.conformance.server.tools import approve_all, listed_tools
 
 
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", "W-3g", "W-44c", since=CURRENT)
-async def jobs_are_listed(bench: Bench) -> None:
-    """All jobs, and the output of one that there is not, also by the key that Emacs sends."""
-    async with bench.seat() as seat:
-        await asking(seat, "jobs/list")
-        read = await seat.ask("jobs/readOutput", {"jobId": "job-none"})
+async def jobs_are_listed(harness: Harness) -> None:
+    """List jobs; read and kill an unknown one, also with the key that Emacs sends."""
+    async with harness.session() as session:
+        await request_result(session, "jobs/list")
+        read = await session.ask("jobs/readOutput", {"jobId": "job-none"})
         known = {key: result_of(read).get(key, "missing") for key in ("lines", "status")}
-        bench.check(
+        harness.check(
             "W-44c",
             known == {"lines": [], "status": None},
-            expected="no lines and a null status",
+            expected="an empty list of lines and a null status for an unknown job",
             got=read,
         )
-        ended = await asking(seat, "jobs/kill", jobId="job-none")
-        answer = await seat.ask("jobs/kill", {"job-id": "job-none"})
-        bench.check("W-3g", result_of(answer) == ended, expected=f"{ended} again", got=answer)
+        ended = await request_result(session, "jobs/kill", jobId="job-none")
+        answer = await session.ask("jobs/kill", {"job-id": "job-none"})
+        harness.check(
+            "W-3g",
+            result_of(answer) == ended,
+            expected=f"the result {ended} for the key `job-id`, too",
+            got=answer,
+        )
 
 
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT, needs="native-tools")
-async def jobs_run_end_and_are_killed(bench: Bench) -> None:
-    """The model starts three commands in the background: one of them goes on, one fails."""
-    async with bench.seat() as seat:
-        shell = listed_tools(seat)[seat.tool("shell_command")]
+async def jobs_run_end_and_are_killed(harness: Harness) -> None:
+    """Start three commands in the background: one runs on, one succeeds, one fails."""
+    async with harness.session() as session:
+        shell = listed_tools(session)[session.tool("shell_command")]
         if "background" not in shell.get("parameters", {}).get("properties", {}):
             raise NotApplicable("no command runs in the background")
         commands = ("echo out; echo err >&2; sleep 60", "true", "false")
         made = [("shell_command", {"command": each, "background": "job"}) for each in commands]
-        chat = seat.chat(calls(*made))
+        chat = session.chat(calls(*made))
         await chat.prompt("Start them.")
-        await approving(chat)
-        for job in (await asking(seat, "jobs/list"))["jobs"]:
-            await asking(seat, "jobs/readOutput", jobId=job["id"])
-            await asking(seat, "jobs/kill", jobId=job["id"])
-        await asking(seat, "jobs/list")
+        await approve_all(chat)
+        for job in (await request_result(session, "jobs/list"))["jobs"]:
+            await request_result(session, "jobs/readOutput", jobId=job["id"])
+            await request_result(session, "jobs/kill", jobId=job["id"])
+        await request_result(session, "jobs/list")

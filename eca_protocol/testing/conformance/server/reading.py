@@ -1,7 +1,6 @@
-"""What cases read out of a chat's contents and out of the requests that reached its model.
+"""Helpers that read a chat's contents, and the requests that reached its model.
 
-The model is asked over one of two APIs, so a request is read without a view to which: all texts in
-it, the names of the tools that it offers, and what it tells of calls.
+The functions read requests of both model APIs.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import anyio
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.testing.conformance.cases import Stuck
-from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.script import Reply, finish, reply, tool_call, usage
 
 __all__ = [
     "INTRODUCTION_SECONDS",
     "Content",
-    "asked",
-    "at_gate",
+    "all_text",
+    "call_results",
     "calls",
     "comes",
     "contents",
@@ -29,128 +28,128 @@ __all__ = [
     "ends",
     "finishes",
     "id_of",
-    "in_time",
     "kinds",
+    "next_content",
     "next_end",
     "next_run",
-    "offered",
+    "offered_tools",
     "params_of",
+    "poll",
     "result_of",
     "runs",
-    "said",
-    "shown",
-    "told",
-    "told_of_calls",
-    "words",
+    "system_text",
+    "text_of_role",
+    "wait_for_gate",
+    "wait_for_requests",
 ]
 
 Content = Mapping[str, Any]
 
-_Got = TypeVar("_Got")
+_Value = TypeVar("_Value")
 
 INTRODUCTION_SECONDS: Final = 10.0
-"""Within which a server has told of its settings; it may look up what models can do before."""
+"""Seconds for the first `config/updated`; a server may look up its models before."""
 
 ENDS: Final = ("toolCalled", "toolCallRejected")
 """The types of content that close a call."""
 
 
-def contents(chat: ChatSeat) -> list[Content]:
-    """All contents of a chat, in order."""
-    return [heard.content for heard in chat.heard]
+def contents(chat: ChatSession) -> list[Content]:
+    """Return all contents of a chat, in order."""
+    return [received.content for received in chat.messages]
 
 
-def kinds(chat: ChatSeat) -> list[str]:
-    """The types of a chat's contents; the last progress of a turn is `finished`."""
+def kinds(chat: ChatSession) -> list[str]:
+    """Return the types of a chat's contents; the end of a turn is `finished`."""
     return [
         "finished" if each.get("state") == "finished" else str(each.get("type"))
         for each in contents(chat)
     ]
 
 
-def runs(chat: ChatSeat) -> list[Content]:
-    """How each call was announced, in order; of a call that is announced twice the first time."""
+def runs(chat: ChatSession) -> list[Content]:
+    """Return the first `toolCallRun` of each call, in order."""
     return _first_of_each(chat.of("toolCallRun"))
 
 
-def ends(chat: ChatSeat) -> list[Content]:
-    """How each call ended, in order; of a call that ends twice the first time."""
+def ends(chat: ChatSession) -> list[Content]:
+    """Return the first content that closes each call, in order."""
     return _first_of_each([each for each in contents(chat) if each.get("type") in ENDS])
 
 
-def _first_of_each(told: list[Content]) -> list[Content]:
-    return list({str(each.get("id")): each for each in reversed(told)}.values())[::-1]
+def _first_of_each(contents_of_calls: list[Content]) -> list[Content]:
+    return list({str(each.get("id")): each for each in reversed(contents_of_calls)}.values())[::-1]
 
 
-async def next_run(chat: ChatSeat, n: int = 1, *, seconds: float = 5) -> Content:
-    """How the nth call is announced.
+async def next_run(chat: ChatSession, n: int = 1, *, seconds: float = 5) -> Content:
+    """Return the nth call's `toolCallRun`.
 
     Raises:
         Stuck: it is not.
     """
-    await chat.seat.until(
+    await chat.session.until(
         lambda _: len(runs(chat)) >= n, seconds=seconds, expected=f"toolCallRun of call {n}"
     )
     return runs(chat)[n - 1]
 
 
-async def next_end(chat: ChatSeat, n: int = 1, *, shows: str | None = None) -> Content:
-    """How the nth call ends.
+async def next_end(chat: ChatSession, n: int = 1, *, shows: str | None = None) -> Content:
+    """Return the content that closes the nth call.
 
     Raises:
         Stuck: it does not.
     """
-    await chat.seat.until(
+    await chat.session.until(
         lambda _: len(ends(chat)) >= n, shows=shows, expected=f"the end of call {n}"
     )
     return ends(chat)[n - 1]
 
 
 def id_of(call: Content) -> str:
-    """The id of a call, as one of its contents tells it.
+    """Return the id of a call.
 
     Raises:
         Stuck: it tells none.
     """
-    told = call.get("id")
-    if not isinstance(told, str):
+    contents_of_calls = call.get("id")
+    if not isinstance(contents_of_calls, str):
         raise Stuck("a call with an id", call)
-    return told
+    return contents_of_calls
 
 
-def said(chat: ChatSeat, role: str) -> str:
-    """The joined texts of one role."""
+def text_of_role(chat: ChatSession, role: str) -> str:
+    """Return the joined texts of one role."""
     return "".join(
-        str(heard.content.get("text"))
-        for heard in chat.heard
-        if heard.params.get("role") == role and heard.content.get("type") == "text"
+        str(received.content.get("text"))
+        for received in chat.messages
+        if received.params.get("role") == role and received.content.get("type") == "text"
     )
 
 
-def told(chat: ChatSeat) -> str:
-    """All texts but the user's and the assistant's: what the server itself has to say."""
+def system_text(chat: ChatSession) -> str:
+    """Return all text that is neither the user's nor the assistant's."""
     return "".join(
-        str(heard.content.get("text"))
-        for heard in chat.heard
-        if heard.content.get("type") == "text"
-        and heard.params.get("role") not in ("user", "assistant")
+        str(received.content.get("text"))
+        for received in chat.messages
+        if received.content.get("type") == "text"
+        and received.params.get("role") not in ("user", "assistant")
     )
 
 
 def result_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The result of an answer; empty if it has none that is an object."""
+    """Return the result of an answer, or an empty object."""
     result = answer.get("result")
     return result if isinstance(result, Mapping) else {}
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The params of a message; empty if it has none that are an object."""
+    """Return the params of a message, or an empty object."""
     params = message.get("params")
     return params if isinstance(params, Mapping) else {}
 
 
-async def shown(
-    chat: ChatSeat,
+async def next_content(
+    chat: ChatSession,
     kind: str,
     *,
     n: int = 1,
@@ -158,17 +157,17 @@ async def shown(
     seconds: float = 5,
     **members: Any,
 ) -> Content:
-    """The chat's nth content of a type, with these members.
+    """Return the chat's nth content of a type with these members.
 
     Raises:
         Stuck: it does not come.
     """
-    heard = await chat.content(kind, n=n, shows=shows, seconds=seconds, **members)
-    return heard.content
+    received = await chat.content(kind, n=n, shows=shows, seconds=seconds, **members)
+    return received.content
 
 
-async def comes(chat: ChatSeat, kind: str, *, seconds: float = 2, **members: Any) -> bool:
-    """Whether such a content comes."""
+async def comes(chat: ChatSession, kind: str, *, seconds: float = 2, **members: Any) -> bool:
+    """Return whether such a content comes."""
     try:
         await chat.content(kind, seconds=seconds, **members)
     except Stuck:
@@ -176,8 +175,8 @@ async def comes(chat: ChatSeat, kind: str, *, seconds: float = 2, **members: Any
     return True
 
 
-async def finishes(chat: ChatSeat, turns: int = 1, *, seconds: float = 5) -> bool:
-    """Whether so many turns come to their end."""
+async def finishes(chat: ChatSession, turns: int = 1, *, seconds: float = 5) -> bool:
+    """Return whether that many turns end."""
     try:
         await chat.finished(turns, seconds=seconds)
     except Stuck:
@@ -185,8 +184,8 @@ async def finishes(chat: ChatSeat, turns: int = 1, *, seconds: float = 5) -> boo
     return True
 
 
-async def asked(chat: ChatSeat, times: int = 1) -> None:
-    """Wait until the model was asked so often.
+async def wait_for_requests(chat: ChatSession, times: int = 1) -> None:
+    """Wait until the model has received that many requests.
 
     Raises:
         Stuck: it was not.
@@ -194,48 +193,51 @@ async def asked(chat: ChatSeat, times: int = 1) -> None:
     await _until(chat, lambda: len(chat.model.requests) >= times, f"{times} requests to the model")
 
 
-async def at_gate(chat: ChatSeat, gate: str) -> None:
-    """Wait until the model waits at that gate.
+async def wait_for_gate(chat: ChatSession, gate: str) -> None:
+    """Wait until the model reaches that gate.
 
     Raises:
         Stuck: it never comes so far.
     """
-    await _until(chat, lambda: gate in chat.model.reached, f"the model at {gate!r}")
+    await _until(chat, lambda: gate in chat.model.reached_gates, f"the model at {gate!r}")
 
 
-async def in_time(
-    ask: Callable[[], Awaitable[_Got]], is_wanted: Callable[[_Got], object], *, seconds: float = 5
-) -> _Got:
-    """What was got last, of a server that may still look about: asked for until it is wanted."""
+async def poll(
+    query: Callable[[], Awaitable[_Value]],
+    is_expected: Callable[[_Value], object],
+    *,
+    seconds: float = 5,
+) -> _Value:
+    """Repeat a query until its result is expected; return the last result."""
     end = anyio.current_time() + seconds
-    while not is_wanted(got := await ask()) and anyio.current_time() < end:  # noqa: ASYNC110
+    while not is_expected(value := await query()) and anyio.current_time() < end:  # noqa: ASYNC110
         await anyio.sleep(0.1)
-    return got
+    return value
 
 
-async def _until(chat: ChatSeat, condition: Callable[[], bool], expected: str) -> None:
+async def _until(chat: ChatSession, condition: Callable[[], bool], expected: str) -> None:
     try:
         await chat.model.until(condition)
     except DeadlineExceeded as late:
         raise Stuck(expected, str(late)) from late
 
 
-def calls(*made: tuple[str, Any], before: str = "") -> Reply:
-    """A model's answer of tool calls: each a tool, and its arguments or the text in their place."""
+def calls(*tools: tuple[str, Any], before: str = "") -> Reply:
+    """Build a reply of tool calls: each a tool and its arguments, as an object or as text."""
     steps = [
         tool_call(
             name,
-            given if isinstance(given, str) else json.dumps(given),
+            arguments if isinstance(arguments, str) else json.dumps(arguments),
             call_id=f"call_{index}",
             index=index,
         )
-        for index, (name, given) in enumerate(made)
+        for index, (name, arguments) in enumerate(tools)
     ]
-    return reply(*([before] if before else []), *steps, finish("tool_calls"), usage(10, len(made)))
+    return reply(*([before] if before else []), *steps, finish("tool_calls"), usage(10, len(tools)))
 
 
-def words(value: Any) -> str:
-    """All texts in a request, or in a part of it, in order."""
+def all_text(value: Any) -> str:
+    """Return all texts in a request, or in a part of it, in order."""
     return "\n".join(_texts(value))
 
 
@@ -251,8 +253,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def conversation(body: Any) -> str:
-    """What a request holds of the chat: all but the system's part and the tools."""
-    return words([each for each in _messages(body) if each.get("role") not in _SYSTEM])
+    """Return the text of a request without its system messages and tools."""
+    return all_text([each for each in _messages(body) if each.get("role") not in _SYSTEM])
 
 
 _SYSTEM = ("system", "developer")
@@ -263,16 +265,16 @@ def _messages(body: Any) -> list[Mapping[str, Any]]:
     return [each for each in messages or () if isinstance(each, Mapping)]
 
 
-def offered(body: Any) -> list[str]:
-    """The names of the tools that a request offers to the model."""
+def offered_tools(body: Any) -> list[str]:
+    """Return the names of the tools that a request offers to the model."""
     tools = body.get("tools") if isinstance(body, Mapping) else None
-    named = [tool.get("function", tool) for tool in tools or ()]
-    return [str(each["name"]) for each in named if "name" in each]
+    functions = [tool.get("function", tool) for tool in tools or ()]
+    return [str(each["name"]) for each in functions if "name" in each]
 
 
-def told_of_calls(body: Any) -> list[str]:
-    """What a request tells of the results of calls, one text for each."""
-    return [words(each) for each in _results(_messages(body))]
+def call_results(body: Any) -> list[str]:
+    """Return the text of each tool result in a request."""
+    return [all_text(each) for each in _results(_messages(body))]
 
 
 def _results(messages: list[Mapping[str, Any]]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Cases of much at once: requests, notifications, bytes, and a client that does not read."""
+"""Cases of load: many requests and notifications, many bytes, and a slow reader."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     QUERY,
     bytes_of,
@@ -17,7 +17,7 @@ from eca_protocol.testing.conformance.server.asking import (
     is_read,
     message,
     query,
-    tried,
+    try_bytes,
 )
 
 MANY: Final = 500
@@ -28,21 +28,23 @@ DEAF_SECONDS: Final = 0.3
 
 
 @case("BASE-17", "BASE-2", "W-2d", since=Revision.DRAFT, seconds=30)
-async def hundreds_of_requests_at_once(bench: Bench) -> None:
-    """Requests of every kind in one write, wrong ones among them."""
-    async with bench.seat(fresh=True) as seat:
-        outcome = await tried(seat, *map(frame, _mixed()), wants=MANY, seconds=20)
+async def hundreds_of_requests_at_once(harness: Harness) -> None:
+    """Send 500 requests of every kind in one write, invalid ones included."""
+    async with harness.session(fresh=True) as session:
+        outcome = await try_bytes(
+            session, *map(frame, _mixed_requests()), answers_due=MANY, seconds=20
+        )
     ids = [answer.get("id") for answer in outcome.answers]
-    bench.check(
+    harness.check(
         "BASE-17",
         len(ids) == len(set(map(str, ids))) == MANY,
-        expected=f"{MANY} requests are answered once each",
-        got=f"{len(ids)} answers to {len(set(map(str, ids)))} of them",
+        expected=f"one answer to each of {MANY} requests",
+        got=f"{len(ids)} answers to {len(set(map(str, ids)))} requests",
     )
-    bench.saw("BASE-2", "W-2d")
+    harness.record_pass("BASE-2", "W-2d")
 
 
-def _mixed() -> list[dict[str, Any]]:
+def _mixed_requests() -> list[dict[str, Any]]:
     kinds: tuple[tuple[str, Any], ...] = (
         (QUERY, {"query": "nothing"}),
         ("chat/queryCommands", {"query": "nothing"}),
@@ -54,62 +56,62 @@ def _mixed() -> list[dict[str, Any]]:
 
 
 @case("W-4c", since=Revision.DRAFT, seconds=30)
-async def a_storm_of_unknown_notifications(bench: Bench) -> None:
-    """Thousands of notifications that nobody knows, and a query behind them."""
-    async with bench.seat(fresh=True) as seat:
-        storm = frame(message("no/such", {"text": "x" * 200})) + frame(message("$/no/such"))
-        outcome = await tried(seat, storm * 2000, wants=0, seconds=20)
-    bench.check(
+async def a_storm_of_unknown_notifications(harness: Harness) -> None:
+    """Send 4000 unknown notifications, and a query after them."""
+    async with harness.session(fresh=True) as session:
+        notifications = frame(message("no/such", {"text": "x" * 200})) + frame(message("$/no/such"))
+        outcome = await try_bytes(session, notifications * 2000, answers_due=0, seconds=20)
+    harness.check(
         "W-4c",
-        outcome.goes_on and not outcome.answers,
-        expected="silence, and the query behind them answered",
+        outcome.still_serves and not outcome.answers,
+        expected="no answer to a notification, and a result for the query after them",
         got=outcome,
     )
 
 
 @case("BASE-6", since=Revision.DRAFT, seconds=30)
-async def a_large_message(bench: Bench) -> None:
-    """A query of 8 MiB."""
-    async with bench.seat(fresh=True) as seat:
+async def a_large_message(harness: Harness) -> None:
+    """Send a query of 8 MiB."""
+    async with harness.session(fresh=True) as session:
         body = bytes_of(query("large", odd="%"))
-        outcome = await tried(seat, frame(body.replace(b"%", b"x" * BYTES)), seconds=20)
-    bench.check(
+        outcome = await try_bytes(session, frame(body.replace(b"%", b"x" * BYTES)), seconds=20)
+    harness.check(
         "BASE-6",
         is_read(outcome.to("large")),
-        expected="a body of 8 MiB is read, and what is behind it",
+        expected="a result for a query of 8 MiB",
         got=outcome,
     )
 
 
 @case("BASE-17", since=Revision.DRAFT, seconds=30)
-async def a_client_that_does_not_read_for_a_while(bench: Bench) -> None:
-    """More answers than a pipe holds, which nobody reads for a while."""
-    async with bench.seat(fresh=True) as seat:
+async def a_client_that_does_not_read_for_a_while(harness: Harness) -> None:
+    """Request more than a pipe holds, and pause reading."""
+    async with harness.session(fresh=True) as session:
         ids = [f"unread {number}" for number in range(UNREAD)]
         long_name = {"chatId": "x" * 500}
-        asked = (message("chat/queryCommands", long_name, id=id_) for id_ in ids)
-        seat.wire.reading = False
+        requests = (message("chat/queryCommands", long_name, id=id_) for id_ in ids)
+        session.wire.reading = False
         async with anyio.create_task_group() as group:
-            group.start_soon(seat.write, b"".join(map(frame, asked)))
+            group.start_soon(session.write, b"".join(map(frame, requests)))
             await anyio.sleep(DEAF_SECONDS)
-            seat.wire.reading = True
-            unanswered = await _unanswered(seat, ids)
-    bench.check(
+            session.wire.reading = True
+            unanswered = await _unanswered(session, ids)
+    harness.check(
         "BASE-17",
         not unanswered,
-        expected=f"{UNREAD} answers once they are read",
+        expected=f"{UNREAD} answers after the pause",
         got=f"{len(unanswered)} requests without an answer",
     )
 
 
-async def _unanswered(seat: Seat, ids: list[str]) -> list[str]:
-    due = set(ids)
+async def _unanswered(session: ClientSession, ids: list[str]) -> list[str]:
+    remaining = set(ids)
 
     def all_came(answer: Any) -> bool:
-        due.discard(str(answer.get("id")))
-        return not due
+        remaining.discard(str(answer.get("id")))
+        return not remaining
 
     with contextlib.suppress(Stuck):
-        await seat.send(query("behind all"))
-        await seat.until(all_came, seconds=10, expected="all answers")
-    return sorted(due)
+        await session.send(query("behind all"))
+        await session.until(all_came, seconds=10, expected="all answers")
+    return sorted(remaining)

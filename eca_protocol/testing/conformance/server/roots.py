@@ -1,4 +1,4 @@
-"""Cases of the workspace: which folders are its roots, and what is told of those that are not."""
+"""Cases of the workspace: its roots, and messages about folders that cannot be used."""
 
 from __future__ import annotations
 
@@ -7,67 +7,68 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eca_protocol.testing.conformance.bench import Bench, Seat
 from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY
-from eca_protocol.testing.conformance.server.reading import in_time
+from eca_protocol.testing.conformance.server.reading import poll
 
 
-def _folder(path: Path) -> Path:
-    """A folder with a file in it that is called after it."""
+def _create_directory(path: Path) -> Path:
+    """Create a directory with a file named after it."""
     path.mkdir()
     (path / f"in-{path.name[-6:]}.txt").write_text("found\n")
     return path
 
 
-async def _finds(seat: Seat, folder: str) -> bool:
-    """Whether a query finds the file of that folder."""
+async def _is_found(session: ClientSession, folder: str) -> bool:
+    """Return whether a query finds the file of that directory."""
     name = f"in-{folder[-6:]}"
-    answer = await seat.ask(QUERY, {"query": name})
+    answer = await session.ask(QUERY, {"query": name})
     result = answer.get("result")
-    found = result.get("contexts") if isinstance(result, dict) else None
-    return name in str(found)
+    contexts = result.get("contexts") if isinstance(result, dict) else None
+    return name in str(contexts)
 
 
 @case("LIFE-10", "W-15a", "W-15c", seconds=30)
-async def folders_are_roots(bench: Bench) -> None:
-    """Folders named in several ways, each with a file that a query looks for."""
-    async with bench.seat(hello=False) as seat:
-        plain = _folder(seat.root / "plain")
-        escaped = _folder(seat.root / "100% with blanks")
-        local = _folder(seat.root / "local")
-        other = _folder(seat.root / "other")
+async def folders_are_roots(harness: Harness) -> None:
+    """Name folders in several ways; query for a file in each."""
+    async with harness.session(handshake=False) as session:
+        plain = _create_directory(session.root / "plain")
+        escaped = _create_directory(session.root / "100% with blanks")
+        local = _create_directory(session.root / "local")
+        other = _create_directory(session.root / "other")
         folders = [
             {"name": "plain", "uri": plain.as_uri()},
             {"name": "escaped", "uri": escaped.as_uri()},
             {"name": "local", "uri": local.as_uri().replace("file://", "file://localhost", 1)},
         ]
         params = {
-            **bench.initialize_params(seat.root),
+            **harness.initialize_params(session.root),
             "workspaceFolders": folders,
             "rootUri": other.as_uri(),
             "rootPath": str(other),
         }
-        await seat.ask("initialize", params, seconds=30)
-        await seat.tell("initialized", {})
+        await session.ask("initialize", params, seconds=30)
+        await session.notify("initialized", {})
         for row, folder, words in (
             ("LIFE-10", plain, "a folder of `workspaceFolders`"),
             ("W-15a", escaped, "a folder whose URI has escapes"),
             ("W-15a", local, "a folder at localhost"),
         ):
-            is_found = bench.check(
+            is_found = await poll(partial(_is_found, session, folder.name), bool)
+            harness.check(
                 row,
-                await in_time(partial(_finds, seat, folder.name), bool),
-                expected=f"a query finds what is in {words}",
-                got=f"no file of {folder.name!r}",
+                is_found,
+                expected=f"the file of {words} among the contexts",
+                got=f"a file of {folder.name!r}" if is_found else f"no file of {folder.name!r}",
             )
             if folder is plain and not is_found:
                 raise Stuck("roots", "none")
-        bench.check(
+        harness.check(
             "W-15c",
-            not await _finds(seat, other.name),
-            expected="`rootUri` and `rootPath` are not looked at",
-            got="a query finds what is in that folder",
+            not await _is_found(session, other.name),
+            expected="`rootUri` and `rootPath` are ignored",
+            got="a result for a query about them",
         )
 
 
@@ -76,22 +77,22 @@ def _shows(name: str, message: Mapping[str, Any]) -> bool:
 
 
 @case("GEN-1", "W-15b", "W-15d")
-async def folders_that_cannot_be_used_are_named(bench: Bench) -> None:
-    """A folder that there is not, and one of another scheme, beside a good one."""
-    async with bench.seat(hello=False) as seat:
+async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
+    """Name a missing folder and one of another scheme beside a good one."""
+    async with harness.session(handshake=False) as session:
         folders: list[Any] = [
-            {"name": "gone", "uri": (seat.root / "gone-folder").as_uri()},
+            {"name": "gone", "uri": (session.root / "gone-folder").as_uri()},
             {"name": "far", "uri": "vscode-remote://machine/far-folder"},
-            {"name": "good", "uri": seat.root.as_uri()},
+            {"name": "good", "uri": session.root.as_uri()},
         ]
-        params = {**bench.initialize_params(seat.root), "workspaceFolders": folders}
-        await seat.ask("initialize", params, seconds=30)
-        await seat.tell("initialized", {})
+        params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
+        await session.ask("initialize", params, seconds=30)
+        await session.notify("initialized", {})
         for name in ("gone-folder", "far-folder"):
-            await seat.until(
+            await session.until(
                 partial(_shows, name), shows="W-15b", expected=f"`$/showMessage` names {name}"
             )
-        shown = [heard for heard in seat.heard if heard.method == "$/showMessage"]
-    bench.saw("W-15b", "GEN-1")
-    asked = [heard.message for heard in shown if "id" in heard.message]
-    bench.check("W-15d", not asked, expected="a notification, which has no id", got=asked)
+        shown = [received for received in session.messages if received.method == "$/showMessage"]
+    harness.record_pass("W-15b", "GEN-1")
+    with_id = [received.message for received in shown if "id" in received.message]
+    harness.check("W-15d", not with_id, expected="`$/showMessage` without an id", got=with_id)

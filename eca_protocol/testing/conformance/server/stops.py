@@ -10,13 +10,11 @@ import attrs
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Stuck, case
-from eca_protocol.testing.conformance.chat_seat import ChatSeat
-from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import (
     Content,
-    asked,
     calls,
     comes,
     conversation,
@@ -24,8 +22,10 @@ from eca_protocol.testing.conformance.server.reading import (
     finishes,
     id_of,
     next_run,
-    told,
+    system_text,
+    wait_for_requests,
 )
+from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.script import Reply, hang, reasoning, reply, text
 
 BUSY = Reply(status=429, headers={"retry-after": "30"}, body={"error": {"message": "slow down"}})
@@ -36,48 +36,64 @@ STATES: Mapping[str, tuple[Reply, str]] = {
     "in the midst of a thought": (reply(reasoning("hm"), hang()), "reasonText"),
     "in a wait before another try": (BUSY, ""),
 }
-"""What the model does, and the content by which the client sees that it is there."""
+"""The model's reply in each state, and the content that shows the state to the client."""
 
-_LAGS: Final = 4
-"""How many times a query's answer may be waited for where nothing takes time but the machine."""
+_LAG_FACTOR: Final = 4
+"""The multiple of a query's round trip that is taken for the machine's lag."""
 
-AT_ONCE = 0.5
-"""Seconds within which a stopped turn has finished; with a tool that runs 1."""
+STOP_SECONDS = 0.5
+"""Seconds within which a stopped turn has to finish; 1 for a running tool."""
 
 
 @case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-33", "CHAT-34", seconds=30)
-async def a_stop_ends_the_turn_in_each_state_of_the_answer(bench: Bench) -> None:
-    """A stop before the headers, the first word, in a text, in a thought, in a Retry-After."""
+async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> None:
+    """Stop before the headers, before text, in a text, in reasoning, and in a retry."""
     trials = []
-    async with bench.seat() as seat:
+    async with harness.session() as session:
         for state in STATES:
-            trial = await _tried(seat, state)
+            trial = await _try_state(session, state)
             if trial.is_slow:  # once more: the machine may have been busy
-                trial = await _tried(seat, state)
+                trial = await _try_state(session, state)
             trials.append(trial)
-        await seat.settle()
+        await session.settle()
     trials = [trial for trial in trials if trial.was_tried]
     if not trials:
         raise Stuck("an answer that can be stopped", "turns that were over before")
-    never = [trial.state for trial in trials if trial.seconds is None]
-    bench.check("W-23a", not never, expected="`finished` in each state", got=never)
+    unfinished = [trial.state for trial in trials if trial.seconds is None]
+    harness.check(
+        "W-23a",
+        not unfinished,
+        expected="`finished` after a stop in each state",
+        got=f"no `finished`: {unfinished}",
+    )
     slow = [(trial.state, trial.seconds) for trial in trials if trial.is_slow]
-    bench.check("W-23e", not slow, expected=f"`finished` within {AT_ONCE} s", got=slow)
-    told = [trial.state for trial in trials if trial.tells_usage]
-    bench.check("W-23d", not told, expected="no usage of a stopped turn", got=told)
-    left = [trial.state for trial in trials if not trial.hangs_up]
-    bench.check("W-23f", not left, expected="the connection to the model closed", got=left)
-    deaf = [trial.state for trial in trials if not trial.goes_on]
-    expected = "the next prompt's turn, whose request is the second"
-    bench.check("CHAT-34", not deaf, expected=expected, got=deaf)
-    bench.saw("W-23g", "CHAT-33")
+    harness.check(
+        "W-23e", not slow, expected=f"`finished` within {STOP_SECONDS} s of the stop", got=slow
+    )
+    with_usage = [trial.state for trial in trials if trial.tells_usage]
+    harness.check(
+        "W-23d", not with_usage, expected="no usage of a stopped turn", got=f"usage: {with_usage}"
+    )
+    left_open = [trial.state for trial in trials if not trial.hangs_up]
+    harness.check(
+        "W-23f",
+        not left_open,
+        expected="a closed connection to the model",
+        got=f"an open connection: {left_open}",
+    )
+    not_continued = [trial.state for trial in trials if not trial.continues]
+    expected = "a turn of the next prompt, with one more request to the model"
+    harness.check(
+        "CHAT-34", not not_continued, expected=expected, got=f"no such turn: {not_continued}"
+    )
+    harness.record_pass("W-23g", "CHAT-33")
 
 
 @attrs.frozen(kw_only=True)
 class _Trial:
-    """What came of a stop; `seconds` is None where nothing ended.
+    """The result of a stop; `seconds` is None if the turn did not end.
 
-    It was not tried where the answer never came to that state, or the turn was over before.
+    `was_tried` is False if the answer never reached the state, or the turn had ended.
     """
 
     state: str
@@ -85,60 +101,60 @@ class _Trial:
     was_tried: bool = True
     tells_usage: bool = False
     hangs_up: bool = True
-    goes_on: bool = True
+    continues: bool = True
 
     @property
     def is_slow(self) -> bool:
-        return (self.seconds or 0.0) > AT_ONCE
+        return (self.seconds or 0.0) > STOP_SECONDS
 
 
-async def _tried(seat: Seat, state: str) -> _Trial:
-    """Prompt, let it come to that state, stop, and prompt again.
+async def _try_state(session: ClientSession, state: str) -> _Trial:
+    """Prompt, wait for the state, stop, and prompt again.
 
-    A server need not wait where it was told to; then the turn comes to its own end.
+    A server need not retry; then the turn ends before the stop.
     """
     answer, sign = STATES[state]
-    chat = seat.chat(answer, reply("next"))
+    chat = session.chat(answer, reply("next"))
     await chat.prompt("Hi.")
-    await asked(chat)
+    await wait_for_requests(chat)
     if sign and not await comes(chat, sign):
         return _Trial(state=state, was_tried=False)
-    await seat.settle()
+    await session.settle()
     if chat.ends:
         return _Trial(state=state, was_tried=False)
-    seconds = await stopped(chat)
+    seconds = await stop_turn(chat)
     if seconds is None:
         return _Trial(state=state, seconds=None)
     tells_usage = answer is not BUSY and bool(chat.of("usage"))
-    hangs_up = answer is BUSY or await hung_up(chat)
+    hangs_up = answer is BUSY or await closes_connection(chat)
     before = len(chat.model.requests)
-    await chat.prompt("Go on.")
-    goes_on = await finishes(chat, 2)
+    await chat.prompt("Continue.")
+    continues = await finishes(chat, 2)
     requests = len(chat.model.requests)
-    goes_on = goes_on and (requests > before if answer is BUSY else requests == 2)
+    continues = continues and (requests > before if answer is BUSY else requests == 2)
     return _Trial(
         state=state,
         seconds=seconds,
         tells_usage=tells_usage,
         hangs_up=hangs_up,
-        goes_on=goes_on,
+        continues=continues,
     )
 
 
-async def stopped(chat: ChatSeat) -> float | None:
-    """The seconds that a stop takes, less what a busy machine makes of it; None: nothing ends."""
+async def stop_turn(chat: ChatSession) -> float | None:
+    """Stop a turn; return the seconds it took, less the machine's lag, or None."""
     ended = chat.ends
-    begun = anyio.current_time()
+    start = anyio.current_time()
     await chat.stop()
     if not await finishes(chat, ended + 1, seconds=5):
         return None
-    took, begun = anyio.current_time() - begun, anyio.current_time()
-    await chat.seat.settle()
-    return max(0.0, took - _LAGS * (anyio.current_time() - begun))
+    took, start = anyio.current_time() - start, anyio.current_time()
+    await chat.session.settle()
+    return max(0.0, took - _LAG_FACTOR * (anyio.current_time() - start))
 
 
-async def hung_up(chat: ChatSeat) -> bool:
-    """Whether the server closes the connection of its first request for that chat."""
+async def closes_connection(chat: ChatSession) -> bool:
+    """Return whether the server closes its first connection to the model for the chat."""
     request = chat.model.first
     try:
         await chat.model.until(lambda: request.closed_by_client, seconds=2)
@@ -148,25 +164,29 @@ async def hung_up(chat: ChatSeat) -> bool:
 
 
 @case("W-23b", "W-30g", needs="native-tools")
-async def a_stop_ends_a_call_that_waits_and_one_that_runs(bench: Bench) -> None:
-    """A stop while the user is asked, and one while a command sleeps."""
-    took: dict[str, float | None] = {}
-    async with bench.seat() as seat:
-        seat.tool("shell_command")
+async def a_stop_ends_a_call_that_waits_and_one_that_runs(harness: Harness) -> None:
+    """Stop a call that waits for approval, and a command that runs."""
+    seconds_by_state: dict[str, float | None] = {}
+    async with harness.session() as session:
+        session.tool("shell_command")
         for state in _ENDS_OF:
-            took[state] = await _stopped_call(bench, seat, state)
-            if (took[state] or 0.0) > 1:  # once more: the machine may have been busy
-                took[state] = await _stopped_call(bench, seat, state)
-    slow = {state: seconds for state, seconds in took.items() if seconds is None or seconds > 1}
-    bench.check("W-23b", not slow, expected="`finished` within 1 s of the stop", got=slow)
+            seconds_by_state[state] = await _stop_call(harness, session, state)
+            if (seconds_by_state[state] or 0.0) > 1:  # once more: the machine may have been busy
+                seconds_by_state[state] = await _stop_call(harness, session, state)
+    slow = {
+        state: seconds
+        for state, seconds in seconds_by_state.items()
+        if seconds is None or seconds > 1
+    }
+    harness.check("W-23b", not slow, expected="`finished` within 1 s of the stop", got=slow)
 
 
-async def _stopped_call(bench: Bench, seat: Seat, state: str) -> float | None:
-    """Stop a call in that state; the seconds that it takes, None if nothing ends.
+async def _stop_call(harness: Harness, session: ClientSession, state: str) -> float | None:
+    """Stop a call in that state; return the seconds it took, or None.
 
-    A server need not ask the user; then no call waits.
+    A server need not ask for approval; then no call waits.
     """
-    chat = seat.chat(calls(("shell_command", {"command": "sleep 30"})))
+    chat = session.chat(calls(("shell_command", {"command": "sleep 30"})))
     await chat.prompt("Sleep.")
     run = await next_run(chat)
     if state == "waiting" and run.get("manualApproval") is not True:
@@ -177,11 +197,11 @@ async def _stopped_call(bench: Bench, seat: Seat, state: str) -> float | None:
         await comes(chat, "toolCallRunning")
         if ends(chat):
             raise Stuck("a call that runs", ends(chat))
-    seconds = await stopped(chat)
+    seconds = await stop_turn(chat)
     if seconds is not None:
         closed = ends(chat)
-        right = len(closed) == 1 and _ENDS_OF[state](closed[0])
-        bench.check("W-30g", right, expected=_SAID_OF[state], got=closed)
+        is_right = len(closed) == 1 and _ENDS_OF[state](closed[0])
+        harness.check("W-30g", is_right, expected=_EXPECTED_END[state], got=closed)
     return seconds
 
 
@@ -189,54 +209,59 @@ _ENDS_OF: Final[Mapping[str, Callable[[Content], bool]]] = {
     "waiting": lambda end: end["type"] == "toolCallRejected" and end.get("reason") != "user-config",
     "running": lambda end: end["type"] == "toolCalled" and end.get("error", True) is True,
 }
-_SAID_OF: Final[Mapping[str, str]] = {
-    "waiting": "a call that waited is rejected by the user's choice",
-    "running": "a call that ran is called, with an error",
+_EXPECTED_END: Final[Mapping[str, str]] = {
+    "waiting": "one toolCallRejected of the waiting call, not by user-config",
+    "running": "one toolCalled with an error of the running call",
 }
 
 
 @case("W-22f", "W-22g")
-async def a_stop_of_what_does_not_run_ends_no_turn(bench: Bench) -> None:
+async def a_stop_of_what_does_not_run_ends_no_turn(harness: Harness) -> None:
     """Stop an unknown chat and an idle one, then prompt the idle one."""
-    async with bench.seat() as seat:
-        unknown, chat = seat.chat(id="never-seen"), seat.chat(reply("one"), reply("two"))
+    async with harness.session() as session:
+        unknown, chat = session.chat(id="never-seen"), session.chat(reply("one"), reply("two"))
         await unknown.stop()
         await chat.prompt("First.")
         await chat.finished()
-        await seat.settle()
-        before, notified = len(chat.contents), len(seat.heard)
+        await session.settle()
+        before, notified = len(chat.contents), len(session.messages)
         await chat.stop()
-        await seat.settle()
-        is_answered = bench.edition is Revision.CURRENT
+        await session.settle()
+        is_answered = harness.edition is Revision.CURRENT
         for stopped, since in ((unknown, 0), (chat, notified)) if is_answered else ():
             states = [
-                heard.params.get("status")
-                for heard in seat.heard[since:]
-                if heard.method == "chat/statusChanged" and heard.chat_id == stopped.id
+                received.params.get("status")
+                for received in session.messages[since:]
+                if received.method == "chat/statusChanged" and received.chat_id == stopped.id
             ]
-            expected = "`chat/statusChanged` idle"
-            bench.check("W-22g", states == ["idle"], expected=expected, got=states)
-        told = [
-            heard.params
-            for heard in [*unknown.heard, *chat.heard[before:]]
-            if heard.content.get("type") != "metadata"
+            expected = "one `chat/statusChanged` with the status idle"
+            harness.check("W-22g", states == ["idle"], expected=expected, got=states)
+        later_contents = [
+            received.params
+            for received in [*unknown.messages, *chat.messages[before:]]
+            if received.content.get("type") != "metadata"
         ]
-        bench.check("W-22f", not told, expected="nothing", got=told)
+        harness.check(
+            "W-22f",
+            not later_contents,
+            expected="no content after a stop of an idle or unknown chat",
+            got=later_contents,
+        )
         await chat.prompt("Second.")
         ended = await finishes(chat, 2)
-        bench.check(
+        harness.check(
             "W-22f",
             ended and len(chat.model.requests) == 2,
-            expected="two turns",
+            expected="two turns and two requests to the model",
             got=f"{chat.ends} turns, {len(chat.model.requests)} requests",
         )
 
 
 @case("W-22c", "W-22d")
-async def a_stop_empties_the_queue_and_repeats_what_it_drops(bench: Bench) -> None:
-    """Two prompts wait behind a turn that is stopped; a prompt behind the stop is answered."""
-    async with bench.seat() as seat:
-        chat = seat.chat(reply("one", hang()), reply("behind the stop"))
+async def a_stop_empties_the_queue_and_repeats_what_it_drops(harness: Harness) -> None:
+    """Stop a turn that has two prompts queued, then prompt again."""
+    async with harness.session() as session:
+        chat = session.chat(reply("one", hang()), reply("behind the stop"))
         await chat.prompt("First.")
         await chat.content("text", text="one")
         for prompt in ("Second, dropped.", "Third, dropped as well."):
@@ -245,16 +270,18 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(bench: Bench) -> No
                 raise Stuck("a prompt that waits for its turn", answer)
         await chat.stop()
         await chat.finished()
-        repeated = told(chat)
+        repeated = system_text(chat)
         await chat.prompt("Fourth.")
         await finishes(chat, 2)
-        await seat.settle()
+        await session.settle()
         queued = [conversation(request.body) for request in chat.model.requests[1:2]]
-        dropped = all(chat.prompted[3] in each for each in queued)
-        bench.check("W-22c", dropped, expected="the fourth prompt in the next request", got=queued)
-        bench.check(
+        dropped = all(chat.prompts[3] in each for each in queued)
+        harness.check(
+            "W-22c", dropped, expected="the prompt after the stop in the next request", got=queued
+        )
+        harness.check(
             "W-22d",
-            not dropped or all(prompt in repeated for prompt in chat.prompted[1:3]),
-            expected=f"a text of the system's with {chat.prompted[1:3]}, before `finished`",
+            not dropped or all(prompt in repeated for prompt in chat.prompts[1:3]),
+            expected=f"a text of the role system with {chat.prompts[1:3]}, before `finished`",
             got=repeated,
         )

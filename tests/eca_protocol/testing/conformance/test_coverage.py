@@ -1,4 +1,4 @@
-"""Every row that binds a server is judged by a case, by another row, or says why by nobody."""
+"""Each row that binds a server is judged by a case, or by another row, or is untestable."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.run import binds
-from eca_protocol.testing.conformance.same import SAME
-from eca_protocol.testing.conformance.unseen import UNSEEN
+from eca_protocol.testing.conformance.untestable import UNTESTABLE
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 BY_THE_WATCHER = ("FIELD:", "VALUE:")
@@ -16,7 +16,7 @@ JUDGED = {row for case in server_cases().values() for row in case.rows}
 
 
 def test_every_row_of_a_server_s_is_accounted_for_once() -> None:
-    ways = Counter([*JUDGED, *SAME, *UNSEEN])
+    ways = Counter([*JUDGED, *DUPLICATES, *UNTESTABLE])
     rows = [
         row
         for row in REQUIREMENTS
@@ -26,8 +26,8 @@ def test_every_row_of_a_server_s_is_accounted_for_once() -> None:
 
 
 def test_a_row_that_is_judged_in_another_s_place_is_judged() -> None:
-    assert set(SAME.values()) - JUDGED == set()
-    assert set(SAME) - set(REQUIREMENTS) == set()
+    assert set(DUPLICATES.values()) - JUDGED == set()
+    assert set(DUPLICATES) - set(REQUIREMENTS) == set()
 
 
 def test_no_case_judges_what_binds_clients_alone() -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.same import SAME
 from eca_protocol.testing.conformance.suite import run_suite
 from eca_protocol.testing.conformance.target import Target
-from eca_protocol.testing.conformance.unseen import UNSEEN
+from eca_protocol.testing.conformance.untestable import UNTESTABLE
 from eca_protocol.testing.requirements import REQUIREMENTS
 from tests.eca_protocol.testing.conformance.mutants import MUTANTS
 from tests.eca_protocol.testing.conformance.reference import current, server
@@ -93,8 +93,8 @@ def judged(target: Target, *cases: str) -> Run:
 
 def broken(run: Run) -> set[str]:
     """The rows that are broken, without those that only repeat another."""
-    found = {finding.id for finding in run.findings if finding.verdict in ("fail", "warn")}
-    return found - SAME.keys()
+    rows = {finding.id for finding in run.findings if finding.verdict in ("fail", "warn")}
+    return rows - DUPLICATES.keys()
 
 
 def judged_mutant(name: str, *cases: str) -> set[str]:
@@ -115,12 +115,12 @@ def current_run() -> Run:
 
 def test_the_reference_server_breaks_nothing(reference_run: Run) -> None:
     assert broken(reference_run) == set()
-    assert reference_run.incidents == reference_run.faults == ()
+    assert reference_run.incidents == reference_run.suite_errors == ()
 
 
 def test_the_reference_server_breaks_nothing_in_current(current_run: Run) -> None:
     assert broken(current_run) == set()
-    assert current_run.incidents == current_run.faults == ()
+    assert current_run.incidents == current_run.suite_errors == ()
 
 
 def unjudged(run: Run) -> set[str]:
@@ -130,7 +130,7 @@ def unjudged(run: Run) -> set[str]:
         for finding in run.findings
         if finding.verdict != "pass" and not finding.id.startswith(("FIELD:", "VALUE:"))
     }
-    return rows - UNSEEN.keys() - SAME.keys()
+    return rows - UNTESTABLE.keys() - DUPLICATES.keys()
 
 
 def test_what_cannot_be_judged_of_it_is_known(reference_run: Run) -> None:
@@ -141,7 +141,7 @@ def test_what_cannot_be_judged_of_it_in_current_is_known(current_run: Run) -> No
     assert unjudged(current_run) == {**UNABLE_IN_ANY, **UNABLE_IN_CURRENT}.keys()
 
 
-def kept(run: Run) -> set[str]:
+def passed(run: Run) -> set[str]:
     """Return the binding rows that were judged and hold."""
     rows = {
         finding.id
@@ -150,7 +150,7 @@ def kept(run: Run) -> set[str]:
         and REQUIREMENTS[finding.id].level == "must"
         and not finding.id.startswith(("FIELD:", "VALUE:"))
     }
-    return rows - SAME.keys()
+    return rows - DUPLICATES.keys()
 
 
 def broken_by(names: Iterable[str]) -> set[str]:
@@ -159,13 +159,13 @@ def broken_by(names: Iterable[str]) -> set[str]:
 
 
 def test_each_row_that_is_judged_has_a_mutant(reference_run: Run) -> None:
-    assert kept(reference_run) - broken_by([*OF_OCTOBER, *AS_PROCESS]) == set()
+    assert passed(reference_run) - broken_by([*OF_OCTOBER, *AS_PROCESS]) == set()
 
 
 def test_each_row_that_only_current_s_cases_judge_has_a_mutant(
     reference_run: Run, current_run: Run
 ) -> None:
-    assert kept(current_run) - kept(reference_run) - broken_by(OF_CURRENT) == set()
+    assert passed(current_run) - passed(reference_run) - broken_by(OF_CURRENT) == set()
 
 
 @pytest.mark.parametrize("name", OF_EACH_CHAPTER)

@@ -68,7 +68,7 @@ class TakesNoNoteOfEnds(MCPServer):
             return
         if self.status != "stopped":
             os.kill(self._child.pid, signal.SIGKILL)
-        self.tell("stopped")
+        self.announce("stopped")
 
     def start(self) -> None:
         if self.status == "stopped" and self._child is not None:
@@ -127,9 +127,9 @@ class RunsWithoutAnId(ToolCall):
     """Announces calls without their ids."""
 
     def announce(self, *, manual: bool) -> None:
-        kept, self.id = self.id, None
+        id_, self.id = self.id, None
         super().announce(manual=manual)
-        self.id = kept
+        self.id = id_
 
 
 ODD: list[tuple[type[Any], tuple[str, ...], set[str]]] = [
@@ -196,10 +196,10 @@ def test_a_turn_hangs_where_the_model_is_asked_no_more(
     own: type[Any], seconds: float, rows: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = "a key that is refused"
-    monkeypatch.setattr(faults, "FAULTS", {refused: faults.FAULTS[refused]})
+    monkeypatch.setattr(faults, "ERRORS", {refused: faults.ERRORS[refused]})
     monkeypatch.setattr(faults, "AT_ONCE_SECONDS", 0.1)
     monkeypatch.setattr(faults, "QUIET_SECONDS", 0.4)
-    monkeypatch.setattr(faults, "AGAIN_SECONDS", seconds)
+    monkeypatch.setattr(faults, "RETRY_SECONDS", seconds)
     assert broken(run_of(own, ("faults.a_fault_of_the_model_is_told_and_ends_the_turn",))) == rows
 
 
@@ -208,7 +208,7 @@ def test_what_is_missing_is_a_breach_and_no_fault_of_the_suite(
     odd: type[Any], cases: tuple[str, ...], rows: set[str]
 ) -> None:
     run = run_of(odd, cases)
-    assert run.faults == ()
+    assert run.suite_errors == ()
     assert broken(run) == rows
 
 

@@ -22,16 +22,16 @@ pytestmark = pytest.mark.anyio
 def anyio_backend():
     return "trio"
 
-async def test_it_greets(eca_seat):
-    chat = eca_seat.chat(reply("Hello!"))
+async def test_it_greets(eca_session):
+    chat = eca_session.chat(reply("Hello!"))
     await chat.prompt("Hi")
     await chat.finished()
-    assert chat.said == "Hello!"
+    assert chat.assistant_text == "Hello!"
 """
 
 
 def run_pytest(folder: Path, *arguments: str, server: str = REFERENCE) -> str:
-    """What a test run with the plugin told."""
+    """Return the output of a test run with the plugin."""
     plugins = [
         "anyio.pytest_plugin",
         "eca_protocol.testing.conformance.pytest_plugin",
@@ -57,26 +57,28 @@ def run_pytest(folder: Path, *arguments: str, server: str = REFERENCE) -> str:
 def test_a_case_is_a_test_and_its_fault_is_told_by_its_row(tmp_path):
     (tmp_path / "test_own.py").write_text(OWN)
     case = "turns.a_turn_has_its_parts_in_order"
-    told = run_pytest(tmp_path, "--eca-cases", case, server=f"{REFERENCE} --mutant FinishesTwice")
-    assert f"conformance::{case}" in told
-    row = "W-22e (Rulings: chat): Each turn that began ends with exactly one `finished`."
-    assert told.count(row) == 2, "once for the case, once for the test, however often it happened"
-    assert "got:      a second one (2 times)" in told
-    assert "Traceback" not in told
-    assert "1 failed, 2 passed, 1 error" in told, "the error is what the watcher saw meanwhile"
+    output = run_pytest(tmp_path, "--eca-cases", case, server=f"{REFERENCE} --mutant FinishesTwice")
+    assert f"conformance::{case}" in output
+    row = "W-22e (Rulings: chat): Each started turn ends with exactly one `finished`."
+    assert output.count(row) == 2, "once for the case, once for the test, however often it happened"
+    assert "got:      a second `finished` (2 times)" in output
+    assert "Traceback" not in output
+    assert "1 failed, 2 passed, 1 error" in output, "the error is what the watcher saw meanwhile"
 
 
 def test_what_is_owed_when_all_is_over_fails_the_leave_taking(tmp_path):
-    told = run_pytest(tmp_path, "-k", "is_one_request_more", server=f"{REFERENCE} --mutant NoUsage")
-    assert "leave_taking ____" in told
-    assert "W-20d (Rulings: chat): " in told
-    assert "1 failed, 1 passed" in told
+    output = run_pytest(
+        tmp_path, "-k", "is_one_request_more", server=f"{REFERENCE} --mutant NoUsage"
+    )
+    assert "leave_taking ____" in output
+    assert "W-20d (Rulings: chat): " in output
+    assert "1 failed, 1 passed" in output
 
 
 def test_a_target_that_cannot_be_started_is_told_of_without_a_traceback(tmp_path):
-    told = run_pytest(tmp_path, "--eca-cases", "titles.*", server="/no/such/server")
-    assert told.count("The target cannot be started: cannot start '/no/such/server'") == 3
-    assert "pytest_plugin.py" not in told
+    output = run_pytest(tmp_path, "--eca-cases", "titles.*", server="/no/such/server")
+    assert output.count("The target cannot be started: cannot start '/no/such/server'") == 3
+    assert "pytest_plugin.py" not in output
 
 
 @pytest.mark.long
@@ -85,31 +87,31 @@ def test_what_is_known_fails_no_test(tmp_path):
     options = ["--eca-cases", "titles", "--eca-known-failures", str(known)]
     assert "--eca-known-failures: [Errno 2]" in run_pytest(tmp_path, *options)
     known.write_text("W-22e")
-    told = run_pytest(tmp_path, *options, server=f"{REFERENCE} --mutant FinishesTwice")
-    assert "4 passed" in told
+    output = run_pytest(tmp_path, *options, server=f"{REFERENCE} --mutant FinishesTwice")
+    assert "4 passed" in output
 
 
 @pytest.mark.long
 def test_a_client_is_judged_case_by_case(tmp_path):
     client = Path(__file__).with_name("client") / "small_client.py"
     options = ["--eca-client", "--eca-cases", "*Headers*"]
-    told = run_pytest(
+    output = run_pytest(
         tmp_path, *options, server=f"{sys.executable} -I -S {client} {{{{server}}}} exact headers"
     )
-    assert "BASE-5 (Header Part)" in told
-    assert "1 failed, 1 passed" in told
+    assert "BASE-5 (Header Part)" in output
+    assert "1 failed, 1 passed" in output
 
 
 @pytest.mark.long
 def test_what_needs_no_server_starts_none(tmp_path):
     (tmp_path / "test_own.py").write_text("def test_nothing():\n    assert True\n")
-    told = run_pytest(tmp_path, "--eca-cases", "none", server="/no/such/server")
-    assert "1 passed" in told
+    output = run_pytest(tmp_path, "--eca-cases", "none", server="/no/such/server")
+    assert "1 passed" in output
 
 
 @pytest.mark.long
 def test_a_whole_run_passes_but_for_what_cannot_be_judged(tmp_path):
     (tmp_path / "test_own.py").write_text(OWN)
-    told = run_pytest(tmp_path, "--eca-cases", "[jt]u*.*", "--eca-edition", "2025-10")
-    assert " failed" not in told
-    assert " passed" in told
+    output = run_pytest(tmp_path, "--eca-cases", "[jt]u*.*", "--eca-edition", "2025-10")
+    assert " failed" not in output
+    assert " passed" in output

@@ -1,4 +1,4 @@
-"""The suite itself: what becomes of a case, whoever shares a server, and of a run as a whole."""
+"""The suite itself: the outcome of a case, of shared servers, and of a whole run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from eca_protocol.json import dumps, loads
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance import wire
-from eca_protocol.testing.conformance.bench import Bench
 from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck, server_cases
+from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.server import BY_WEIGHT, CHAPTERS
+from eca_protocol.testing.conformance.server import CHAPTERS, RUN_ORDER
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.script import reply, wait
@@ -32,59 +32,59 @@ REFERENCE = Target(serve=serve, edition=Revision.R2025_10)
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """One of the two; where a test names both it runs on both."""
+    """Run on trio, except where a test names both backends."""
     return "trio"
 
 
-def a_case(run: Callable[[Bench], Awaitable[None]], *rows: str, **more: Any) -> Case:
+def a_case(run: Callable[[Harness], Awaitable[None]], *rows: str, **more: Any) -> Case:
     return Case(
-        name=f"here.{run.__name__}", does="A case.", rows=rows, run=run, window=EVER, **more
+        name=f"here.{run.__name__}", summary="A case.", rows=rows, run=run, window=EVER, **more
     )
 
 
 async def verdicts(*cases: Case, target: Target = REFERENCE, **options: Any) -> Run:
-    return await run_suite(target, cases=cases, shown="it", jobs=4, **options)
+    return await run_suite(target, cases=cases, name="it", jobs=4, **options)
 
 
 def of(run: Run, id_: str) -> tuple[str, str]:
-    """A row's verdict, and what came."""
+    """Return a row's verdict and `got`."""
     return next((f.verdict, f.got) for f in run.findings if f.id == id_)
 
 
 async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
-    async def checks(bench: Bench) -> None:
-        bench.check("W-20a", True, expected="a", got="a")
-        bench.check("W-21a", False, expected="a", got={"b": 1})
-        bench.check("CLIENT-2", False, expected="a", got="b")
-        bench.saw("W-20c")
-        bench.not_applicable("W-20d", "there is none")
+    async def checks(harness: Harness) -> None:
+        harness.check("W-20a", True, expected="a", got="a")
+        harness.check("W-21a", False, expected="a", got={"b": 1})
+        harness.check("CLIENT-2", False, expected="a", got="b")
+        harness.record_pass("W-20c")
+        harness.not_applicable("W-20d", "there is none")
 
-    async def is_stuck(bench: Bench) -> None:
-        bench.check("W-22a", True, expected="a", got="a")
+    async def is_stuck(harness: Harness) -> None:
+        harness.check("W-22a", True, expected="a", got="a")
         raise Stuck("an answer")
 
-    async def does_not_apply(bench: Bench) -> None:
+    async def does_not_apply(harness: Harness) -> None:
         raise NotApplicable("it has no tools")
 
-    async def has_a_fault(bench: Bench) -> None:
-        bench.check("W-23d", True, expected="a", got="a")
+    async def fails(harness: Harness) -> None:
+        harness.check("W-23d", True, expected="a", got="a")
         async with anyio.create_task_group() as group:
-            group.start_soon(is_stuck, bench)
+            group.start_soon(is_stuck, harness)
             print({}["result"])
 
-    async def waits(bench: Bench) -> None:
-        async with bench.seat() as seat:
-            await seat.until(lambda _: False, expected="nothing", seconds=60)
+    async def waits(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.until(lambda _: False, expected="nothing", seconds=60)
 
-    async def shows(bench: Bench) -> None:
-        async with bench.seat() as seat:
-            await seat.until(lambda _: False, expected="a wonder", seconds=0.01, shows="W-24a")
+    async def shows(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.until(lambda _: False, expected="a wonder", seconds=0.01, shows="W-24a")
 
     run = await verdicts(
         a_case(checks, "W-20a", "W-21a", "CLIENT-2", "W-20c", "W-20d"),
         a_case(is_stuck, "W-22a", "W-22b"),
         a_case(does_not_apply, "W-30a"),
-        a_case(has_a_fault, "W-23a", "W-23d"),
+        a_case(fails, "W-23a", "W-23d"),
         a_case(waits, "W-23b", seconds=0.05),
         a_case(shows, "W-24a"),
     )
@@ -98,31 +98,31 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     assert of(run, "W-22a")[0] == "pass"
     assert of(run, "W-22b") == ("untestable", "expected an answer, got nothing")
     assert of(run, "W-30a") == ("not-applicable", "it has no tools")
-    (fault,) = run.faults
-    assert of(run, "W-23a") == ("untestable", fault.told)
+    (fault,) = run.suite_errors
+    assert of(run, "W-23a") == ("untestable", fault.reason)
     assert of(run, "W-23d")[0] == "pass"
-    assert fault.told.startswith(
+    assert fault.reason.startswith(
         "the suite itself failed here: KeyError('result') at test_suite.py:"
     )
-    assert fault.told.endswith(", in has_a_fault")
+    assert fault.reason.endswith(", in fails")
     assert 'print({}["result"])' in fault.traceback
-    assert of(run, "W-23b") == ("untestable", "the case took more than 0.05 s")
-    assert of(run, "W-24a") == ("fail", "nothing of the kind in 0.01 s")
+    assert of(run, "W-23b") == ("untestable", "the case exceeded 0.05 s")
+    assert of(run, "W-24a") == ("fail", "none within 0.01 s")
     assert of(run, "CHAT-9") == ("untestable", "no case judges it")
     assert {finding.id for finding in run.failed()} == {"W-21a", "W-24a"}
     read = Run.from_json(dumps(run.to_json()))
-    assert read == attrs.evolve(run, seconds=round(run.seconds, 3), faults=())
+    assert read == attrs.evolve(run, seconds=round(run.seconds, 3), suite_errors=())
 
 
 async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(wire, "MOST_SAID", 100_000)
+    monkeypatch.setattr(wire, "MAX_OUTPUT_BYTES", 100_000)
 
     async def floods(transport: Transport, config: Mapping[str, Any]) -> int:
         while True:
             await transport.send(b"x" * 5_000)
             await anyio.lowlevel.checkpoint()
 
-    with pytest.raises(StartFailed, match="more than 100,000 bytes in all, and so it was ended"):
+    with pytest.raises(StartFailed, match="more than 100,000 bytes in all: it was ended"):
         await verdicts(target=Target(serve=floods))
 
 
@@ -135,31 +135,31 @@ async def test_a_server_whose_greeting_was_cut_short_is_nobodys():
             await anyio.sleep_forever()
         return await serve(transport, config)
 
-    async def is_cut_short(bench: Bench) -> None:
-        async with bench.seat(config={"late": True}):
-            bench.check("W-20a", False, expected="no greeting", got="one")
+    async def is_cut_short(harness: Harness) -> None:
+        async with harness.session(config={"late": True}):
+            harness.check("W-20a", False, expected="no greeting", got="one")
 
-    async def comes_later(bench: Bench) -> None:
-        async with bench.seat(config={"late": True}) as seat:
-            bench.check("W-20b", seat.config, expected="a greeting", got=seat.config)
+    async def comes_later(harness: Harness) -> None:
+        async with harness.session(config={"late": True}) as session:
+            harness.check("W-20b", session.config, expected="a greeting", got=session.config)
 
     cases = [a_case(is_cut_short, "W-20a", seconds=0.05), a_case(comes_later, "W-20b")]
     target = attrs.evolve(REFERENCE, serve=serve_late)
     run = await run_suite(target, cases=cases, jobs=1)
-    assert of(run, "W-20a") == ("untestable", "the case took more than 0.05 s")
+    assert of(run, "W-20a") == ("untestable", "the case exceeded 0.05 s")
     assert of(run, "W-20b")[0] == "pass"
     assert starts == [None, True, True]
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
-    async def prompts(bench: Bench) -> None:
-        async with bench.seat() as seat:
-            chat = seat.chat(reply("Hello"))
+    async def prompts(harness: Harness) -> None:
+        async with harness.session() as session:
+            chat = session.chat(reply("Hello"))
             await chat.prompt("Hi")
             await chat.finished()
-            assert chat.said == "Hello"
-            bench.check("W-21a", False, expected="a", got="b")
+            assert chat.assistant_text == "Hello"
+            harness.check("W-21a", False, expected="a", got="b")
 
     run = await verdicts(a_case(prompts, "W-21a"))
     (breach,) = run.failed()
@@ -169,9 +169,9 @@ async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
 
 
 async def test_what_the_watcher_sees_is_found_whatever_the_case_looks_at():
-    async def prompts(bench: Bench) -> None:
-        async with bench.seat() as seat:
-            chat = seat.chat(reply("Hello"))
+    async def prompts(harness: Harness) -> None:
+        async with harness.session() as session:
+            chat = session.chat(reply("Hello"))
             await chat.prompt("Hi")
             await chat.finished()
 
@@ -181,15 +181,15 @@ async def test_what_the_watcher_sees_is_found_whatever_the_case_looks_at():
     assert breach.case == "here.prompts"
     assert breach.breach is not None
     assert b'"finished"' in breach.exchange[breach.breach].data
-    assert of(run, "FIELD:ChatPromptParams.message") == ("pass", "it came, as it should")
-    assert of(run, "FIELD:ChatURLContent.url") == ("untestable", "no message had it")
+    assert of(run, "FIELD:ChatPromptParams.message") == ("pass", "occurred without a breach")
+    assert of(run, "FIELD:ChatURLContent.url") == ("untestable", "it did not occur in any message")
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_seats_at_one_server_hear_only_what_concerns_them():
     async with open_suite(REFERENCE) as suite:
-        bench = suite.bench("here")
-        async with bench.seat() as one, bench.seat() as two:
+        harness = suite.harness("here")
+        async with harness.session() as one, harness.session() as two:
             assert one.wire is two.wire
             mine = one.chat(reply(wait("now"), "One"))
             theirs = two.chat(reply("Two"), id=None)
@@ -198,16 +198,16 @@ async def test_seats_at_one_server_hear_only_what_concerns_them():
             await theirs.finished()
             assert mine.contents
             assert all(content["chatId"] == mine.id for content in mine.contents)
-            assert not [heard for heard in one.heard if heard.chat_id == theirs.id]
-            assert not [heard for heard in two.heard if heard.chat_id == mine.id]
+            assert not [received for received in one.messages if received.chat_id == theirs.id]
+            assert not [received for received in two.messages if received.chat_id == mine.id]
             mine.model.open("now")
             await mine.finished()
-            assert (mine.said, theirs.said) == ("One", "Two")
-            assert [heard.message["id"] for heard in two.heard if not heard.method]
+            assert (mine.assistant_text, theirs.assistant_text) == ("One", "Two")
+            assert [received.message["id"] for received in two.messages if not received.method]
 
 
 class _Mortal(Server):
-    """Ends when it is told to."""
+    """A server that ends on `$/die`."""
 
     def receive(self, message: Any) -> None:
         if message.get("method") == "$/die":
@@ -222,22 +222,22 @@ async def test_who_shared_a_server_that_ends_is_asked_again_alone():
 
     tries = []
 
-    async def innocent(bench: Bench) -> None:
-        async with bench.seat() as seat:
-            tries.append(seat)
-            chat = seat.chat(reply(wait("late"), "Hello"))
+    async def innocent(harness: Harness) -> None:
+        async with harness.session() as session:
+            tries.append(session)
+            chat = session.chat(reply(wait("late"), "Hello"))
             await chat.prompt("Hi")
             if len(tries) > 1:
                 chat.model.open("late")
-            await seat.until(lambda _: chat.said, expected="the answer")
-            bench.saw("W-20a")
+            await session.until(lambda _: chat.assistant_text, expected="the answer")
+            harness.record_pass("W-20a")
 
-    async def culprit(bench: Bench) -> None:
-        async with bench.seat() as seat:
+    async def culprit(harness: Harness) -> None:
+        async with harness.session() as session:
             while not tries:
-                await seat.settle()
-            await seat.tell("$/die")
-            await seat.settle()
+                await session.settle()
+            await session.notify("$/die")
+            await session.settle()
 
     run = await verdicts(
         a_case(innocent, "W-20a"),
@@ -250,12 +250,17 @@ async def test_who_shared_a_server_that_ends_is_asked_again_alone():
 
 
 async def test_two_suites_at_once_do_not_disturb_each_other():
-    async def prompts(bench: Bench) -> None:
-        async with bench.seat() as seat:
-            chat = seat.chat(reply(f"Hello to {seat.root}"))
+    async def prompts(harness: Harness) -> None:
+        async with harness.session() as session:
+            chat = session.chat(reply(f"Hello to {session.root}"))
             await chat.prompt("Hi")
             await chat.finished()
-            bench.check("W-20a", chat.said.endswith(str(seat.root)), expected="", got=chat.said)
+            harness.check(
+                "W-20a",
+                chat.assistant_text.endswith(str(session.root)),
+                expected="",
+                got=chat.assistant_text,
+            )
 
     runs: list[Run] = []
 
@@ -277,26 +282,26 @@ async def test_a_model_that_is_never_asked_is_no_fault_of_the_suite():
     known = server_cases()
     cases = [known["contexts.a_directory_is_shown"]]
     run = await verdicts(*cases, target=attrs.evolve(REFERENCE, serve=serve_alone))
-    assert run.faults == ()
+    assert run.suite_errors == ()
     assert of(run, "CTX-3") == ("untestable", "expected a request to the model, got none")
 
 
 async def test_what_every_client_needs_is_judged_before_what_is_dear():
-    async def nothing(bench: Bench) -> None:
-        bench.saw("W-20a")
+    async def nothing(harness: Harness) -> None:
+        harness.record_pass("W-20a")
 
     names = ["mcp.x", "lifecycle.x", "here.x", "approvals.x", "lifecycle.y"]
     cases = [attrs.evolve(a_case(nothing, "W-20a"), name=name) for name in names]
     ran: list[str] = []
-    await run_suite(REFERENCE, cases=cases, jobs=1, told=lambda case, _: ran.append(case.name))
+    await run_suite(REFERENCE, cases=cases, jobs=1, on_case=lambda case, _: ran.append(case.name))
     assert ran == ["here.x", "lifecycle.x", "lifecycle.y", "approvals.x", "mcp.x"]
-    assert sorted(BY_WEIGHT) == sorted(CHAPTERS)
+    assert sorted(RUN_ORDER) == sorted(CHAPTERS)
 
 
 async def test_what_has_no_time_is_untestable():
-    async def waits(bench: Bench) -> None:
-        async with bench.seat() as seat:
-            await seat.until(lambda _: False, expected="nothing", seconds=60)
+    async def waits(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.until(lambda _: False, expected="nothing", seconds=60)
 
     run = await verdicts(a_case(waits, "W-20a"), seconds=0.05)
     assert of(run, "W-20a") == ("untestable", "no time in 0.05 s")

@@ -1,4 +1,4 @@
-"""How a target is started, and what is known of its failures."""
+"""The start of a target, and its known failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eca_protocol.testing.conformance.known import (
 )
 from eca_protocol.testing.conformance.personalities import PERSONALITIES
 from eca_protocol.testing.conformance.run import Incident, Run
-from eca_protocol.testing.conformance.target import KEY, MODEL, Folders, Target
+from eca_protocol.testing.conformance.target import KEY, MODEL, Directories, Target
 from eca_protocol.testing.conformance.verdicts import Finding
 
 
@@ -26,8 +26,8 @@ def test_it_is_told_of_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
     for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "sk-of-the-user")
     target = Target(command=("server", "--at={{workspace}}"), env={"MORE": "{{model}}"})
-    folders = Folders(root=tmp_path)
-    command, env = target.prepare(folders, "http://here/v1", {"chat": {"title": False}})
+    directories = Directories(root=tmp_path)
+    command, env = target.prepare(directories, "http://here/v1", {"chat": {"title": False}})
     config = json.loads(env["ECA_CONFIG"])
     provider = config["providers"]["conformance"]
     assert (provider["api"], provider["url"], provider["key"]) == (
@@ -37,7 +37,7 @@ def test_it_is_told_of_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
     )
     assert config["defaultModel"] == MODEL
     assert config["chat"] == {"title": False}
-    assert command == ["server", f"--at={folders.workspace}"]
+    assert command == ["server", f"--at={directories.workspace}"]
     assert env["MORE"] == MODEL
     assert {Path(env[name]).parent for name in ("HOME", "TMPDIR")} == {tmp_path}
     assert "sk-of-the-user" not in env.values()
@@ -52,7 +52,7 @@ def test_one_with_a_configuration_of_its_own_gets_a_file(tmp_path: Path):
         env={"SERVER_CONFIG": "{{file}}"},
         api="anthropic",
     )
-    command, env = target.prepare(Folders(root=tmp_path), "http://here/v1", {})
+    command, env = target.prepare(Directories(root=tmp_path), "http://here/v1", {})
     file = tmp_path / "server.ini"
     assert command == ["server", "--config", str(file)]
     assert env["SERVER_CONFIG"] == str(file)

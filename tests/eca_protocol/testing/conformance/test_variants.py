@@ -1,4 +1,4 @@
-"""What the specification and the rulings leave open: servers that do it otherwise break nothing."""
+"""Servers that differ where the specification and the rulings leave a choice break no row."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class HasNoCommands(Commands):
 
 
 class RefusesLogins(Commands):
-    """Has a command to log in, and knows nobody to log in to."""
+    """Has a command to log in, and no provider to log in to."""
 
     def find(self, query: str) -> list[Message]:
         login = {"name": "login", "description": "Log in.", "type": "native", "arguments": []}
@@ -112,9 +112,9 @@ class RejectsPlanned(Toolbox):
 class ToolsInOrder(MCPServer):
     """Shows the tools of an MCP server in an order of its own."""
 
-    def tell(self, status: str) -> None:
+    def announce(self, status: str) -> None:
         self.tools = sorted(self.tools, key=lambda tool: tool.name, reverse=True)
-        super().tell(status)
+        super().announce(status)
 
 
 class NamesNothing(Server):
@@ -203,8 +203,8 @@ class TitlesComeWhole(_Titles):
 
     async def ask_for_title(self, messages: list[Message], take: Take) -> None:
         url = self._provider["url"].rstrip("/") + "/chat/completions"
-        asked = json.dumps({"model": self._own_name, "messages": messages, "stream": False})
-        async with self._client.stream("POST", url, content=asked) as response:
+        request = json.dumps({"model": self._own_name, "messages": messages, "stream": False})
+        async with self._client.stream("POST", url, content=request) as response:
             answer = json.loads(await response.read())
         take({"choices": [{"delta": choice["message"]} for choice in answer["choices"]]})
 
@@ -213,8 +213,8 @@ class TitlesAreAskedOfTheUser(_Titles):
     """Says in the user's message what a title is to be."""
 
     async def ask_for_title(self, messages: list[Message], take: Take) -> None:
-        told = "\n\n".join(each["content"] for each in messages)
-        await super(_Titles, self).ask([{"role": "user", "content": told}], [], take)
+        text = "\n\n".join(each["content"] for each in messages)
+        await super(_Titles, self).ask([{"role": "user", "content": text}], [], take)
 
 
 class AsksAgain(Model):
@@ -309,4 +309,4 @@ def test_what_is_left_open_is_no_breach(variant: type[Any], cases: tuple[str, ..
     assert not [
         each for each in run.findings if each.case in cases and each.verdict == "untestable"
     ]
-    assert (run.incidents, run.faults) == ((), ())
+    assert (run.incidents, run.suite_errors) == ((), ())

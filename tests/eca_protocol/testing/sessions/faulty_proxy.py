@@ -1,4 +1,4 @@
-"""Stands between a client and a server on stdio and breaks one kind of message.
+"""A proxy between a client and a server on stdio that breaks one kind of message.
 
 python faulty_proxy.py FAULT -- COMMAND...
 """
@@ -16,7 +16,7 @@ Break = Callable[[Any], list[Any]]
 
 
 def messages(stream: BinaryIO) -> Iterator[tuple[bytes, Any]]:
-    """Each frame's body, and the message in it if it is one."""
+    """Yield the body of each frame, and its message or None."""
     while header := stream.readline():
         if header.startswith(b"Content-Length: "):
             stream.readline()
@@ -33,7 +33,7 @@ def is_finished(message: Any) -> bool:
 
 
 class Faults:
-    """What is wrong with the server, and what it has to know for that."""
+    """The planted errors of the server, and the state they need."""
 
     def __init__(self) -> None:
         self.deletes: set[Any] = set()

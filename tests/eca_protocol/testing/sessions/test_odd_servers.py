@@ -1,4 +1,4 @@
-"""Servers that cannot be started, end at once, or write what has no shape: told, never raised."""
+"""Servers that cannot be started, exit at once or write malformed messages are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eca_protocol.testing.sessions.__main__ import main
 from eca_protocol.testing.sessions.model import ScriptedModel
 from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.rules import Rules
-from eca_protocol.testing.sessions.wire import Fault
+from eca_protocol.testing.sessions.wire import Violation
 
 CONTENT = {"method": "chat/contentReceived"}
 PROGRESS = {"type": "progress", "state": "running", "text": "Hm"}
@@ -39,18 +39,18 @@ PROGRESS = {"type": "progress", "state": "running", "text": "Hm"}
         ),
     ],
 )
-def test_what_has_no_shape_is_a_fault(message: dict[str, Any], row: str) -> None:
+def test_a_malformed_message_is_a_violation(message: dict[str, Any], row: str) -> None:
     model = ScriptedModel()
     try:
         rules = Rules(model, draft=False)
-        rules.sent({"id": 1, "method": "chat/prompt", "params": {"message": "mark-1"}})
-        with pytest.raises(Fault, match=row):
-            rules.heard(message)
+        rules.on_sent({"id": 1, "method": "chat/prompt", "params": {"message": "mark-1"}})
+        with pytest.raises(Violation, match=row):
+            rules.on_received(message)
     finally:
         model.close()
 
 
-def test_a_server_that_cannot_be_started_shows_no_fault(
+def test_a_server_that_cannot_be_started_is_no_violation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     missing = str(tmp_path / "no-such-server")
@@ -60,21 +60,21 @@ def test_a_server_that_cannot_be_started_shows_no_fault(
     assert capsys.readouterr().err.count(missing) == 2
 
 
-def test_the_last_words_of_a_server_that_ends_are_told_and_the_script_is_not_lost(
+def test_the_stderr_of_a_server_that_exits_is_shown_and_the_script_is_not_lost(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = str(tmp_path / "no-such-folder" / "replay.py")
     assert main(["--replay", out, "--", sys.executable, "-S", "no-such-server.py"]) == 1
-    told = capsys.readouterr()
-    assert "can't open file" in told.err
-    assert out in told.err
-    compile(told.out, "replay.py", "exec")
-    assert "EDITION = " in told.out
+    output = capsys.readouterr()
+    assert "can't open file" in output.err
+    assert out in output.err
+    compile(output.out, "replay.py", "exec")
+    assert "EDITION = " in output.out
 
 
 def test_a_script_is_a_program_whatever_a_server_has_written() -> None:
-    fault = Fault("CHAT-2", "the chat c", 'x\ud800\\u"""\0\n')
-    compile(script_of("2025-10", [("rest", ())], fault).encode(), "replay.py", "exec")
+    violation = Violation("CHAT-2", "the chat c", 'x\ud800\\u"""\0\n')
+    compile(script_of("2025-10", [("rest", ())], violation).encode(), "replay.py", "exec")
 
 
 def test_a_model_that_is_closed_waits_at_no_gate() -> None:

@@ -1,4 +1,4 @@
-"""Our own server, through whatever the stateful model thinks of, in every edition."""
+"""Our own server, tested with random sessions of every edition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stateful model finds what is wrong with a server, and tells it in few steps."""
+"""The stateful model finds planted errors of a server and shrinks their steps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from eca_protocol.testing.sessions.session import Step
 SERVER = (sys.executable, "-P", "-m", "eca_server", "--log-level", "error", "server")
 PROXY = str(Path(__file__).with_name("faulty_proxy.py"))
 OPENING = 4
-"""Steps that open a session."""
+"""The steps that open a session."""
 
 
 def actions(steps: tuple[Step, ...]) -> list[str]:
-    """What the client and the model do, without what only prepares it or waits for it."""
+    """Return the actions of the client and the model, without preparation and waits."""
     named = [
         message["method"] if isinstance(message, dict) else "bytes"
         for name, arguments in steps[OPENING:]
@@ -36,7 +36,7 @@ def test_a_second_end_is_found_and_replayed_without_this_package(
     server = (sys.executable, "-S", PROXY, "finishes_twice", "--", *SERVER)
     outcome = check_sessions(server, steps=200, shrink=False)
     assert outcome.failure is not None
-    assert outcome.failure.fault.requirement == "W-22e"
+    assert outcome.failure.violation.requirement == "W-22e"
     assert outcome.replays
     script = tmp_path / "replay.py"
     script.write_text(outcome.script)
@@ -64,7 +64,7 @@ def test_a_fault_is_shrunk_to_few_steps_that_replay_it(
     server = (sys.executable, "-S", PROXY, fault, "--", *SERVER)
     outcome = check_sessions(server, steps=3000, step_seconds=5)
     assert outcome.failure is not None
-    assert outcome.failure.fault.requirement == row
+    assert outcome.failure.violation.requirement == row
     assert len(actions(outcome.failure.steps)) <= most, outcome.failure.steps
     assert outcome.replays
     script = tmp_path / "replay.py"

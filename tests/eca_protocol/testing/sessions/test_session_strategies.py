@@ -1,4 +1,4 @@
-"""Whole sessions: legal ones pass each gate, broken ones have the one fault that they name."""
+"""Generated sessions: conforming ones pass each gate, broken ones have the error they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session in which nobody breaks a rule, entry by entry and each with a name."""
+"""A session without violations, as named entries, and changes to it."""
 
 from __future__ import annotations
 
@@ -147,16 +147,16 @@ NEXT_TURN = (
     answers(7, prompted("new")),
     finished("new"),
 )
-"""One more turn of the second chat."""
+"""An additional turn of the second chat."""
 
 
 def good_session() -> Session:
-    """The session; the caller may change it."""
+    """Return a copy of the session, which the caller may change."""
     return copy.deepcopy(_SESSION)
 
 
 def edited(name: str, /, *path: str | int, **members: Any) -> Change:
-    """Members at a place in an entry are others; `...` is missing."""
+    """Change members at a place in an entry; `...` removes one."""
 
     def change(session: Session) -> Session:
         place: Any = session[name][1]
@@ -172,27 +172,27 @@ def edited(name: str, /, *path: str | int, **members: Any) -> Change:
 
 
 def content(name: str, /, **members: Any) -> Change:
-    """Members of an entry's content are others; `...` is missing."""
+    """Change members of an entry's content; `...` removes one."""
     return edited(name, "params", "content", **members)
 
 
 def params(name: str, /, **members: Any) -> Change:
-    """Members of an entry's params are others; `...` is missing."""
+    """Change members of an entry's params; `...` removes one."""
     return edited(name, "params", **members)
 
 
 def result(name: str, /, **members: Any) -> Change:
-    """Members of an entry's result are others; `...` is missing."""
+    """Change members of an entry's result; `...` removes one."""
     return edited(name, "result", **members)
 
 
 def without(*names: str) -> Change:
-    """Some entries never come."""
+    """Remove entries."""
     return lambda session: {key: entry for key, entry in session.items() if key not in names}
 
 
 def after(name: str, *entries: tuple[Side, Mapping[str, Any]]) -> Change:
-    """Entries come behind the one called so."""
+    """Insert entries after the one with this name."""
 
     def change(session: Session) -> Session:
         changed: Session = {}
@@ -206,12 +206,12 @@ def after(name: str, *entries: tuple[Side, Mapping[str, Any]]) -> Change:
 
 
 def twice(name: str) -> Change:
-    """An entry comes twice."""
+    """Repeat an entry."""
     return lambda session: after(name, copy.deepcopy(session[name]))(session)
 
 
 def moved(name: str, behind: str) -> Change:
-    """An entry comes later, or earlier: behind another."""
+    """Move an entry behind a different one."""
 
     def change(session: Session) -> Session:
         entry = session[name]
@@ -221,10 +221,10 @@ def moved(name: str, behind: str) -> Change:
 
 
 def replaced(entries: Mapping[str, tuple[Side, Mapping[str, Any]]]) -> Change:
-    """Other entries stand in the place of some."""
+    """Replace entries."""
     return lambda session: session | {name: (s, dict(m)) for name, (s, m) in entries.items()}
 
 
 def both(first: Change, second: Change) -> Change:
-    """One change and then another."""
+    """Combine two changes, in this order."""
     return lambda session: second(first(session))

@@ -1,4 +1,4 @@
-"""What a server may do in more than one way, a watcher tells of as no fault."""
+"""Behaviour that a server may choose is not reported."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ RAN = says(
 
 
 def nameless(*first: tuple[int, str, str], echoes: dict[str, str]) -> Change:
-    """Two prompts without an id, then the turn of each chat, and its answer."""
+    """Return two prompts without an id, then the turn of each chat and its response."""
     entries = [asks(id_, "chat/prompt", {"message": message}) for id_, message, _ in first]
     chats = {chat: id_ for id_, _, chat in first}
     turns = [
-        (*begun(chat, text), answers(chats[chat], prompted(chat)), finished(chat))
+        (*turn_start(chat, text), answers(chats[chat], prompted(chat)), finished(chat))
         for chat, text in echoes.items()
     ]
     return after("finished", *entries, *(entry for turn in turns for entry in turn))
 
 
-def begun(chat: str, text: str) -> tuple[Any, ...]:
-    """How a turn begins."""
+def turn_start(chat: str, text: str) -> tuple[Any, ...]:
+    """Return the messages that start a turn."""
     return running(chat), says(chat, "user", "text", text=text, contentId="m")
 
 
@@ -100,22 +100,22 @@ ALLOWED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", ALLOWED.values(), ids=ALLOWED)
-def test_what_is_allowed_is_told_as_no_fault(change: Change) -> None:
+def test_allowed_behaviour_is_not_reported(change: Change) -> None:
     assert watch(change(good_session())) == []
 
 
-def test_the_words_of_no_prompt_without_an_id_are_told() -> None:
+def test_an_echo_of_no_prompt_is_reported() -> None:
     twins = nameless((8, "one", "A"), (9, "two", "B"), echoes={"B": "three", "A": "one"})
     assert rows(watch(twins(good_session()))) == ["W-20b"]
 
 
-def test_words_that_come_back_in_another_chat_are_told() -> None:
+def test_an_echo_in_a_wrong_chat_is_reported() -> None:
     twins = nameless((8, "one", "A"), (9, "two", "B"), echoes={"A": "two", "B": "one"})
     assert rows(watch(twins(good_session()))) == ["W-20b", "W-20b"]
     both_begin = after(
         "finished",
         *(asks(id_, "chat/prompt", {"message": message}) for id_, message in ((8, "1"), (9, "2"))),
-        *(each for chat, text in (("A", "2"), ("B", "1")) for each in begun(chat, text)),
+        *(each for chat, text in (("A", "2"), ("B", "1")) for each in turn_start(chat, text)),
         *(answers(id_, prompted(chat)) for id_, chat in ((8, "A"), (9, "B"))),
         *(finished(chat) for chat in ("A", "B")),
     )

@@ -1,4 +1,4 @@
-"""What belongs to another edition than the conversation's is told; each edition has its own."""
+"""Messages of a different edition are reported; each edition has its own rows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def draft_session() -> Session:
 
 
 def todays_session() -> Session:
-    """The good session as today's edition has it."""
+    """Return the good session in the current edition."""
     session = good_session()
     changes = [
         edited("initialize", "params", capabilities=TODAY),
@@ -86,8 +86,10 @@ def _is_of_call(message: dict[str, Any]) -> bool:
 
 def watch(session: Session, revision: Revision | None = None) -> list[Observation]:
     watcher = Watcher(revision=revision)
-    seen = [each for side, message in session.values() for each in watcher.feed(side, message)]
-    return seen + watcher.finish()
+    observations = [
+        each for side, message in session.values() for each in watcher.feed(side, message)
+    ]
+    return observations + watcher.finish()
 
 
 def test_a_good_session_is_good_in_each_edition() -> None:
@@ -131,8 +133,8 @@ def test_the_draft_has_rows_of_its_own(row: str, change: Change) -> None:
 
 
 def test_what_october_brought_is_no_message_of_september() -> None:
-    seen = watch(good_session(), Revision.R2025_09)
-    assert {each.requirement for each in seen} == {"VALUE:ChatContent=ChatMetadataContent"}
+    observations = watch(good_session(), Revision.R2025_09)
+    assert {each.requirement for each in observations} == {"VALUE:ChatContent=ChatMetadataContent"}
     assert watch(copy.deepcopy(without("title")(good_session())), Revision.R2025_09) == []
 
 
@@ -144,10 +146,10 @@ def test_the_first_update_says_which_edition_the_server_speaks() -> None:
     assert watcher.revision is Revision.R2025_10
 
 
-def test_what_the_client_asks_beyond_its_edition_may_be_told() -> None:
+def test_notifications_that_the_client_requested_beyond_its_edition_are_allowed() -> None:
     opened = news("chat/opened", {"chatId": "old"})
-    asked = (asks(8, "chat/open", {"chatId": "old"}), opened, answers(8, {"found": True}))
-    assert watch(after("finished", *asked)(good_session())) == []
+    requested = (asks(8, "chat/open", {"chatId": "old"}), opened, answers(8, {"found": True}))
+    assert watch(after("finished", *requested)(good_session())) == []
     assert [each.requirement for each in watch(after("finished", opened)(good_session()))] == [
         "W-12d"
     ]
@@ -156,7 +158,7 @@ def test_what_the_client_asks_beyond_its_edition_may_be_told() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        both(edited("prompt", id=...), without("prompted")),  # done and not answered (W-4)
+        both(edited("prompt", id=...), without("prompted")),  # it runs and is not answered (W-4)
         after("tools", asks(9, "chat/promptStop", {"chatId": "c"}), answers(9, None)),
         after("tools", asks(9, "no/such"), ("server", {
             "jsonrpc": "2.0", "id": 9, "error": {"code": -32601, "message": "m"}})),
@@ -168,12 +170,12 @@ def test_what_the_client_asks_beyond_its_edition_may_be_told() -> None:
             "jsonrpc": "2.0", "id": "q", "error": {"code": -32600, "message": "m"}})),
     ],
 )  # fmt: skip
-def test_what_a_server_answers_to_an_odd_client_is_no_fault_of_its(change: Change) -> None:
+def test_responses_to_an_odd_client_are_no_violations_of_the_server(change: Change) -> None:
     assert [each for each in watch(change(good_session())) if each.side == "server"] == []
 
 
 @pytest.mark.parametrize("method", ["chat/fork", "chat/rollback"])
-def test_that_a_chat_was_forked_or_rolled_back_may_be_said_in_it_once(method: str) -> None:
+def test_one_text_may_report_a_fork_or_a_rollback(method: str) -> None:
     watcher = Watcher(revision=Revision.CURRENT)
     for entry in without("shutdown", "shut down", "exit")(good_session()).values():
         watcher.feed(*entry)

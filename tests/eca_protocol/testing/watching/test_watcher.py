@@ -1,4 +1,4 @@
-"""Each way to break a rule is told as the one row that it breaks."""
+"""Each violation is reported as the one row that it violates."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ NOT_STOPPED = replaced({"stop": NO, "repeated": USED})
 
 
 def at_call(**members: Any) -> Change:
-    """Members of all that is told of the first call are others."""
+    """Change members of all contents of the first call."""
 
     def change(session: Session) -> Session:
         for name in ("prepare", "prepare more", "run", "run runs", "called"):
@@ -69,7 +69,7 @@ def at_call(**members: Any) -> Change:
 
 
 def behind_fence(entry: tuple[Side, dict[str, Any]]) -> Change:
-    """The server says it in the stopped turn, and had read the stop."""
+    """Add a server message to the stopped turn after the server has read the stop."""
     fence = (asks(9, "chat/queryCommands"), answers(9, {"commands": []}))
     return after("stop", *fence, entry)
 
@@ -285,7 +285,7 @@ AT_ONCE: list[tuple[list[str], Change]] = [
     (["W-20d", "W-26b"], both(without("has thought"), content("finished", text="Done"))),
     (["W-26b", "W-30a"], without("has thought", "called")),
 ]
-"""Entries that break several rows, of which none follows from another."""
+"""Entries with several independent violations."""
 
 CLIENT_FAULTS: list[tuple[str, Change]] = [
     ("LIFE-1", lambda s: {"x": asks(9, "shutdown"), "y": refuses(9, -32002), **s}),
@@ -305,8 +305,10 @@ CLIENT_FAULTS: list[tuple[str, Change]] = [
 
 def watch(session: Session, revision: Revision | None = None) -> list[Observation]:
     watcher = Watcher(revision=revision)
-    seen = [each for side, message in session.values() for each in watcher.feed(side, message)]
-    return seen + watcher.finish()
+    observations = [
+        each for side, message in session.values() for each in watcher.feed(side, message)
+    ]
+    return observations + watcher.finish()
 
 
 def name_of(row_or_change: str | Change) -> str:
@@ -324,7 +326,7 @@ def test_a_good_session_breaks_nothing_nor_does_any_beginning_of_it() -> None:
     assert watcher.finish() == []
 
 
-def test_a_tool_that_there_is_not_has_the_name_that_the_model_gave_it() -> None:
+def test_an_invented_tool_has_the_name_from_the_model() -> None:
     made_up = {**CALL, "id": "call-9", "name": "edit_file", "arguments": {}}
     begins = (
         says("c", "assistant", "toolCallPrepare", argumentsText="", **made_up),
@@ -342,20 +344,20 @@ def test_a_turn_may_follow_prompts_that_a_stop_dropped() -> None:
 
 
 @pytest.mark.parametrize(("row", "change"), FAULTS, ids=name_of)
-def test_a_fault_is_told_as_its_row_and_nothing_else(row: str, change: Change) -> None:
+def test_a_violation_is_reported_as_its_row_and_nothing_else(row: str, change: Change) -> None:
     assert row in REQUIREMENTS
     assert rows(watch(change(good_session()))) == [row]
 
 
 @pytest.mark.parametrize(("broken", "change"), AT_ONCE, ids=[" ".join(each) for each, _ in AT_ONCE])
-def test_an_entry_that_breaks_several_rows_is_told_as_each(
+def test_independent_violations_of_an_entry_are_all_reported(
     broken: list[str], change: Change
 ) -> None:
     assert sorted(rows(watch(change(good_session())))) == broken
 
 
 @pytest.mark.parametrize(("row", "change"), CLIENT_FAULTS, ids=name_of)
-def test_a_fault_of_the_client_is_told_as_its_row(row: str, change: Change) -> None:
+def test_a_violation_of_the_client_is_reported_as_its_row(row: str, change: Change) -> None:
     assert row in REQUIREMENTS
     assert rows(watch(change(good_session())), "client") == [row]
 
@@ -388,27 +390,27 @@ PLAIN = b'{"jsonrpc":"2.0","method":"$/x"}'
         ("BASE-13", encode_frame(b"[" + PLAIN + b"]")),
     ],
 )
-def test_bytes_are_told_as_the_row_that_they_break(row: str, data: bytes) -> None:
+def test_bytes_are_reported_as_the_row_that_they_violate(row: str, data: bytes) -> None:
     watcher = Watcher()
     watcher.feed(*asks(0, "initialize", {"processId": None}))
     watcher.feed(*answers(0, {"chatWelcomeMessage": ""}))
-    told = watcher.feed_raw("server", data)
-    assert [each.requirement for each in told] == [row], told
+    observations = watcher.feed_raw("server", data)
+    assert [each.requirement for each in observations] == [row], observations
 
 
-def test_how_a_message_is_written_excuses_nothing_of_what_it_says() -> None:
-    told: list[Observation] = []
+def test_a_message_in_an_incorrect_frame_is_checked() -> None:
+    observations: list[Observation] = []
     watcher = Watcher()
     for side, message in twice("finished")(good_session()).values():
         frame = encode_frame(json.dumps(message))
         if side == "server":
-            told += watcher.feed_raw(side, frame.replace(b"Length", b"length"))
+            observations += watcher.feed_raw(side, frame.replace(b"Length", b"length"))
         else:
-            told += watcher.feed(side, message)
-    assert {each.requirement for each in told} == {"W-1", "W-22e"}
+            observations += watcher.feed(side, message)
+    assert {each.requirement for each in observations} == {"W-1", "W-22e"}
 
 
-def test_what_a_wrong_length_leaves_over_is_not_told_again() -> None:
+def test_the_rest_of_a_frame_with_a_wrong_length_is_not_reported_again() -> None:
     watcher = Watcher()
     assert len(watcher.feed_raw("server", b"Content-Length: 30\r\n\r\n" + PLAIN[:30])) == 1
     assert watcher.feed_raw("server", PLAIN[30:]) == []
@@ -431,7 +433,7 @@ def test_what_a_wrong_length_leaves_over_is_not_told_again() -> None:
         ("a /login openai 0a1b2c", "a /login ***", False, ["W-20b"]),
     ],
 )
-def test_a_key_may_be_hidden_in_the_words_of_the_user(
+def test_a_key_may_be_redacted_in_the_echo(
     message: str, echo: str, is_asked: bool, broken: list[str]
 ) -> None:
     key = asks(7, "chat/prompt", {"message": message, "chatId": "c"})
@@ -442,10 +444,10 @@ def test_a_key_may_be_hidden_in_the_words_of_the_user(
     assert rows(watch(session)) == broken
 
 
-@pytest.mark.parametrize(("kept", "broken"), [("***", []), ("ab", ["W-30b"])])
-def test_arguments_whose_secret_a_record_does_not_keep_are_not_missed(
-    kept: str, broken: list[str]
+@pytest.mark.parametrize(("recorded", "broken"), [("***", []), ("ab", ["W-30b"])])
+def test_arguments_with_a_redacted_secret_are_not_reported(
+    recorded: str, broken: list[str]
 ) -> None:
     session = content("prepare more", argumentsText='"/a","token":"abc"}')(good_session())
-    session = content("run", arguments={"path": "/a", "token": kept})(session)
+    session = content("run", arguments={"path": "/a", "token": recorded})(session)
     assert rows(watch(session)) == broken

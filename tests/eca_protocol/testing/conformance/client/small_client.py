@@ -1,9 +1,8 @@
-"""A small client for the tests of the suite: it asks twice, decides on a call, and leaves.
+"""A small client for the tests of the suite: it prompts twice, decides on a call, and ends.
 
     python small_client.py SERVER [FAULT]
 
-It knows nothing of `eca_protocol`, starts fast, and has one fault if it is told to: `FAULTS` says
-which there are.
+It does not use `eca_protocol`, starts fast, and has the bug FAULT, one of `FAULTS`.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Client:
         body = json.dumps(message, ensure_ascii=False).encode()
         self.process.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
-    def tell(self, method: str, params: object) -> None:
+    def notify(self, method: str, params: object) -> None:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def ask(self, method: str, params: object) -> int:
@@ -104,7 +103,7 @@ class Client:
         elif "id" in message:
             self.answer(message)
         else:
-            self.hear(message["method"], message.get("params"))
+            self.on_notification(message["method"], message.get("params"))
 
     def read(self) -> bytes:
         while True:
@@ -163,7 +162,7 @@ class Client:
             if self.has("answers twice"):
                 self.refuse(id_, -32601)
 
-    def hear(self, method: str, params: object) -> None:
+    def on_notification(self, method: str, params: object) -> None:
         known = {"config/updated", "tool/serverUpdated", "chat/contentReceived", "$/showMessage"}
         if self.has("answers notifications"):
             self.send({"jsonrpc": "2.0", "id": None, "result": None})
@@ -181,7 +180,7 @@ class Client:
             decision = "Approve" if self.approves else "Reject"
             save = {"save": "session"} if self.approves else {}
             decided = {"chatId": params["chatId"], "toolCallId": call, **save}
-            self.tell(f"chat/toolCall{decision}", decided)
+            self.notify(f"chat/toolCall{decision}", decided)
         if content["type"] == "progress" and content["state"] == "running":
             self.running = True
         elif content["type"] == "progress" and content["state"] == "finished" and self.running:
@@ -200,7 +199,7 @@ class Client:
         asked = self.ask("initialize", about)
         if not self.has("early initialized"):
             self.wait_for(asked)
-        self.tell("initialized", {})
+        self.notify("initialized", {})
         first = self.ask("chat/prompt", {"message": "Hello"})
         self.wait_for(first)
         while not self.finished:
@@ -217,7 +216,7 @@ class Client:
         shutdown = self.ask("shutdown", None)
         if not self.has("leaves at once"):
             self.wait_for(shutdown)
-        self.tell("exit", None)
+        self.notify("exit", None)
         self.process.stdin.close()
 
 

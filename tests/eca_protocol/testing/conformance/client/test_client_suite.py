@@ -1,4 +1,4 @@
-"""A client's fault is found by the play about it, and by no other."""
+"""A client's bug is found by the scenario about it, and by no other."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import pytest
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.played import PlayedServer
-from eca_protocol.testing.conformance.client.stage import SERVER, play
+from eca_protocol.testing.conformance.client.client_run import SERVER, run_client
+from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.client.suite import (
-    SAME,
-    UNSEEN,
+    DUPLICATES,
+    UNTESTABLE,
     ClientCase,
     client_cases,
     run_client_suite,
 )
 from eca_protocol.testing.conformance.run import Run, binds
-from eca_protocol.testing.conformance.target import Folders, Target
+from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 HERE = Path(__file__).resolve().parent
@@ -68,7 +68,7 @@ def broken(run: Run) -> set[str]:
 
 
 def and_what_is_the_same(row: str) -> set[str]:
-    return {row} | {other for other, judged in SAME.items() if judged == row}
+    return {row} | {other for other, judged in DUPLICATES.items() if judged == row}
 
 
 def about(row: str) -> list[ClientCase]:
@@ -79,9 +79,11 @@ def about(row: str) -> list[ClientCase]:
     "fault", ["exact headers", "early initialized", "answers twice", "trusts ids", "needs params"]
 )
 def test_a_fault_is_found_by_its_play(fault: str) -> None:
-    found = judge(small_client(fault), about(CAUGHT[fault]))
-    assert broken(found) == and_what_is_the_same(CAUGHT[fault])
-    assert all(each.exchange for each in found.findings if each.verdict == "fail" and each.case)
+    run_result = judge(small_client(fault), about(CAUGHT[fault]))
+    assert broken(run_result) == and_what_is_the_same(CAUGHT[fault])
+    assert all(
+        each.exchange for each in run_result.findings if each.verdict == "fail" and each.case
+    )
 
 
 @pytest.mark.long
@@ -92,18 +94,20 @@ def test_a_fault_is_found_by_no_other_play(fault: str) -> None:
 
 @pytest.mark.long
 def test_a_client_without_a_fault_passes() -> None:
-    found = judge(small_client())
-    assert not broken(found)
-    untold = {each.id for each in found.findings if each.verdict == "untestable" and not each.case}
-    fields = {row for row in untold if row.startswith(("FIELD:", "VALUE:"))}
-    assert untold - fields <= set(UNSEEN) | set(SAME) | {"CONF-14", "CONF-17"}
+    run_result = judge(small_client())
+    assert not broken(run_result)
+    unjudged = {
+        each.id for each in run_result.findings if each.verdict == "untestable" and not each.case
+    }
+    fields = {row for row in unjudged if row.startswith(("FIELD:", "VALUE:"))}
+    assert unjudged - fields <= set(UNTESTABLE) | set(DUPLICATES) | {"CONF-14", "CONF-17"}
 
 
 @pytest.mark.long
 def test_the_client_of_this_project_passes() -> None:
     script = HERE / "our_client.py"
-    found = judge(Target(command=(sys.executable, str(script), SERVER)))
-    assert not broken(found)
+    run_result = judge(Target(command=(sys.executable, str(script), SERVER)))
+    assert not broken(run_result)
 
 
 def test_a_client_that_starts_no_server_cannot_be_judged() -> None:
@@ -112,7 +116,7 @@ def test_a_client_that_starts_no_server_cannot_be_judged() -> None:
 
 
 def test_a_client_that_says_nothing_cannot_be_judged() -> None:
-    with pytest.raises(StartFailed, match=r"says nothing.*exit code 3"):
+    with pytest.raises(StartFailed, match=r"sends nothing.*exit code 3"):
         judge(Target(command=(sys.executable, "-I", "-S", "-c", "raise SystemExit(3)")))
 
 
@@ -120,9 +124,9 @@ def test_what_a_client_never_comes_to_is_not_judged() -> None:
     says = encode_frame(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
     code = f"import sys; sys.stdout.buffer.write({says!r})"
     target = Target(command=(sys.executable, "-I", "-S", "-c", code))
-    found = {each.id: each for each in judge(target, about("W-4c") + about("W-32a")).findings}
-    assert found["W-4c"].verdict == found["W-32a"].verdict == "untestable"
-    assert found["W-4c"].got == "the client never says initialized"
+    run_result = {each.id: each for each in judge(target, about("W-4c") + about("W-32a")).findings}
+    assert run_result["W-4c"].verdict == run_result["W-32a"].verdict == "untestable"
+    assert run_result["W-4c"].got == "the client never sends initialized"
 
 
 def test_a_client_may_speak_over_its_own_streams() -> None:
@@ -131,8 +135,8 @@ def test_a_client_may_speak_over_its_own_streams() -> None:
         "sys.stdout.buffer.write(b'Content-Length: %d\\r\\n\\r\\n%b' % (len(body), body));"
         "sys.stdout.flush(); assert b'-32601' in sys.stdin.buffer.read1()"
     )
-    found = judge(Target(command=(sys.executable, "-I", "-S", "-c", code)), cases=[])
-    assert "LIFE-1" in broken(found)
+    run_result = judge(Target(command=(sys.executable, "-I", "-S", "-c", code)), cases=[])
+    assert "LIFE-1" in broken(run_result)
 
 
 def test_a_client_that_is_broken_in_every_way_is_judged_all_the_same() -> None:
@@ -155,19 +159,19 @@ while came.count(b'"finished"') < 2:
 """
     target = Target(command=(sys.executable, "-I", "-S", "-c", code))
     run = judge(target, cases=[])
-    found = {each.id: each for each in run.findings}
-    assert found["LIFE-7"].verdict == "fail"
-    assert (found["LIFE-11"].verdict, found["LIFE-11"].got) == (
+    run_result = {each.id: each for each in run.findings}
+    assert run_result["LIFE-7"].verdict == "fail"
+    assert (run_result["LIFE-11"].verdict, run_result["LIFE-11"].got) == (
         "untestable",
         "its workspaceFolders are 7",
     )
-    assert run.faults == ()
+    assert run.suite_errors == ()
 
 
 def test_a_case_is_played_for_some_of_its_rows_too() -> None:
     [case] = about("BASE-23")
-    found = judge(small_client("deaf to bad json"), [attrs.evolve(case, rows=("BASE-23",))])
-    assert "BASE-23" in broken(found)
+    run_result = judge(small_client("deaf to bad json"), [attrs.evolve(case, rows=("BASE-23",))])
+    assert "BASE-23" in broken(run_result)
 
 
 @pytest.mark.anyio
@@ -178,14 +182,16 @@ async def test_who_calls_without_a_word_does_no_harm(tmp_path: Path) -> None:
         "socket.create_connection(('127.0.0.1', int(words[-3].strip(chr(39))))).close()"
     )
     command = (sys.executable, "-I", "-S", "-c", code, SERVER)
-    make = partial(PlayedServer, edition=Revision.CURRENT)
-    played = await play(make, Target(command=command), Folders(root=tmp_path), seconds=9)
-    assert (played.server, played.exit_code) == (None, 0), played.errors
+    make = partial(ScriptedServer, edition=Revision.CURRENT)
+    client_run = await run_client(
+        make, Target(command=command), Directories(root=tmp_path), seconds=9
+    )
+    assert (client_run.server, client_run.exit_code) == (None, 0), client_run.errors
 
 
 def test_what_is_said_of_rows_is_said_of_rows_that_bind_clients() -> None:
     bound = {id_ for id_ in REQUIREMENTS if binds(id_, Revision.CURRENT, side="client")}
     judged = {row for case in client_cases().values() for row in case.rows}
-    assert judged | set(SAME) | set(UNSEEN) <= bound
-    assert not set(UNSEEN) & judged
-    assert set(SAME.values()) <= bound
+    assert judged | set(DUPLICATES) | set(UNTESTABLE) <= bound
+    assert not set(UNTESTABLE) & judged
+    assert set(DUPLICATES.values()) <= bound

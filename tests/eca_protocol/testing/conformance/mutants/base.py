@@ -96,7 +96,7 @@ class AnyNumberIsALength(Wire):
 
 @breaks("BASE-9")
 class LastLengthCounts(Wire):
-    """Of two lengths takes the last."""
+    """Takes the last of two lengths."""
 
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         lengths = [line for line in lines if line.lower().startswith(b"content-length")]

@@ -38,7 +38,7 @@ class ReadsNaN(Wire):
 
 @breaks("W-5e")
 class FirstKeyCounts(Wire):
-    """Of equal keys takes the first."""
+    """Takes the first of duplicate keys."""
 
     def decode(self, body: bytes) -> Any:
         super().decode(body)
@@ -163,7 +163,7 @@ class RunsBatches(Server):
 
 @breaks("BASE-13")
 class FirstMessageCounts(Wire):
-    """Of two messages in one body takes the first."""
+    """Takes the first of two messages in one body."""
 
     def decode(self, body: bytes) -> Any:
         try:

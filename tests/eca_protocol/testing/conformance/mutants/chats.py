@@ -28,7 +28,7 @@ class StartsWithoutAWord(Turn):
 
 @breaks("W-20a")
 class StartsWithTheEcho(Turn):
-    """Sends the user's words back before it tells progress."""
+    """Echoes the prompt before it sends progress."""
 
     def begin(self) -> None:
         self.echo()
@@ -37,7 +37,7 @@ class StartsWithTheEcho(Turn):
 
 @breaks("W-20b")
 class NoEcho(Turn):
-    """Does not send the user's words back."""
+    """Does not echo the prompt."""
 
     def echo(self) -> None:
         return None
@@ -45,7 +45,7 @@ class NoEcho(Turn):
 
 @breaks("W-20b")
 class TrimsTheEcho(Turn):
-    """Sends the user's words back without the blanks around them."""
+    """Echoes the prompt without the surrounding blanks."""
 
     def echo(self) -> None:
         content = {"type": "text", "text": self.prompt.text.strip(), "contentId": "1"}
@@ -54,7 +54,7 @@ class TrimsTheEcho(Turn):
 
 @breaks("W-20b")
 class EchoesTwice(Turn):
-    """Sends the user's words back twice."""
+    """Echoes the prompt twice."""
 
     def echo(self) -> None:
         super().echo()
@@ -63,7 +63,7 @@ class EchoesTwice(Turn):
 
 @breaks("W-20c")
 class EchoesBehindTheAnswer(Turn):
-    """Tells the user's words of a turn when the prompt is answered already."""
+    """Echoes the prompt after the answer to it."""
 
     def begin(self) -> None:
         self.progress("Waiting for the model")
@@ -144,10 +144,10 @@ class OnlyAtTheEnd(Turn):
     def take_text(self, text: str) -> None:
         self.held += text
 
-    def keep_what_was_said(self) -> None:
+    def store_answer(self) -> None:
         if self.held and not self.stopped:
             super().take_text(self.held)
-        super().keep_what_was_said()
+        super().store_answer()
 
 
 @breaks("W-6a")
@@ -202,9 +202,9 @@ class OddChatsAreRenamed(Server):
 class FaultsAreSilent(Turn):
     """Does not say what was wrong with the model."""
 
-    def tell(self, text: str) -> None:
+    def send_system_text(self, text: str) -> None:
         if "conformance/" not in text and "no model" not in text:
-            super().tell(text)
+            super().send_system_text(text)
 
 
 @breaks("W-21d")
@@ -272,7 +272,7 @@ class NoMemory(Turn):
 
 @breaks("CHAT-3")
 class Shouts(Turn):
-    """Changes the user's words on their way to the model."""
+    """Changes the prompt on its way to the model."""
 
     async def user_message(self, text: str) -> dict[str, Any]:
         message = await super().user_message(text)

@@ -87,10 +87,10 @@ class _AsksForKeys(Turn):
     async def converse(self) -> None:
         if self.chat.id in self.asked_in:
             self.asked_in.remove(self.chat.id)
-            self.tell("That is no key.")
+            self.send_system_text("That is no key.")
         elif self.prompt.text.startswith("/login"):
             self.asked_in.add(self.chat.id)
-            self.tell("Which key is it?")
+            self.send_system_text("Which key is it?")
         else:
             await super().converse()
 
@@ -388,8 +388,8 @@ class FourSeverities(Server):
         answer = await super().ask(method, params, seconds=seconds)
         if isinstance(answer, dict) and isinstance(answer.get("diagnostics"), list):
             known = ("error", "warning", "info", "hint")
-            kept = [each for each in answer["diagnostics"] if each.get("severity") in known]
-            return {"diagnostics": kept}
+            diagnostics = [each for each in answer["diagnostics"] if each.get("severity") in known]
+            return {"diagnostics": diagnostics}
         return answer
 
 

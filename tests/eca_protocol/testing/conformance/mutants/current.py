@@ -77,9 +77,9 @@ class UnknownStopsAreSilent(CurrentServer):
 class AgentIsNoCode(CurrentServer):
     """Takes the `agent` of a prompt for an agent of its own."""
 
-    def asked_behavior(self, params: Params) -> str:
+    def requested_behavior(self, params: Params) -> str:
         asked = params.text("agent")
-        return asked if asked == "agent" else super().asked_behavior(params)
+        return asked if asked == "agent" else super().requested_behavior(params)
 
 
 @breaks_current("W-28d")

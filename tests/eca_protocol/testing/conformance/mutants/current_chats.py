@@ -47,7 +47,7 @@ class GaugeCountsAnswers(CurrentTurn):
 class GaugeMovesAtTheEnd(CurrentTurn):
     """Tells usage once a turn."""
 
-    def tell_request_usage(self) -> None:
+    def send_request_usage(self) -> None:
         return None
 
 

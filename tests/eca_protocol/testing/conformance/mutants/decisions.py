@@ -1,4 +1,4 @@
-"""Mutants of the user's word and the configuration's on tool calls."""
+"""Mutants of approvals by the user and the configuration."""
 
 from __future__ import annotations
 

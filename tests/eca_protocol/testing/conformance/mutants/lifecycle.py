@@ -1,4 +1,4 @@
-"""Mutants of the beginning and the end, and of what is told of the configuration."""
+"""Mutants of the handshake, the end, and the announced configuration."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SpeaksFirst(Server):
 
 @breaks("W-10d")
 class WaitsForInitialized(Server):
-    """Refuses requests until `initialized` was said."""
+    """Refuses requests until `initialized` was received."""
 
     def pass_gate(self, method: str) -> None:
         super().pass_gate(method)
@@ -74,7 +74,7 @@ class WaitsForInitialized(Server):
 
 @breaks("W-10d")
 class HoldsUntilInitialized(Server):
-    """Answers queries of contexts when `initialized` was said."""
+    """Answers queries of contexts when `initialized` was received."""
 
     def query_context(self, params: Params) -> Any:
         found = super().query_context(params)
@@ -100,9 +100,9 @@ class _Config(Server):
     """Tells something else of itself."""
 
     def chat_config(self) -> dict[str, Any]:
-        return self.told(super().chat_config())
+        return self.changed_config(super().chat_config())
 
-    def told(self, config: dict[str, Any]) -> dict[str, Any]:
+    def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
         return config
 
 
@@ -110,14 +110,14 @@ class _Config(Server):
 class TellsNothingTheEarly(Server):
     """Tells nothing of itself to a client that asked something before `initialized`."""
 
-    was_asked = False
+    has_request = False
 
     def pass_gate(self, method: str) -> None:
         super().pass_gate(method)
-        self.was_asked = self.was_asked or method != "initialize"
+        self.has_request = self.has_request or method != "initialize"
 
     def introduce(self) -> None:
-        if not self.was_asked:
+        if not self.has_request:
             super().introduce()
 
 
@@ -125,7 +125,7 @@ class TellsNothingTheEarly(Server):
 class NoAgents(_Config):
     """Leaves a member of the first update away."""
 
-    def told(self, config: dict[str, Any]) -> dict[str, Any]:
+    def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
         del config["agents"]
         return config
 
@@ -134,7 +134,7 @@ class NoAgents(_Config):
 class SelectsWhatIsNotListed(_Config):
     """Selects a model that it does not list."""
 
-    def told(self, config: dict[str, Any]) -> dict[str, Any]:
+    def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
         return {**config, "selectModel": "nobody/nothing"}
 
 
@@ -193,7 +193,7 @@ class ShutdownIsAnObject(Server):
 
 @breaks("LIFE-22")
 class ServesAfterShutdown(Server):
-    """Goes on to serve."""
+    """Continues to serve."""
 
     def pass_gate(self, method: str) -> None:
         if self.state != "shutdown":
@@ -230,7 +230,7 @@ class _OtherCode(Server):
 
     @abstractmethod
     def is_it(self, code: int) -> bool:
-        """Whether that end is the one that goes wrong."""
+        """Return whether this end is the mutated one."""
 
 
 @breaks("W-13d")
@@ -238,11 +238,11 @@ class ExitsWithThree(_OtherCode):
     """Ends with 3 after `shutdown` and `exit`."""
 
     def exit(self, params: Params) -> None:
-        self.said_exit = True
+        self.has_received_exit = True
         super().exit(params)
 
     def is_it(self, code: int) -> bool:
-        return self.state == "shutdown" and hasattr(self, "said_exit")
+        return self.state == "shutdown" and hasattr(self, "has_received_exit")
 
 
 @breaks("W-13e")
@@ -250,11 +250,11 @@ class EndOfInputIsAFault(_OtherCode):
     """Ends with 3 at the end of its input."""
 
     def exit(self, params: Params) -> None:
-        self.said_exit = True
+        self.has_received_exit = True
         super().exit(params)
 
     def is_it(self, code: int) -> bool:
-        return code == 0 and not hasattr(self, "said_exit")
+        return code == 0 and not hasattr(self, "has_received_exit")
 
 
 @breaks("W-13f")

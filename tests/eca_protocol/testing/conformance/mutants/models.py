@@ -38,10 +38,10 @@ class CallsSwallowSentences(Turn):
         self.held = ""
         super().take_call(piece)
 
-    def keep_what_was_said(self) -> None:
+    def store_answer(self) -> None:
         if self.held and not self.stopped:
             super().take_text(self.held)
-        super().keep_what_was_said()
+        super().store_answer()
 
 
 @breaks("W-21a")

@@ -1,4 +1,4 @@
-"""A chat that says something else than the reference does: for mutants of what is said."""
+"""A chat whose contents a mutant changes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Content = dict[str, Any]
 
 
 class SaysOtherwise(Chat):
-    """Each content passes through `changed` first."""
+    """A chat that passes each content through `changed`."""
 
     def say(self, role: str, content: Content) -> None:
         super().say(*self.changed(role, content))
 
     @abstractmethod
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        """What is said in its place."""
+        """Return the changed role and content."""

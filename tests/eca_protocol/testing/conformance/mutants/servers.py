@@ -1,4 +1,4 @@
-"""Mutants of what is told of tools and of MCP servers."""
+"""Mutants of the announcements of tools and MCP servers."""
 
 from __future__ import annotations
 
@@ -83,20 +83,20 @@ class ListIsNotSentAgain(Server):
     """Does not tell that a behaviour disables tools."""
 
     def select_behavior(self, params: Params) -> None:
-        introduced, self.tell_native_tools = self.tell_native_tools, lambda: None  # type: ignore[method-assign] - for this call
+        introduced, self.announce_native_tools = self.announce_native_tools, lambda: None  # type: ignore[method-assign] - for this call
         super().select_behavior(params)
-        self.tell_native_tools = introduced  # type: ignore[method-assign] - as it was
+        self.announce_native_tools = introduced  # type: ignore[method-assign] - as it was
 
 
 @breaks("CONF-13")
 class StopIsNotTold(MCPServer):
     """Does not tell that a server has stopped."""
 
-    def tell(self, status: str) -> None:
+    def announce(self, status: str) -> None:
         if status == "stopped":
             self.status = status
         else:
-            super().tell(status)
+            super().announce(status)
 
 
 @breaks("CONF-12")
@@ -105,7 +105,7 @@ class StopLeavesTheProcess(MCPServer):
 
     async def stop(self) -> None:
         if self.owner.exit_code is None and self.owner.state == "ready":
-            self.tell("stopped")
+            self.announce("stopped")
         else:
             self.status = "running"
             await super().stop()
@@ -114,17 +114,17 @@ class StopLeavesTheProcess(MCPServer):
         if self._child is None:
             super().start()
         else:
-            self.tell("starting")
-            self.tell("running")
+            self.announce("starting")
+            self.announce("running")
 
 
 @breaks("CONF-10")
 class RunningWithoutTools(MCPServer):
     """Shows a server that runs without its tools."""
 
-    def tell(self, status: str) -> None:
+    def announce(self, status: str) -> None:
         tools, self.tools = self.tools, []
-        super().tell(status)
+        super().announce(status)
         self.tools = tools
 
 
@@ -171,11 +171,11 @@ class FirstStartIsNotTold(MCPServer):
 
     has_started = False
 
-    def tell(self, status: str) -> None:
+    def announce(self, status: str) -> None:
         if status == "starting" and not self.has_started:
             self.status, self.has_started = status, True
         else:
-            super().tell(status)
+            super().announce(status)
 
 
 @breaks("CONF-16")
@@ -184,12 +184,12 @@ class RestartIsNotTold(MCPServer):
 
     has_started = False
 
-    def tell(self, status: str) -> None:
+    def announce(self, status: str) -> None:
         if status == "starting" and self.has_started:
             self.status = status
         else:
             self.has_started = self.has_started or status == "starting"
-            super().tell(status)
+            super().announce(status)
 
 
 @breaks("CONF-15")
@@ -209,8 +209,8 @@ class StoppedForEver(MCPServer):
 class URLsAreHidden(MCPServer):
     """Does not tell the URL of a server as its command."""
 
-    def told_command(self) -> tuple[str, list[str]]:
-        return ("", []) if "url" in self._settings else super().told_command()
+    def announced_command(self) -> tuple[str, list[str]]:
+        return ("", []) if "url" in self._settings else super().announced_command()
 
 
 @breaks("W-36b")
@@ -226,15 +226,15 @@ class ServersComeFirst(Server):
     """Shows MCP servers before the native one."""
 
     def introduce(self) -> None:
-        native, self.tell_native_tools = self.tell_native_tools, lambda: None  # type: ignore[method-assign] - told below
+        native, self.announce_native_tools = self.announce_native_tools, lambda: None  # type: ignore[method-assign] - announced below
         super().introduce()
-        self.tell_native_tools = native  # type: ignore[method-assign] - as it was
+        self.announce_native_tools = native  # type: ignore[method-assign] - as it was
         native()
 
 
 @breaks("LIFE-17")
 class ServersStartAtOnce(MCPServer):
-    """Starts with `initialize`, and is told of when the client is ready for that."""
+    """Starts with `initialize`, and is announced when the client is ready."""
 
     def __init__(self, owner: Server, name: str, settings: dict[str, Any]) -> None:
         super().__init__(owner, name, settings)

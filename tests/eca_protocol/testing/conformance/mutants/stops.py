@@ -20,7 +20,7 @@ from tests.eca_protocol.testing.conformance.reference.wire import Fault
 
 @breaks("W-22c")
 class QueueOutlivesTheStop(Chat):
-    """Goes on with the next prompt after a stop."""
+    """Continues with the next prompt after a stop."""
 
     def stop(self) -> None:
         waiting = list(self.queue)
@@ -33,7 +33,7 @@ class QueueOutlivesTheStop(Chat):
 class DroppedWordsAreLost(Turn):
     """Does not repeat the prompts that a stop drops."""
 
-    def tell_dropped(self) -> None:
+    def send_dropped_prompts(self) -> None:
         return None
 
 
@@ -52,9 +52,9 @@ class StopOfNothing(Server):
 class UsageAfterAStop(Turn):
     """Tells usage after a stop."""
 
-    def tell_dropped(self) -> None:
-        super().tell_dropped()
-        self.tell_usage()
+    def send_dropped_prompts(self) -> None:
+        super().send_dropped_prompts()
+        self.send_usage()
 
 
 @breaks("W-23e")

@@ -30,7 +30,7 @@ class _Says(ToolCall):
 
     @abstractmethod
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """What is said in their place."""
+        """Return the changed content."""
 
 
 @breaks("W-30a")
@@ -212,7 +212,7 @@ class FailureIsSilent(_Says):
     """Says of every file that it was read."""
 
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        if kind == "toolCalled" and self._began and self.asked_name == "eca_read_file":
+        if kind == "toolCalled" and self._began and self.requested_name == "eca_read_file":
             fields = {**fields, "error": False}
         return fields
 
@@ -313,7 +313,7 @@ class ToolsAreStoppedSlowly(Turn):
     """Takes a while to stop when a tool runs."""
 
     async def end(self) -> None:
-        ran = any(call._began and call.asked_name == "eca_shell_command" for call in self.calls)
+        ran = any(call._began and call.requested_name == "eca_shell_command" for call in self.calls)
         if self.stopped and ran and self.server.state == "ready":
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(1.5)
@@ -361,7 +361,7 @@ class ResultsAreKept(ToolCall):
     """Does not tell the model what came of a command."""
 
     def close(self, result: str, kind: str, **fields: Any) -> None:
-        is_command = kind == "toolCalled" and self.asked_name == "eca_shell_command"
+        is_command = kind == "toolCalled" and self.requested_name == "eca_shell_command"
         super().close("It was called." if is_command else result, kind, **fields)
 
 

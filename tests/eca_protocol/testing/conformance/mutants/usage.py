@@ -19,7 +19,7 @@ Content = dict[str, Any]
 class NoUsage(Turn):
     """Ends a turn without usage."""
 
-    def tell_usage(self) -> None:
+    def send_usage(self) -> None:
         return None
 
 
@@ -27,13 +27,13 @@ class NoUsage(Turn):
 class UsageAfterTheEnd(Turn):
     """Tells usage behind `finished`."""
 
-    def tell_usage(self) -> None:
+    def send_usage(self) -> None:
         return None
 
     def finish(self) -> None:
         super().finish()
         if not self.stopped:
-            super().tell_usage()
+            super().send_usage()
 
 
 @breaks("W-26a")
@@ -220,7 +220,7 @@ class ThoughtsBackInTime(SaysOtherwise):
 
 @breaks("CHAT-18")
 class TokensOneWay(Turn):
-    """Counts what the model has said, and not what it was told."""
+    """Counts output tokens, not input tokens."""
 
     def count(self, usage: dict[str, Any], model: Model) -> None:
         super().count(usage, model)

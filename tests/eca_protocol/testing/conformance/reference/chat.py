@@ -22,7 +22,7 @@ Content = dict[str, Any]
 
 @attrs.frozen(kw_only=True)
 class Prompt:
-    """What the user asked for, once."""
+    """A prompt of the user."""
 
     text: str
     model: str
@@ -31,7 +31,7 @@ class Prompt:
 
 
 class Chat:
-    """One conversation: its history, what it cost, the turn that runs and the prompts behind it."""
+    """One conversation: its history, its cost, the running turn and the queued prompts."""
 
     def __init__(self, chat_id: str, server: Server) -> None:
         self.id = chat_id
@@ -64,7 +64,7 @@ class Chat:
         self.server.tasks.start_soon(self.turn.run)
 
     def stop(self) -> None:
-        """End the turn that runs, with all that waits behind it."""
+        """End the running turn and drop the queue."""
         if self.title_scope is not None:
             self.title_scope.cancel()
         if self.turn is not None and not self.turn.stopped:
@@ -73,7 +73,7 @@ class Chat:
             self.turn.stop()
 
     async def delete(self, *, tells_the_end: bool) -> None:
-        """Forget everything; nothing is said for this chat any more, but perhaps that it ended."""
+        """Delete the chat; only the end of its turn may still be sent."""
         self.stop()
         if self.turn is not None and tells_the_end:
             self.turn.finish()
@@ -134,11 +134,11 @@ class Turn:
         self.chat.say("user", content)
 
     def paragraph(self, text: str) -> str:
-        """Return a text of our own, parted from what the model said before."""
+        """Return a text of the server, separated from the model's text."""
         return f"\n\n{text}\n\n"
 
-    def tell(self, text: str) -> None:
-        """Say something of our own."""
+    def send_system_text(self, text: str) -> None:
+        """Send a text of the server."""
         for piece in in_pieces(self.paragraph(text)):
             self.chat.say("system", {"type": "text", "text": piece})
 
@@ -151,7 +151,7 @@ class Turn:
             try:
                 await self.converse()
             except ModelFault as fault:
-                self.tell(str(fault))
+                self.send_system_text(str(fault))
         self.close()
         await self.end()
         self.ended.set()
@@ -159,39 +159,39 @@ class Turn:
             self.chat.start_turn()
 
     async def end(self) -> None:
-        """The chat is free before the client is told so."""
+        """Free the chat, then announce the end."""
         self.chat.turn = None
         self.finish()
 
     def close(self) -> None:
-        """Close what is open, and say what there is to say before the end."""
+        """Close open calls and send the last contents."""
         self.end_reasoning()
-        self.keep_what_was_said()
+        self.store_answer()
         for call in self.calls:
             call.cut_short()
         if self.stopped:
-            self.tell_dropped()
+            self.send_dropped_prompts()
         else:
-            self.tell_usage()
+            self.send_usage()
 
     def finish(self) -> None:
         self.chat.say("system", {"type": "progress", "state": "finished", "text": ""})
 
-    def tell_dropped(self) -> None:
+    def send_dropped_prompts(self) -> None:
         if self.dropped:
-            self.tell("Dropped by the stop:\n" + "\n".join(self.dropped))
+            self.send_system_text("Dropped by the stop:\n" + "\n".join(self.dropped))
 
     async def converse(self) -> None:
         text = self.prompt.text
         if text.startswith("/"):
             expanded = await self.server.commands.expand(text[1:])
             if expanded is None:
-                self.tell(self.server.commands.run(text[1:], self.chat))
+                self.send_system_text(self.server.commands.run(text[1:], self.chat))
                 return
             text = expanded
         model = self.server.models.get(self.prompt.model)
         if model is None:
-            self.tell(f"There is no model {self.prompt.model!r}.")
+            self.send_system_text(f"There is no model {self.prompt.model!r}.")
             return
         if not self.chat.history and self.server.wants_titles:
             self.chat.title_scope = anyio.CancelScope()
@@ -213,7 +213,7 @@ class Turn:
         return f"You help the user of an editor. Behaviour: {self.prompt.behavior}."
 
     async def ask(self, model: Model) -> None:
-        """One request, its stream passed on, and its answer kept."""
+        """Send one request, pass its stream on, and store the answer."""
         self.calls, self._text = [], ""
         messages = [{"role": "system", "content": self.instructions()}, *self.chat.history]
         tools = self.server.toolbox.offered(self.prompt.behavior)
@@ -222,9 +222,9 @@ class Turn:
         for call in self.calls:
             call.end_preparing()
         if self.calls:
-            asked = [call.as_asked() for call in self.calls]
-            said = {"role": "assistant", "content": self._text, "tool_calls": asked}
-            self.chat.history.append(said)
+            tool_calls = [call.as_asked() for call in self.calls]
+            message = {"role": "assistant", "content": self._text, "tool_calls": tool_calls}
+            self.chat.history.append(message)
             self._text = ""
 
     async def request(
@@ -232,12 +232,12 @@ class Turn:
     ) -> None:
         await model.ask(messages, tools, lambda event: self.take(event, model))
 
-    def keep_what_was_said(self) -> None:
+    def store_answer(self) -> None:
         if self._text:
             self.chat.history.append({"role": "assistant", "content": self._text})
 
     def take(self, event: dict[str, Any], model: Model) -> None:
-        """One event of the model's stream; it may have come just before a stop."""
+        """Handle an event of the model's stream, perhaps just before a stop."""
         if self.stopped:
             return
         if not isinstance(event, dict) or "error" in event:
@@ -276,7 +276,7 @@ class Turn:
             self._reasoning = None
 
     def take_call(self, piece: dict[str, Any]) -> None:
-        """A piece of a call. Only the first call's are shown as they come: W-30, none are mixed."""
+        """Handle a piece of a call; only the first call is streamed (W-30)."""
         index, function = piece["index"], piece.get("function") or {}
         while len(self.calls) <= index:
             self.calls.append(self.server.parts.tool_call(self, function.get("name") or "?"))
@@ -293,7 +293,7 @@ class Turn:
             self.last_cost = (self.last_cost or 0.0) + cost
             self.chat.cost += cost
 
-    def tell_usage(self) -> None:
+    def send_usage(self) -> None:
         self.chat.say("system", self.usage())
 
     def usage(self) -> Content:

@@ -1,4 +1,4 @@
-"""Slash commands: two of our own, and the prompts of MCP servers."""
+"""Slash commands: two native ones, and the prompts of MCP servers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class Commands:
-    """What `/name` runs."""
+    """The slash commands of a server."""
 
     def __init__(self, owner: Server) -> None:
         self._owner = owner
 
     def find(self, query: str) -> list[dict[str, Any]]:
-        """Those whose name or description contains the query."""
+        """Return the commands whose name or description contains the query."""
         wanted = query.strip().lower()
         listed = [
             _command("costs", "What this chat has cost.", "native"),
@@ -38,13 +38,13 @@ class Commands:
         ]
 
     def run(self, line: str, chat: Chat) -> str:
-        """The words that a command of our own answers with."""
+        """Return the text of a native command."""
         if line.split(maxsplit=1)[0] == "costs":
             return f"Tokens: {chat.tokens}, costs: {chat.cost:.6f}"
         return "Commands: " + ", ".join(each["name"] for each in self.find(""))
 
     async def expand(self, line: str) -> str | None:
-        """What the model is asked by a prompt of an MCP server; None for any other command."""
+        """Return the text of an MCP server's prompt; None for any other command."""
         name, *words = line.split()
         for server, prompt in self._owner.mcp.prompts():
             if name == f"{server.name}:{prompt['name']}":

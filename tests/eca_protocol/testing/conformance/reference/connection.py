@@ -1,4 +1,4 @@
-"""One connection: what is a message and what it deserves, and the one way out."""
+"""One connection: validates messages, dispatches them, and writes all output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Connection:
         requests: the requests that are known, and the method of each.
         notifications: the same for notifications.
         state: new, ready or shutdown.
-        is_introduced: the client has said `initialized`.
+        is_introduced: whether the client has sent `initialized`.
         exit_code: None while it serves.
         tasks: for what outlives the message it came by.
     """
@@ -75,7 +75,7 @@ class Connection:
         self._asked: dict[str, tuple[anyio.Event, list[Any]]] = {}
 
     async def run(self) -> int:
-        """Serve to the end; the exit code."""
+        """Serve to the end; return the exit code."""
         async with anyio.create_task_group() as self.tasks:
             self.tasks.start_soon(self._write_out)
             with self._reading:
@@ -93,7 +93,7 @@ class Connection:
             self._reading.cancel()
 
     async def close(self) -> None:
-        """Bring everything that runs to its end."""
+        """End all work."""
 
     async def _read(self) -> None:
         while self.exit_code is None:
@@ -119,7 +119,7 @@ class Connection:
                 self.end(1)
 
     def receive(self, message: Any) -> None:
-        """One message, in the order of the stream.
+        """Handle one message, in the order of the stream.
 
         Raises:
             Fault: it deserves an error.
@@ -145,7 +145,7 @@ class Connection:
                 raise
 
     def check(self, message: Any) -> tuple[Any, bool]:
-        """Whether it is a message at all; its id, and whether it has one."""
+        """Validate a message; return its id, and whether it has one."""
         if not isinstance(message, dict):
             raise Fault(wire.INVALID_REQUEST, "expected one JSON-RPC message")
         id_, has_id = message.get("id"), "id" in message
@@ -215,7 +215,7 @@ class Connection:
         self.write({"jsonrpc": "2.0", "id": fault.id, "error": error})
 
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        """Tell the client; what it did not ask for waits until it is ready."""
+        """Notify the client; unsolicited notifications wait until it is ready."""
         if unasked and not self.is_introduced:
             self._held.append((method, params))
         else:
@@ -225,7 +225,7 @@ class Connection:
         self.notify("$/showMessage", {"type": kind, "message": text}, unasked=True)
 
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
-        """Ask the client; its result, or None."""
+        """Send a request; return its result, or None."""
         id_ = str(uuid.uuid4())
         answered, answers = self._asked[id_] = anyio.Event(), []
         self.write({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
@@ -264,7 +264,7 @@ class Connection:
             self._written = anyio.Event()
 
     def next_write(self) -> list[bytes]:
-        """Whole frames, as many as one write may hold."""
+        """Yield whole frames, as many as one write may hold."""
         frames, size = [self._outbox[0]], len(self._outbox[0])
         for frame in itertools.islice(self._outbox, 1, None):
             size += len(frame)

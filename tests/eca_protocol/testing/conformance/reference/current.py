@@ -37,23 +37,23 @@ class CurrentMCPServer(MCPServer):
     login_status = "requires-auth"
 
     def announced(self, status: str) -> dict[str, Any]:
-        told = super().announced(status)
+        announcement = super().announced(status)
         if "url" in self._settings:
-            del told["command"], told["args"]
-            told["url"] = self._settings["url"]
+            del announcement["command"], announcement["args"]
+            announcement["url"] = self._settings["url"]
         is_off = bool(self._settings.get("disabled"))
-        told |= {"disabled": is_off, "hasAuth": status == "requires-auth"}
+        announcement |= {"disabled": is_off, "hasAuth": status == "requires-auth"}
         if status == "running":
             texts = ("uri", "name", "description", "mimeType")
-            told["resources"] = [
+            announcement["resources"] = [
                 {name: each.get(name, "") for name in texts} for each in self.resources
             ]
-        return told
+        return announcement
 
     async def _converse(self) -> None:
         with contextlib.suppress(LoginNeeded):
             await super()._converse()
-        self.tell(self.login_status)
+        self.announce(self.login_status)
 
     async def change(self, settings: dict[str, Any]) -> None:
         await self.stop()
@@ -62,7 +62,7 @@ class CurrentMCPServer(MCPServer):
 
     async def disable(self) -> None:
         await self.stop()
-        self.tell("disabled")
+        self.announce("disabled")
 
 
 class CurrentCommands(Commands):
@@ -70,8 +70,8 @@ class CurrentCommands(Commands):
 
     def find(self, query: str) -> list[dict[str, Any]]:
         types = {"mcp-prompt": "mcpPrompt"}
-        found = super().find(query)
-        return [{**each, "type": types.get(each["type"], each["type"])} for each in found]
+        commands = super().find(query)
+        return [{**each, "type": types.get(each["type"], each["type"])} for each in commands]
 
 
 class CurrentServer(Server):
@@ -113,8 +113,8 @@ class CurrentServer(Server):
     def named_agent(self, name: str) -> str:
         return self.names.get(name, name)
 
-    def asked_behavior(self, params: Params) -> str:
-        return self.named_agent(super().asked_behavior(params))
+    def requested_behavior(self, params: Params) -> str:
+        return self.named_agent(super().requested_behavior(params))
 
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
@@ -233,8 +233,10 @@ class CurrentServer(Server):
     def read_history(self, params: Params) -> dict[str, Any]:
         chat = self.chat(params)
         contents, meta = self.window(chat, params)
-        told = [{"chatId": chat.id, "role": role, "content": each} for role, each in contents]
-        return {"contents": told, "meta": meta}
+        announcement = [
+            {"chatId": chat.id, "role": role, "content": each} for role, each in contents
+        ]
+        return {"contents": announcement, "meta": meta}
 
     def update_chat(self, params: Params) -> dict[str, Any]:
         chat = self.chat(params)
@@ -266,7 +268,7 @@ class CurrentServer(Server):
         return self.prompt(params)
 
     def begin_with(self, chat: CurrentChat, source: CurrentChat) -> None:
-        """Let an inline chat know what was said in the chat beside it."""
+        """Copy the source chat's history into an inline chat."""
         chat.history = list(source.history)
 
     def clear(self, params: Params) -> dict[str, Any]:
@@ -276,8 +278,11 @@ class CurrentServer(Server):
         return {}
 
     def query_files(self, params: Params) -> dict[str, Any]:
-        found = self.workspace.query(params.text("query"), [], [])
-        return {**self.named(params), "files": [each for each in found if each["type"] == "file"]}
+        commands = self.workspace.query(params.text("query"), [], [])
+        return {
+            **self.named(params),
+            "files": [each for each in commands if each["type"] == "file"],
+        }
 
     def list_providers(self, params: Params) -> dict[str, Any]:
         return {
@@ -358,5 +363,5 @@ PARTS = Parts(
 
 
 async def serve(transport: Transport, config: Mapping[str, Any]) -> int:
-    """Serve one client; the exit code that a process would have."""
+    """Serve one client; return the exit code of a process."""
     return await CurrentServer(transport, config, PARTS).run()

@@ -64,13 +64,13 @@ class CurrentChat(Chat):
 
     def place_of(self, content_id: str) -> int | None:
         """Return the index of the content that ends what has this id."""
-        found = [
+        matches = [
             index
             for index, (_, content) in enumerate(self.shown)
             if content["type"] in ENDS
             and content_id in (content.get("contentId"), content.get("id"))
         ]
-        return found[-1] if found else None
+        return matches[-1] if matches else None
 
     def flag_id(self, content_id: str) -> str:
         """Return the id of a new flag at this content."""
@@ -92,7 +92,7 @@ class CurrentChat(Chat):
         self.show_again()
 
     def copy_up_to(self, content_id: str, copy: CurrentChat) -> None:
-        """Fill another chat with what was said up to a content."""
+        """Copy the history up to a content into another chat."""
         place = self.place_of(content_id)
         copy.history = list(self.history)
         copy.shown = self.shown[:place]
@@ -113,19 +113,19 @@ class CurrentTurn(Turn):
             return
         await super().ask(model)
         if not self.stopped:
-            self.tell_request_usage()
+            self.send_request_usage()
 
     def is_over(self) -> bool:
         """Return whether the user has rejected a call of the last answer."""
         return any(call._decision is False for call in self.calls)
 
-    def tell_request_usage(self) -> None:
+    def send_request_usage(self) -> None:
         self.has_shown_usage = True
         self.chat.say("system", self.usage())
 
-    def tell_usage(self) -> None:
+    def send_usage(self) -> None:
         if not self.has_shown_usage:
-            super().tell_usage()
+            super().send_usage()
 
     def count(self, usage: dict[str, Any], model: Model) -> None:
         self.forget_tokens()

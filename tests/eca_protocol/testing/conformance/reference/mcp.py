@@ -34,7 +34,7 @@ class MCPTool(Tool):
 
     @property
     def offered_name(self) -> str:
-        """Legal for every model; the number keeps apart what would be alike."""
+        """Return a name that is legal for every model, made unique by the number."""
         legal = re.sub(r"[^A-Za-z0-9_-]", "_", f"{self.server}__{self.name}")
         return f"{legal[:60]}_{self._mcp.tools.index(self)}"
 
@@ -80,9 +80,9 @@ class MCPServer:
 
     def start(self) -> None:
         if self.status in ("starting", "running"):
-            self.tell(self.status)
+            self.announce(self.status)
             return
-        self.tell("starting")
+        self.announce("starting")
         self._scope, self._ended = anyio.CancelScope(), anyio.Event()
         self.owner.tasks.start_soon(self._run)
 
@@ -91,15 +91,15 @@ class MCPServer:
             self._scope.cancel()
             await self._ended.wait()
         self.tools, self.prompts, self.resources = [], [], []
-        self.tell("stopped")
+        self.announce("stopped")
 
-    def tell(self, status: str) -> None:
+    def announce(self, status: str) -> None:
         self.status = status
         self.owner.notify("tool/serverUpdated", self.announced(status), unasked=True)
 
     def announced(self, status: str) -> dict[str, Any]:
         """Return the server as the client sees it in that state."""
-        command, arguments = self.told_command()
+        command, arguments = self.announced_command()
         params = {
             "type": "mcp",
             "name": self.name,
@@ -111,7 +111,7 @@ class MCPServer:
             params["tools"] = self.owner.toolbox.listed(self.tools, self.owner.behavior)
         return params
 
-    def told_command(self) -> tuple[str, list[str]]:
+    def announced_command(self) -> tuple[str, list[str]]:
         if "url" in self._settings:
             return self._settings["url"], []
         return self._settings["command"], self._settings.get("args", [])
@@ -122,7 +122,7 @@ class MCPServer:
                 try:
                     await self._converse()
                 except* (MCPFault, StartFailed) as faults:
-                    self.tell("failed")
+                    self.announce("failed")
                     why = faults.exceptions[0]
                     self.owner.show("error", f"The MCP server {self.name} failed: {why}")
         finally:
@@ -147,7 +147,7 @@ class MCPServer:
             self._child = None
 
     async def _ask_for_login(self, url: str) -> NoReturn:
-        """What there is for servers behind a URL: the way to log in."""
+        """Return the login of servers behind a URL."""
         origin = url.removesuffix(urlsplit(url).path)
         place = f"{origin}/.well-known/oauth-authorization-server"
         try:
@@ -169,7 +169,7 @@ class MCPServer:
             self.prompts = (await self.call("prompts/list", {}))["prompts"]
         if "resources" in able:
             self.resources = (await self.call("resources/list", {}))["resources"]
-        self.tell("running")
+        self.announce("running")
 
     async def _listen(self, child: Child) -> None:
         buffer = b""
@@ -189,7 +189,7 @@ class MCPServer:
             await self._child.transport.send(json.dumps({"jsonrpc": "2.0", **message}) + b"\n")
 
     async def call(self, method: str, params: dict[str, Any]) -> Any:
-        """Ask it; the result."""
+        """Send a request; return its result."""
         self._ids += 1
         number, self._waiting[self._ids] = self._ids, anyio.Event()
         try:
@@ -204,7 +204,7 @@ class MCPServer:
 
 
 class MCPServers:
-    """All that are configured."""
+    """The configured MCP servers."""
 
     def __init__(self, owner: Server) -> None:
         self._owner = owner
@@ -217,7 +217,7 @@ class MCPServers:
     def start_all(self) -> None:
         for server in self._servers.values():
             if server.status == "disabled":
-                server.tell("disabled")
+                server.announce("disabled")
             else:
                 server.start()
 
@@ -229,7 +229,7 @@ class MCPServers:
         return [(server, each) for server in self._servers.values() for each in server.prompts]
 
     def resources(self) -> list[dict[str, Any]]:
-        """The contexts that they offer."""
+        """Return the contexts that the servers offer."""
         return [
             {
                 "type": "mcpResource",
@@ -250,7 +250,7 @@ class MCPServers:
         del self._servers[server.name]
 
     def get(self, name: str) -> MCPServer | None:
-        """The server of that name; the user is told if there is none."""
+        """Return the server of that name; warn the user if there is none."""
         if name not in self._servers:
             self._owner.show("warning", f"There is no MCP server {name!r}.")
         return self._servers.get(name)

@@ -53,13 +53,13 @@ class Model:
         Raises:
             ModelFault: there is no answer, or no end of it.
         """
-        asked = {"model": self._own_name, "messages": messages, "stream": True}
-        asked["stream_options"] = {"include_usage": True}
+        request = {"model": self._own_name, "messages": messages, "stream": True}
+        request["stream_options"] = {"include_usage": True}
         if tools:
-            asked["tools"] = tools
+            request["tools"] = tools
         try:
             for left in reversed(range(self.tries)):
-                pause = await self._try(json.dumps(asked), take, may_wait=left > 0)
+                pause = await self._try(json.dumps(request), take, may_wait=left > 0)
                 if pause is None:
                     return
                 await anyio.sleep(pause)
@@ -69,7 +69,7 @@ class Model:
     async def _try(
         self, content: bytes, take: Callable[[dict[str, Any]], None], *, may_wait: bool
     ) -> float | None:
-        """None if it answered; else the seconds to wait before it is asked again."""
+        """Return None after an answer, else the seconds to wait before another try."""
         url = self._provider["url"].rstrip("/") + "/chat/completions"
         headers = {"content-type": "application/json"}
         headers["authorization"] = f"Bearer {self._provider.get('key', '')}"
@@ -77,8 +77,8 @@ class Model:
             if response.status in (429, 503) and may_wait:
                 return float(response.headers.get("retry-after", "0.05"))
             if response.status != 200:
-                said = (await response.read()).decode("utf-8", "replace")
-                raise ModelFault(f"{self.name} answered {response.status}: {said}")
+                text = (await response.read()).decode("utf-8", "replace")
+                raise ModelFault(f"{self.name} answered {response.status}: {text}")
             decoder = SSEDecoder()
             async for chunk in response.chunks():
                 for event in decoder.feed(chunk):
@@ -89,7 +89,7 @@ class Model:
 
 
 class Echo(Model):
-    """The model that is there without a provider: it repeats the last message."""
+    """The model without a provider: it repeats the last message."""
 
     def __init__(self) -> None:
         self.name, self.cost, self.limit = "simulator/echo", {}, {}

@@ -16,7 +16,7 @@ _MEMBERS = {
 
 
 class Params:
-    """An object of which each member is asked for by its type."""
+    """An object whose members are read by type."""
 
     def __init__(self, value: Any, place: str = "params") -> None:
         self._place = place
@@ -50,7 +50,7 @@ class Params:
         return Params(self._typed(name, dict, "an object"), f"{self._place}.{name}")
 
     def contexts(self) -> list[dict[str, Any]]:
-        """The contexts; of one without the members that it needs only the type."""
+        """Return the contexts; an incomplete one is reduced to its type."""
         contexts = self.list("contexts")
         return [self._context(index, context) for index, context in enumerate(contexts)]
 

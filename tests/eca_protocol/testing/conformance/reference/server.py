@@ -95,13 +95,13 @@ class Server(Connection):
         task = {"taskId": "start", "title": "Starting"}
         self.notify("$/progress", {"type": "start", **task})
         self.notify("config/updated", {"chat": self.chat_config()})
-        self.tell_native_tools()
+        self.announce_native_tools()
         self.notify("$/progress", {"type": "finish", **task})
         self.mcp.start_all()
         self.tasks.start_soon(self._watch_configuration)
 
     async def _watch_configuration(self) -> None:
-        """Tell what a file in the workspace changes, and nothing else."""
+        """Announce the settings that a file in the workspace changes."""
         told = self.chat_config()
         while True:
             await anyio.sleep(0.2)
@@ -125,7 +125,7 @@ class Server(Connection):
             "welcomeMessage": self.welcome,
         }
 
-    def tell_native_tools(self) -> None:
+    def announce_native_tools(self) -> None:
         tools = self.toolbox.native(self.behavior)
         params = {"type": "native", "name": "ECA", "status": "running", "tools": tools}
         self.notify("tool/serverUpdated", params, unasked=True)
@@ -159,7 +159,7 @@ class Server(Connection):
         prompt = Prompt(
             text=params.text("message", needed=True),
             model=params.text("model") or self.selected_model,
-            behavior=self.asked_behavior(params),
+            behavior=self.requested_behavior(params),
             contexts=params.contexts(),
         )
         id_ = params.text("chatId") or self.new_chat_id()
@@ -167,7 +167,7 @@ class Server(Connection):
             self.chats[id_] = self.parts.chat(id_, self)
         return self.chats[id_].prompt(prompt)
 
-    def asked_behavior(self, params: Params) -> str:
+    def requested_behavior(self, params: Params) -> str:
         """Return the behaviour that a prompt or a selection names, else the selected one."""
         return params.text("agent") or params.text("behavior") or self.behavior
 
@@ -198,8 +198,8 @@ class Server(Connection):
                 call.decide(approves, for_session=for_session)
 
     def select_behavior(self, params: Params) -> None:
-        self.behavior = self.asked_behavior(params)
-        self.tell_native_tools()
+        self.behavior = self.requested_behavior(params)
+        self.announce_native_tools()
 
     def query_context(self, params: Params) -> Any:
         known, resources = params.contexts(), self.mcp.resources()
@@ -210,12 +210,12 @@ class Server(Connection):
         return {**self.named(params), "commands": self.commands.find(params.text("query"))}
 
     def named(self, params: Params) -> dict[str, str]:
-        """The chat's id, if it was given."""
+        """Return the chat's id, if there is one."""
         chat_id = params.text("chatId")
         return {"chatId": chat_id} if chat_id else {}
 
     async def show_context(self, context: dict[str, Any]) -> str:
-        """What the model is told of a context."""
+        """Return the text of a context for the model."""
         match context:
             case {"type": "file", "path": path}:
                 return self.workspace.show_file(
@@ -247,7 +247,7 @@ class Server(Connection):
 
 @attrs.frozen(kw_only=True)
 class Parts:
-    """The classes a server is made of; a mutant has one of its own among them."""
+    """The classes of a server; a mutant replaces one of them."""
 
     wire: type[Wire] = Wire
     server: type[Server] = Server
@@ -263,7 +263,7 @@ class Parts:
 
 
 async def serve(transport: Transport, config: Mapping[str, Any]) -> int:
-    """Serve one client; the exit code that a process would have."""
+    """Serve one client; return the exit code of a process."""
     return await Server(transport, config, Parts()).run()
 
 

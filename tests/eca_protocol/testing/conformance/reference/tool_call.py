@@ -1,4 +1,4 @@
-"""One tool call: the contents it is told by, in their order, and the user's word on it."""
+"""One tool call: its contents in their order, and the user's decision."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ToolCall:
         state: preparing, waiting (for the user), running, or closed.
     """
 
-    def __init__(self, turn: Turn, asked_name: str) -> None:
+    def __init__(self, turn: Turn, requested_name: str) -> None:
         self.turn = turn
         self.id = f"call_{uuid.uuid4().hex}"
-        self.asked_name = asked_name
-        self.tool: Tool | None = turn.server.toolbox.find(asked_name)
+        self.requested_name = requested_name
+        self.tool: Tool | None = turn.server.toolbox.find(requested_name)
         self.arguments_text = ""
         self.arguments: dict[str, Any] = {}
         self.unreadable = ""
@@ -43,7 +43,7 @@ class ToolCall:
         return {
             "origin": tool.origin if tool else "native",
             "id": self.id,
-            "name": tool.name if tool else self.asked_name,
+            "name": tool.name if tool else self.requested_name,
             "server": tool.server if tool else "eca",
         }
 
@@ -63,14 +63,14 @@ class ToolCall:
         self.turn.chat.say("assistant", content)
 
     def prepare_rest(self) -> None:
-        """Show what has come of the arguments and was not shown."""
+        """Send the unsent part of the arguments."""
         if self._prepared < len(self.arguments_text):
             new = self.arguments_text[max(0, self._prepared) :]
             self._prepared = len(self.arguments_text)
             self.say("toolCallPrepare", argumentsText=new)
 
     def end_preparing(self) -> None:
-        """The model has said all of the call."""
+        """Handle the end of the model's call."""
         self.prepare_rest()
         try:
             arguments = json.loads(self.arguments_text.encode() or b"{}")
@@ -83,9 +83,9 @@ class ToolCall:
             self.unreadable = "The arguments are no object."
 
     def as_asked(self) -> dict[str, Any]:
-        """The call as the model has to see it again."""
+        """Return the call for the next request."""
         self.is_in_history = True
-        function = {"name": self.asked_name, "arguments": json.dumps(self.arguments).decode()}
+        function = {"name": self.requested_name, "arguments": json.dumps(self.arguments).decode()}
         return {"id": self.id, "type": "function", "function": function}
 
     async def run(self) -> None:
@@ -94,7 +94,7 @@ class ToolCall:
             self._change = self.tool.preview(self.arguments)
         self.announce(manual=verdict == "ask")
         if verdict == "error":
-            words = self.unreadable or f"There is no tool {self.asked_name!r}."
+            words = self.unreadable or f"There is no tool {self.requested_name!r}."
             self.called(words, error=True)
         elif verdict == "deny":
             self.rejected("user-config")
@@ -104,7 +104,7 @@ class ToolCall:
             await self.execute()
 
     def verdict(self) -> str:
-        """allow, ask or deny; error if there is nothing that could run."""
+        """Return allow, ask or deny, or error if no tool can run."""
         if self.tool is None or self.unreadable:
             return "error"
         return self.turn.server.toolbox.verdict(self.tool, self.turn.prompt.behavior)
@@ -120,7 +120,7 @@ class ToolCall:
         return bool(self._decision)
 
     def decide(self, approves: bool, *, for_session: bool = False) -> None:
-        """The user's word; it counts while the call waits, once."""
+        """Take the user's decision; only the first, while the call waits, counts."""
         if self.state == "waiting" and self._decision is None:
             self._decision = approves
             self._decided.set()
@@ -161,7 +161,7 @@ class ToolCall:
         self.say(kind, arguments=self.arguments, **fields)
 
     def cut_short(self) -> None:
-        """The turn ends: so does the call, in the way its state has."""
+        """End the call with its turn, according to its state."""
         if self.state == "running":
             self.called("It was stopped.", error=True)
         elif self.state != "closed" and self._prepared >= 0:

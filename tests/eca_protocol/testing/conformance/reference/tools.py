@@ -21,12 +21,12 @@ POSITION = ("line", "character")
 
 
 class ToolFault(Exception):
-    """A call that did not do what was asked; the model gets the text."""
+    """A failed call; the model gets the text."""
 
 
 @attrs.frozen(kw_only=True)
 class FileChange:
-    """What a call will do, or did, to a file."""
+    """The planned or completed change of a file."""
 
     path: str
     before: str
@@ -93,7 +93,7 @@ class Tool:
 
     @abstractmethod
     async def run(self, arguments: dict[str, Any]) -> str:
-        """Do it; what the model is told."""
+        """Run the call; return the text for the model."""
 
 
 class ReadFile(Tool):
@@ -235,7 +235,7 @@ class Toolbox:
         return next(called, None)
 
     def offered(self, behavior: str) -> list[dict[str, Any]]:
-        """What the model is told of the tools that it may call."""
+        """Return the tools to offer to the model."""
         functions = [
             {
                 "name": tool.offered_name,
@@ -248,7 +248,7 @@ class Toolbox:
         return [{"type": "function", "function": function} for function in functions]
 
     def listed(self, tools: Iterable[Tool], behavior: str) -> list[dict[str, Any]]:
-        """What the client is told of tools."""
+        """Return the tools to announce to the client."""
         return [
             {
                 "name": tool.name,
@@ -280,7 +280,7 @@ class Toolbox:
 
 
 def names(tool: Tool, selectors: Iterable[str]) -> bool:
-    """Whether one of them means the tool, in whatever spelling."""
+    """Return whether one of the names means the tool, in any spelling."""
     own = {tool.name, tool.server, f"{tool.server}__{tool.name}"}
     if tool.origin == "native":
         bare = tool.name.removeprefix("eca_")
@@ -303,7 +303,7 @@ def read_or_nothing(path: Path) -> str:
 
 
 def cut(text: str, cap: int) -> str:
-    """Within the cap; what is left out is counted."""
+    """Cut a text at the limit, and note the number of omitted bytes."""
     data = text.encode("utf-8", "replace")
     if len(data) <= cap:
         return text
@@ -312,7 +312,7 @@ def cut(text: str, cap: int) -> str:
 
 
 def diagnostic_line(found: Any, first: int) -> str:
-    """A fault with its place, counted from 1; empty for what is none."""
+    """Return a diagnostic with its place, counted from 1; empty for anything else."""
     try:
         line, character = (found["range"]["start"][name] + 1 - first for name in POSITION)
         place = f"{found['uri']}:{line}:{character}"

@@ -18,7 +18,7 @@ _CHARSET = re.compile(rb'charset\s*=\s*"?([^";\s]+)', re.IGNORECASE)
 
 
 class Fault(Exception):
-    """What the other side did wrong, and the answer that it gets.
+    """A protocol error of the client, and the answer to it.
 
     Attributes:
         code: the code of the answer.
@@ -34,7 +34,7 @@ class Fault(Exception):
 
 
 class Wire:
-    """One connection's framing: feed it what comes, write what it encodes."""
+    """The framing of one connection: decodes input, encodes output."""
 
     max_header = 16_384
     max_body = 64 * 2**20
@@ -56,7 +56,7 @@ class Wire:
         return b"Content-Length: %d\r\n\r\n" % length
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The values that are whole now, and the faults, in the order of the stream."""
+        """Yield complete values and protocol errors in the order of the stream."""
         self._buffer += data
         while (body := self._next()) is not None:
             if isinstance(body, Fault):
@@ -67,7 +67,7 @@ class Wire:
                 yield self._value_of(body)
 
     def feed_end(self) -> Fault | None:
-        """What is wrong with a stream that ends here."""
+        """Return the protocol error of a stream that ends here."""
         if self._buffer or self._length is not None:
             return Fault(INVALID_JSON, "the stream ended inside a message", fatal=True)
         return None
@@ -84,7 +84,7 @@ class Wire:
         return json.loads(body)
 
     def _next(self) -> bytes | Fault | None:
-        """The next body or fault; None if it is not whole yet."""
+        """Return the next body or protocol error; None if it is incomplete."""
         if self._length is None:
             while self._buffer.startswith((b"\r\n", b"\n")):
                 del self._buffer[: self._buffer.index(b"\n") + 1]
@@ -107,7 +107,7 @@ class Wire:
         return self._complaint or body
 
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
-        """The length of the body, and what is wrong with the rest of the header."""
+        """Return the length of the body, and the error of the rest of the header."""
         lengths, complaint = set(), None
         for line in lines:
             name, colon, value = line.partition(b":")

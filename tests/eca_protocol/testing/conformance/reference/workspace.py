@@ -31,7 +31,7 @@ class Workspace:
                 self.unusable.append(str(uri))
 
     def configuration(self) -> dict[str, Any]:
-        """What the file of the first root says."""
+        """Return the configuration file of the first root."""
         try:
             return dict(json.loads((self.roots[0] / ".eca" / "config.json").read_bytes()))
         except (IndexError, OSError, ValueError):
@@ -44,7 +44,7 @@ class Workspace:
     def query(
         self, text: str, known: list[dict[str, Any]], more: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Contexts whose path or name has the text, the roots first, without the known ones."""
+        """Return unknown contexts whose path or name has the text, the roots first."""
         found = [{"type": "directory", "path": str(root)} for root in self.roots]
         found += [
             {"type": "directory" if path.is_dir() else "file", "path": str(path)}
@@ -88,7 +88,7 @@ def place_of(context: dict[str, Any]) -> str:
 
 
 def path_of(uri: str) -> Path | None:
-    """The path that a file URI means; None for what is none."""
+    """Return the path of a file URI, or None."""
     parts = urlsplit(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None

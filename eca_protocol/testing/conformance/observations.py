@@ -1,27 +1,27 @@
-"""What a watcher has seen at a server, as a finding: who sat there, and what passed around it."""
+"""Observations of the watcher at a server, as findings with the messages around them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from eca_protocol.testing.conformance.seat import Seat
+from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.watching import Observation
 
-__all__ = ["watched"]
+__all__ = ["finding_of"]
 
 _BEFORE: Final = 20  # entries of an exchange
 _AFTER: Final = 5
 
 
-def watched(wire: Wire, observation: Observation) -> Finding:
-    """The finding on the row that an observation names."""
+def finding_of(wire: Wire, observation: Observation) -> Finding:
+    """Return the finding for an observation."""
     entry = wire.record[observation.index] if observation.index < len(wire.record) else None
     chat_id = observation.chat_id or (entry.chat_id if entry else "")
     owner = wire.chat_owners.get(chat_id)
     around = [
-        recorded.exchanged
+        recorded.transmission
         for index, recorded in enumerate(wire.record)
         if observation.index - 4 * _BEFORE <= index <= observation.index + 4 * _AFTER
         and (not chat_id or recorded.chat_id in ("", chat_id))
@@ -31,7 +31,7 @@ def watched(wire: Wire, observation: Observation) -> Finding:
     return Finding(
         id=observation.requirement,
         verdict=failing(observation.requirement),
-        case=owner.case if isinstance(owner, Seat) else wire.case,
+        case=owner.case if isinstance(owner, ClientSession) else wire.case,
         expected=observation.expected,
         got=observation.got,
         exchange=around[first : place + _AFTER],

@@ -1,7 +1,7 @@
-"""The letter of an edition as functions that say quickly whether a raw value keeps it.
+"""Fast validators of raw values against the schema of an edition.
 
-They say yes only where `codec.explain` would list nothing, and no as well where it lists what is
-allowed: the slow way decides then.
+A validator returns True only if `codec.explain` would list no departure. It may return False for a
+value whose departures are allowed; `codec.explain` then decides.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from eca_protocol.messages.shapes import (
 )
 from eca_protocol.revisions import Revision
 
-__all__ = ["Keeps", "keeper"]
+__all__ = ["Validator", "validator_for"]
 
-Keeps: TypeAlias = Callable[[Any], bool]
+Validator: TypeAlias = Callable[[Any], bool]
 
 _TYPES: dict[ScalarName, tuple[type, ...]] = {
     "string": (str,),
@@ -41,73 +41,75 @@ _TYPES: dict[ScalarName, tuple[type, ...]] = {
 
 
 @functools.cache
-def keeper(hint: Any, revision: Revision) -> Keeps:
-    """Whether raw params or results of that type keep the letter of `revision`."""
+def validator_for(hint: Any, revision: Revision) -> Validator:
+    """Return a validator of raw params or results of this type for `revision`."""
     if hint is None:
         return lambda raw: raw is None
-    return _keeps(shape_of(hint), revision)
+    return _validator_of(shape_of(hint), revision)
 
 
-def _keeps(shape: Shape, revision: Revision) -> Keeps:
-    keeps: Keeps = _keeps_anything
+def _validator_of(shape: Shape, revision: Revision) -> Validator:
+    is_valid: Validator = _accept_anything
     match shape:
         case Scalar(names):
-            keeps = _of_types({type_ for name in names for type_ in _TYPES[name]})
+            is_valid = _type_validator({type_ for name in names for type_ in _TYPES[name]})
         case JSONObject():
-            keeps = _of_types({dict})
+            is_valid = _type_validator({dict})
         case Choice():
-            keeps = _choice(shape, revision)
+            is_valid = _choice_validator(shape, revision)
         case Array(item):
-            keeps = _array(_keeps(item, revision))
+            is_valid = _array_validator(_validator_of(item, revision))
         case Nullable(inner):
-            keeps = _keeps(inner, revision)
+            is_valid = _validator_of(inner, revision)
         case Model(cls):
-            keeps = _model(cls, revision)
+            is_valid = _model_validator(cls, revision)
         case Tagged(members):
-            keeps = _tagged(members, revision)
-    return keeps
+            is_valid = _tagged_validator(members, revision)
+    return is_valid
 
 
-def _keeps_anything(_: Any) -> bool:
+def _accept_anything(_: Any) -> bool:
     return True
 
 
-def _of_types(types: Collection[type]) -> Keeps:
+def _type_validator(types: Collection[type]) -> Validator:
     return lambda raw: raw.__class__ in types
 
 
-def _choice(shape: Choice, revision: Revision) -> Keeps:
+def _choice_validator(shape: Choice, revision: Revision) -> Validator:
     known = {value for value, mark in shape.values.items() if mark is None or mark.holds(revision)}
     return lambda raw: raw.__class__ is str and raw in known
 
 
-def _array(keeps: Keeps) -> Keeps:
-    return lambda raw: raw.__class__ is list and all(map(keeps, raw))
+def _array_validator(is_valid: Validator) -> Validator:
+    return lambda raw: raw.__class__ is list and all(map(is_valid, raw))
 
 
-def _tagged(members: Any, revision: Revision) -> Keeps:
+def _tagged_validator(members: Any, revision: Revision) -> Validator:
     by_tag = {
-        tag: _model(cls, revision)
+        tag: _model_validator(cls, revision)
         for tag, cls in members.items()
         if window_of_class(cls).holds(revision)
     }
 
-    def keeps(raw: Any) -> bool:
+    def is_valid(raw: Any) -> bool:
         if raw.__class__ is not dict:
             return False
         tag = raw.get("type")
         member = by_tag.get(tag) if tag.__class__ is str else None
         return member is not None and member(raw)
 
-    return keeps
+    return is_valid
 
 
-def _model(cls: ModelClass, revision: Revision) -> Keeps:
+def _model_validator(cls: ModelClass, revision: Revision) -> Validator:
     fields = fields_of(cls)
     if any(field.rules.rest for field in fields):
         return lambda _: False
     by_key = {
-        field.wire: _keeps(field.shape, revision) for field in fields if _may(field, revision)
+        field.wire: _validator_of(field.shape, revision)
+        for field in fields
+        if _may(field, revision)
     }
     required = {
         field.wire for field in fields if field.wire in by_key and field.rules.required_in(revision)
@@ -117,7 +119,7 @@ def _model(cls: ModelClass, revision: Revision) -> Keeps:
         by_key["type"] = lambda raw: raw == tag
         required.add("type")
 
-    def keeps(raw: Any) -> bool:
+    def is_valid(raw: Any) -> bool:
         if raw.__class__ is not dict or not required <= raw.keys():
             return False
         for key, value in raw.items():
@@ -126,7 +128,7 @@ def _model(cls: ModelClass, revision: Revision) -> Keeps:
                 return False
         return True
 
-    return keeps
+    return is_valid
 
 
 def _may(field: Field, revision: Revision) -> bool:

@@ -1,4 +1,4 @@
-"""Which row of the requirements table a place in a message is, `params.content.limit.context`."""
+"""The requirement row of a place in a message, such as `params.content.limit.context`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.requirements import interfaces_current as current
 from eca_protocol.testing.requirements.interfaces import ALIASES, INTERFACES
 
-__all__ = ["row_of_place", "rows_in"]
+__all__ = ["row_of_path", "rows_used"]
 
 _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[(".*?")\]""")
 _SPELLED: Final = re.compile(r"\*?(\w+)\??:(.+)")
 
 
-def row_of_place(interface: str, path: str, raw: Any, *, is_value: bool) -> str | None:
-    """The row of the field at `path` in a message of that interface, or of its value there.
+def row_of_path(interface: str, path: str, raw: Any, *, is_value: bool) -> str | None:
+    """Return the row of the field at `path`, or of its value.
 
     Args:
-        interface: what the whole params or result are, as the inventory calls it.
-        path: as in a `Departure`.
-        raw: the whole params or result.
-        is_value: the value is what departs, and not the field.
+        interface: the inventory's name for the type of the params or result.
+        path: the path, as in a `Departure`.
+        raw: the complete params or result.
+        is_value: whether the value departs, not the field.
 
     Returns:
-        None: the inventory has no such field.
+        The id of the row; None if the inventory has no such field.
     """
     type_, value, row = interface, raw, None
     for name, index, key in _STEP.findall(path):
@@ -35,48 +35,50 @@ def row_of_place(interface: str, path: str, raw: Any, *, is_value: bool) -> str 
             continue
         if key:
             return row
-        found = _interface_of(type_, value)
-        if found is None or name not in _FIELDS[found]:
-            return row if found is None else None
+        interface_name = _interface_of(type_, value)
+        if interface_name is None or name not in _FIELDS[interface_name]:
+            return row if interface_name is None else None
         if name == "type" and type_ in _ALIASES:
-            return _known(f"VALUE:{type_}={found}") or _known(f"FIELD:{found}.type")
-        row = _known(f"FIELD:{found}.{name}")
-        spelled = _FIELDS[found][name]
-        type_ = spelled.replace("object", f"{found}.{name}")
+            return _known(f"VALUE:{type_}={interface_name}") or _known(
+                f"FIELD:{interface_name}.type"
+            )
+        row = _known(f"FIELD:{interface_name}.{name}")
+        spelled = _FIELDS[interface_name][name]
+        type_ = spelled.replace("object", f"{interface_name}.{name}")
         value = value.get(name) if isinstance(value, dict) else None
     return (_row_of_value(row, type_, value) if is_value else None) or row
 
 
-def rows_in(interface: str, raw: Any) -> Iterator[str]:
-    """The rows of all fields and values that stand in a message of that interface.
+def rows_used(interface: str, raw: Any) -> Iterator[str]:
+    """Yield the rows of all fields and values in a message.
 
     Args:
-        interface: what the whole params or result are, as the inventory calls it.
-        raw: the whole params or result.
+        interface: the inventory's name for the type of the params or result.
+        raw: the complete params or result.
     """
     if isinstance(raw, list):
         for item in raw:
-            yield from rows_in(interface.removesuffix("[]"), item)
-    found = _interface_of(interface, raw) if isinstance(raw, dict) else None
-    if found is None:
+            yield from rows_used(interface.removesuffix("[]"), item)
+    interface_name = _interface_of(interface, raw) if isinstance(raw, dict) else None
+    if interface_name is None:
         return
-    if interface in _ALIASES and (row := _known(f"VALUE:{interface}={found}")):
+    if interface in _ALIASES and (row := _known(f"VALUE:{interface}={interface_name}")):
         yield row
     for name, value in raw.items():
-        spelled = _FIELDS[found].get(name)
-        row = _known(f"FIELD:{found}.{name}")
+        spelled = _FIELDS[interface_name].get(name)
+        row = _known(f"FIELD:{interface_name}.{name}")
         if spelled is None or row is None or value is None:
             continue
         yield row
-        type_ = spelled.replace("object", f"{found}.{name}")
+        type_ = spelled.replace("object", f"{interface_name}.{name}")
         for item in value if isinstance(value, list) else [value]:
             if literal := _row_of_value(row, type_.removesuffix("[]"), item):
                 yield literal
-        yield from rows_in(type_, value)
+        yield from rows_used(type_, value)
 
 
 def _row_of_value(row: str | None, type_: str, value: Any) -> str | None:
-    """The row of the value that some edition has there, if it is one."""
+    """Return the row of a literal value; None if no edition has it there."""
     if row is None or not isinstance(value, str):
         return None
     owner = type_ if type_ in _ALIASES else row.removeprefix("FIELD:")
@@ -84,7 +86,7 @@ def _row_of_value(row: str | None, type_: str, value: Any) -> str | None:
 
 
 def _interface_of(type_: str, value: Any) -> str | None:
-    """The interface of a value; of several it is the one whose `type` the value has."""
+    """Return the interface of a value; `type` decides between several."""
     names = [name for name in _alternatives(type_) if name in _FIELDS]
     if len(names) == 1:
         return names[0]
@@ -108,26 +110,26 @@ def _known(row: str) -> str | None:
 
 
 def _fields() -> dict[str, dict[str, str]]:
-    """Every interface of every edition: its fields and their newest types."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the fields of every interface of every edition, with their newest types."""
+    interface_name: dict[str, dict[str, str]] = {}
     newer = [
         (name, spelled.split())
         for group in current.INTERFACES_DATA.values()
         for name, spelled in group.items()
     ]
     for name, fields in (*INTERFACES.items(), *newer):
-        known = found.setdefault(name, {})
+        known = interface_name.setdefault(name, {})
         matches = filter(None, map(_SPELLED.fullmatch, fields))
         known.update((match[1], match[2]) for match in matches)
-    return found
+    return interface_name
 
 
 def _aliases() -> dict[str, tuple[str, ...]]:
-    found = dict(ALIASES)
+    interface_name = dict(ALIASES)
     for group in current.ALIASES_DATA.values():
         for name, added in group.items():
-            found[name] = (*found.get(name, ()), *added.split("|"))
-    return found
+            interface_name[name] = (*interface_name.get(name, ()), *added.split("|"))
+    return interface_name
 
 
 _FIELDS: Final = _fields()

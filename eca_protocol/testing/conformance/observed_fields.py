@@ -1,7 +1,7 @@
-"""Which fields and values passed in a conversation: their rows are kept if none is broken.
+"""Fields and values that occurred in a conversation: their rows pass if none is broken.
 
-What the server wrote counts when it came. What the client wrote counts when the server took it: a
-field of a request when that had a result, a field of a notification at once.
+A server's field counts when it occurs. A client's field counts when the server accepts it: in a
+request with its result, in a notification at once.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from eca_protocol.methods import ECA
 from eca_protocol.testing.watching import Side
-from eca_protocol.testing.watching.places import rows_in
+from eca_protocol.testing.watching.field_rows import rows_used
 
-__all__ = ["Seen"]
+__all__ = ["ObservedFields"]
 
 _NATIVE_OR_MCP = "ToolServerUpdatedParams"
 
 
-class Seen:
+class ObservedFields:
     """The rows of one conversation.
 
     Attributes:
@@ -27,7 +27,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.rows: set[str] = set()
-        self._asked: dict[tuple[Side, str], tuple[str, set[str]]] = {}
+        self._pending: dict[tuple[Side, str], tuple[str, set[str]]] = {}
 
     def take(self, side: Side, message: Mapping[str, Any], key: str) -> None:
         """Take the next message.
@@ -39,20 +39,20 @@ class Seen:
         """
         method = message.get("method")
         if not isinstance(method, str):
-            self._answered(side, message, key)
+            self._take_answer(side, message, key)
         elif method in ECA:
-            rows = set(rows_in(_interface(ECA[method].params), message.get("params")))
+            rows = set(rows_used(_interface(ECA[method].params), message.get("params")))
             if "id" in message and side == "client":
-                self._asked[side, key] = (method, rows)
+                self._pending[side, key] = (method, rows)
             else:
                 self.rows |= rows
 
-    def _answered(self, side: Side, message: Mapping[str, Any], key: str) -> None:
-        asker: Side = "client" if side == "server" else "server"
-        method, rows = self._asked.pop((asker, key), ("", set()))
+    def _take_answer(self, side: Side, message: Mapping[str, Any], key: str) -> None:
+        requester: Side = "client" if side == "server" else "server"
+        method, rows = self._pending.pop((requester, key), ("", set()))
         if method and "result" in message:
             self.rows |= rows
-            self.rows |= set(rows_in(_interface(ECA[method].result), message["result"]))
+            self.rows |= set(rows_used(_interface(ECA[method].result), message["result"]))
 
 
 def _interface(hint: object) -> str:

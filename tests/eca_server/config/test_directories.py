@@ -1,4 +1,4 @@
-"""The user's own folders."""
+"""The user's directories."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.config import data_folder, make_data_folder, user_folder
-from eca_server.config.folders import home_folder
+from eca_server.config import data_directory, make_data_directory, user_directory
+from eca_server.config.directories import home_directory
 from eca_server.workspace import list_files
 
 
 def test_a_relative_variable_does_not_count(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": ""}
-    assert data_folder(environ) == tmp_path / ".local" / "share" / "eca-python"
-    assert user_folder(environ) == tmp_path / ".config" / "eca"
-    assert data_folder({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "eca-python"
+    assert data_directory(environ) == tmp_path / ".local" / "share" / "eca-python"
+    assert user_directory(environ) == tmp_path / ".config" / "eca"
+    assert data_directory({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "eca-python"
 
 
 def test_a_user_without_a_home_has_folders_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,14 +25,14 @@ def test_a_user_without_a_home_has_folders_all_the_same(monkeypatch: pytest.Monk
 
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(pwd, "getpwuid", unlisted)
-    assert home_folder({}) == Path("/")
-    assert data_folder({"XDG_DATA_HOME": "/data"}) == Path("/data/eca-python")
+    assert home_directory({}) == Path("/")
+    assert data_directory({"XDG_DATA_HOME": "/data"}) == Path("/data/eca-python")
 
 
 def test_our_data_is_private_and_in_no_listing_of_the_home(tmp_path: Path) -> None:
-    folder = data_folder({"HOME": str(tmp_path)})
+    folder = data_directory({"HOME": str(tmp_path)})
     for _ in range(2):
-        make_data_folder(folder)
+        make_data_directory(folder)
     (folder / "logins.json").write_text("{}")
     (tmp_path / "mine").touch()
     assert folder.stat().st_mode & 0o777 == 0o700

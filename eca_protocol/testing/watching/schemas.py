@@ -1,6 +1,7 @@
-"""Fields, types and values of every message against the letter of the conversation's edition.
+"""Fields, types and values of every message, checked against the schema of the edition.
 
-What `codec.explain` finds becomes the row of the field, or the more specific row of a ruling.
+A departure that `codec.explain` lists is reported as the row of its field, or as the more specific
+row of a ruling.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from eca_protocol.draft.methods import DRAFT
 from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.watching.observation import Notes, Side
-from eca_protocol.testing.watching.places import row_of_place
-from eca_protocol.testing.watching.strict import keeper
+from eca_protocol.testing.watching.field_rows import row_of_path
+from eca_protocol.testing.watching.observation import ObservationLog, Side
+from eca_protocol.testing.watching.validators import validator_for
 
-__all__ = ["WIDENED", "Letters"]
+__all__ = ["WIDENED", "SchemaChecker"]
 
 Part = Literal["params", "result"]
 
 WIDENED: Final = {"W-10", "W-11", "W-12", "W-20", "W-27", "W-28", "W-30"}
-"""The rulings by which something is written in editions that do not know it."""
+"""Rulings that let an edition contain messages or fields of a later one."""
 
 _SPECIFIC: Final = tuple(
     (re.compile(pattern), row, kinds)
@@ -47,13 +48,13 @@ _SPECIFIC: Final = tuple(
         (r"tool/serverUpdated params\.url", "W-36a", "other revision"),
     )
 )
-"""Places, the rulings that say more of them than the rows of their fields, and for which faults."""
+"""Patterns of places, the rows of rulings for them, and the kinds of departure they concern."""
 
 _MEANING: Final = re.compile(
     r"params|params\.(chatId|chat|role|type|taskId|name|tools)(\..*)?"
     r"|params\.content(\.(type|id|state|text|argumentsText))?"
 )
-"""The places without which nobody can tell what a notification is about."""
+"""Places whose value is needed to understand a notification."""
 
 _EDITION: Final = {
     Revision.DRAFT: "W-50b",
@@ -61,23 +62,23 @@ _EDITION: Final = {
     Revision.R2025_10: "W-12d",
     Revision.CURRENT: "W-12c",
 }
-"""The row that decided the edition to which a message does not belong."""
+"""The row that decides each edition; a message of other editions violates it."""
 
 
-class Letters:
-    """Judges params and results, one message at a time."""
+class SchemaChecker:
+    """Checks the params and the result of each message."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, log: ObservationLog) -> None:
         self.revision = Revision.R2025_10
         self.client_goes_beyond = False
-        """Whether the client used methods that the edition lacks; what belongs to them may come."""
-        self.has_lost = False
-        """Whether the last message cannot be understood for its fault."""
-        self._notes = notes
+        """True if the client called methods outside the edition: their notifications may come."""
+        self.is_unreadable = False
+        """True if the last message cannot be understood."""
+        self._log = log
 
-    def take(self, side: Side, name: str, raw: Any, part: Part = "params") -> None:
-        """Judge what `side` wrote as the params or the result of a method."""
-        self.has_lost = False
+    def check(self, side: Side, name: str, raw: Any, part: Part = "params") -> None:
+        """Check the params or the result of a method, written by `side`."""
+        self.is_unreadable = False
         is_draft = self.revision is Revision.DRAFT
         table = DRAFT if is_draft and name in DRAFT else ECA
         if name not in table:
@@ -87,28 +88,30 @@ class Letters:
             if side == "client":
                 self.client_goes_beyond = True
             elif part == "params" and not self.client_goes_beyond:
-                self._notes.tell(
+                self._log.report(
                     _EDITION[self.revision],
-                    expected=f"the methods of revision {self.revision.value}",
+                    expected=f"a method of revision {self.revision.value}",
                     got=name,
                 )
                 return
         hint = method.params if part == "params" else method.result
-        letter = Revision.R2025_10 if is_draft and table is ECA else self.revision
-        if keeper(hint, letter)({} if raw is None and hint else raw):
+        written_revision = Revision.R2025_10 if is_draft and table is ECA else self.revision
+        if validator_for(hint, written_revision)({} if raw is None and hint else raw):
             return
-        for departure in explain(name, raw, letter, part=part, table=table):
+        for departure in explain(name, raw, written_revision, part=part, table=table):
             if self._counts(side, departure, raw, part):
-                self._tell(side, method, departure, raw, part)
-                self._notes.doubt(departure.path)
-                self.has_lost = self.has_lost or _MEANING.fullmatch(departure.path) is not None
-        self._notes.is_flawed = self._notes.is_flawed or self.has_lost
+                self._report(side, method, departure, raw, part)
+                self._log.mark_invalid(departure.path)
+                self.is_unreadable = (
+                    self.is_unreadable or _MEANING.fullmatch(departure.path) is not None
+                )
+        self._log.is_ambiguous = self._log.is_ambiguous or self.is_unreadable
 
     def _is_in_window(self, method: Method) -> bool:
         return method.window.written_in(self.revision)
 
     def _counts(self, side: Side, departure: Departure, raw: Any, part: Part) -> bool:
-        """Whether writing so breaks a row: a leniency of the reader's is none of the writer's."""
+        """Return whether a departure violates a row: rulings on reading do not excuse a writer."""
         if departure.refused:
             return True
         if _is_of_offers(departure, raw) or (departure.path, departure.kind) == ("params", "null"):
@@ -122,18 +125,20 @@ class Letters:
             return departure.path != part and departure.ruling not in WIDENED
         return True
 
-    def _tell(self, side: Side, method: Method, departure: Departure, raw: Any, part: Part) -> None:
+    def _report(
+        self, side: Side, method: Method, departure: Departure, raw: Any, part: Part
+    ) -> None:
         row = self._row(side, method, departure, raw, part)
         if row is not None:
             expected = f"{departure.expected} at {departure.path}"
             chat_id = raw.get("chatId") if isinstance(raw, dict) else None
-            self._notes.tell(
+            self._log.report(
                 row,
                 side=side,
                 expected=expected,
                 got=departure.got,
                 chat_id=chat_id if isinstance(chat_id, str) else "",
-                harms=False,
+                suppress_rest=False,
             )
 
     def _row(
@@ -149,11 +154,11 @@ class Letters:
         interface = getattr(hint, "__name__", "ToolServerUpdatedParams")
         is_value = departure.kind == "other revision" and " in revision " not in departure.expected
         path = departure.path.removeprefix(part)
-        return row_of_place(interface, path, raw, is_value=is_value) or _EDITION[self.revision]
+        return row_of_path(interface, path, raw, is_value=is_value) or _EDITION[self.revision]
 
 
 def _is_of_offers(departure: Departure, raw: Any) -> bool:
-    """Whether `offers` judges it, which knows what was told before."""
+    """Return whether `announcements` checks it, which knows the earlier notifications."""
     if departure.kind == "null":
         return departure.path.startswith("params.chat.")
     is_native = isinstance(raw, dict) and raw.get("type") == "native"

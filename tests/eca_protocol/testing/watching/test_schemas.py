@@ -1,4 +1,4 @@
-"""What the quick judgement passes keeps the letter, and what does not keep it has its row."""
+"""Fast validators accept only what fits the schema; each departure from it has a row."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.strategies import broken, raw_params, raw_results
 from eca_protocol.testing.watching import Watcher
-from eca_protocol.testing.watching.letters import WIDENED, Letters
-from eca_protocol.testing.watching.observation import Notes
-from eca_protocol.testing.watching.places import row_of_place
-from eca_protocol.testing.watching.strict import keeper
+from eca_protocol.testing.watching.field_rows import row_of_path
+from eca_protocol.testing.watching.observation import ObservationLog
+from eca_protocol.testing.watching.schemas import WIDENED, SchemaChecker
+from eca_protocol.testing.watching.validators import validator_for
 from tests.eca_protocol.testing.watching.session import good_session
 
 pytestmark = pytest.mark.requirement
@@ -28,7 +28,7 @@ EDITIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 
 @st.composite
 def parts(draw: st.DrawFn) -> tuple[Revision, str, Part, Any]:
-    """An edition, a method, and params or a result of it with a fault in some place."""
+    """Generate an edition, a method, and params or a result of it with one error."""
     revision = draw(st.sampled_from(EDITIONS))
     method = draw(st.sampled_from([row for row in ECA if row.window.holds(revision)]))
     part: Part = draw(st.sampled_from(["params", "result"]))
@@ -38,28 +38,27 @@ def parts(draw: st.DrawFn) -> tuple[Revision, str, Part, Any]:
 
 @settings(max_examples=30)
 @given(parts())
-def test_the_quick_judgement_passes_what_keeps_the_letter_and_the_rest_has_rows(
+def test_fast_validators_accept_what_fits_the_schema_and_the_rest_has_rows(
     drawn: tuple[Revision, str, Part, Any],
 ) -> None:
     revision, name, part, raw = drawn
     hint = ECA[name].params if part == "params" else ECA[name].result
-    if keeper(hint, revision)(raw):
+    if validator_for(hint, revision)(raw):
         for departure in explain(name, raw, revision, part=part):
             assert departure.kind == "other revision"
             assert departure.ruling in WIDENED
-    notes = Notes()
-    letters = Letters(notes)
-    letters.revision = revision
-    letters.take("server", name, raw, part)
-    told = notes.take()
-    rows = [each.requirement for each in told]
+    log = ObservationLog()
+    schemas = SchemaChecker(log)
+    schemas.revision = revision
+    schemas.check("server", name, raw, part)
+    rows = [each.requirement for each in log.drain()]
     assert len(set(rows)) == len(rows)
     assert set(rows) <= REQUIREMENTS.keys()
 
 
 @settings(max_examples=30)
 @given(st.data())
-def test_whatever_is_wrong_with_an_entry_it_is_judged_and_nothing_raises(
+def test_an_entry_with_any_error_is_checked_without_an_exception(
     data: st.DataObject,
 ) -> None:
     session = good_session()
@@ -70,8 +69,8 @@ def test_whatever_is_wrong_with_an_entry_it_is_judged_and_nothing_raises(
         data.draw(broken(st.just(message)).filter(lambda it: isinstance(it, dict))),
     )
     watcher = Watcher()
-    told = [each for entry in session.values() for each in watcher.feed(*entry)]
-    assert {each.requirement for each in (*told, *watcher.finish())} <= REQUIREMENTS.keys()
+    observations = [each for entry in session.values() for each in watcher.feed(*entry)]
+    assert {each.requirement for each in (*observations, *watcher.finish())} <= REQUIREMENTS.keys()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_whatever_is_wrong_with_an_entry_it_is_judged_and_nothing_raises(
         ("ChatContentReceivedParams", ".content", {}, "FIELD:ChatContentReceivedParams.content"),
     ],
 )
-def test_a_place_is_the_field_of_its_interface(
+def test_a_path_is_the_field_of_its_interface(
     interface: str, path: str, raw: Any, row: str | None
 ) -> None:
-    assert row_of_place(interface, path, raw, is_value=False) == row
+    assert row_of_path(interface, path, raw, is_value=False) == row

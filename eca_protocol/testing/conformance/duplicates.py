@@ -1,6 +1,6 @@
-"""Rows that say what another row says: that one is judged, and these get its verdict.
+"""Rows with the same content as another row, which is judged in their place.
 
-Of several the one stays that says it best: a server with one fault has one row that fails.
+The most exact of several rows is judged, so that a server with one error fails one row.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["SAME"]
+__all__ = ["DUPLICATES"]
 
 _BASE: Final = {
     "BASE-3": "W-1",
@@ -97,7 +97,7 @@ _TOOLS: Final = {
     "ARROW:chat-tool-call-13": "W-22e",
 }
 
-SAME: Final[Mapping[str, str]] = MappingProxyType(
+DUPLICATES: Final[Mapping[str, str]] = MappingProxyType(
     {**_BASE, **_LIFECYCLE, **_CONFIGURATION, **_EDITOR, **_CHAT, **_TOOLS}
 )
 """A row -> the row that is judged in its place."""

@@ -1,4 +1,4 @@
-"""What a case has in its hands: seats at servers, and the words by which it judges."""
+"""The harness of a case: client sessions at servers, and verdicts."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import anyio
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import NotApplicable, Stuck
-from eca_protocol.testing.conformance.chat_seat import ChatSeat
+from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.model import Model
-from eca_protocol.testing.conformance.seat import Seat
 from eca_protocol.testing.conformance.servers import Servers
+from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import Target
-from eca_protocol.testing.conformance.verdicts import Exchanged, Finding, judgement
+from eca_protocol.testing.conformance.verdicts import Finding, Transmission, judgement
 from eca_protocol.testing.conformance.wire import Wire
 
-__all__ = ["Bench", "ChatSeat", "NotApplicable", "Seat", "Stuck"]
+__all__ = ["ChatSession", "ClientSession", "Harness", "NotApplicable", "Stuck"]
 
 _SHOWN: Final = 30  # messages of an exchange
 
 
-class Bench:
-    """The surroundings of one case.
+class Harness:
+    """The sessions, the scripted model and the verdicts of one case.
 
     Attributes:
         edition: the edition that is spoken.
         target: what is tested.
         model: the scripted model of the whole run.
         case: the case's name.
-        findings: what was judged so far.
-        died: whether a server that others sat at, too, ended while the case ran.
+        findings: the verdicts so far.
+        died: whether a shared server ended while the case ran.
     """
 
     def __init__(
@@ -54,39 +54,39 @@ class Bench:
         self.died = False
         self._servers = servers
         self._alone = alone
-        self._seats: list[Seat] = []
+        self._sessions: list[ClientSession] = []
 
     @property
     def introduction_seconds(self) -> float:
-        """How long a server has to tell of itself once it is initialized."""
+        """Seconds that a server has for its announcements after `initialized`."""
         return self._servers.introduction_seconds
 
     @asynccontextmanager
-    async def seat(
+    async def session(
         self,
         *,
         fresh: bool = False,
         config: Mapping[str, Any] | None = None,
         initialize: Mapping[str, Any] | None = None,
-        hello: bool = True,
-    ) -> AsyncIterator[Seat]:
-        """A seat at a server.
+        handshake: bool = True,
+    ) -> AsyncIterator[ClientSession]:
+        """Open a client session at a server.
 
         Args:
-            fresh: at a server of its own, which ends with the seat; else at one that other cases
-                use, too, with chats of one's own.
-            config: configuration beside the model's, in upstream's form.
+            fresh: use a new server, which ends with the session, instead of a shared one.
+            config: configuration to merge into the model's, in upstream's form.
             initialize: members merged into the params of `initialize`.
-            hello: `initialize`, `initialized` and what follows are done; without it the server is
-                fresh and nothing was said.
+            handshake: perform the handshake and read the announcements; False implies `fresh`.
 
         Raises:
-            Stuck: it cannot be had.
+            Stuck: the target cannot provide it.
             StartFailed: the server cannot be started.
         """
         if config and not self.target.takes_config:
-            raise Stuck("a target that takes more configuration", "one with a template of its own")
-        alone = fresh or self._alone or not hello
+            raise Stuck(
+                "a target that accepts more configuration", "a target with its own template"
+            )
+        alone = fresh or self._alone or not handshake
         if alone:
             wire = await self._servers.alone(config or {})
             wire.case = self.case
@@ -94,12 +94,12 @@ class Bench:
             wire = await self._servers.shared(
                 config or {}, initialize or {}, lambda wire: self._greet(wire, initialize)
             )
-        seat = Seat(self, wire, alone=alone)
-        self._seats.append(seat)
+        session = ClientSession(self, wire, alone=alone)
+        self._sessions.append(session)
         try:
-            if alone and hello:
-                await seat.hello(initialize)
-            yield seat
+            if alone and handshake:
+                await session.handshake(initialize)
+            yield session
         finally:
             if alone:
                 wire.stop()
@@ -107,27 +107,27 @@ class Bench:
                     await wire.gone.wait()
             else:
                 self.died = self.died or not wire.alive
-            seat.leave()
+            session.close()
 
     async def _greet(self, wire: Wire, initialize: Mapping[str, Any] | None) -> None:
-        seat = Seat(self, wire, alone=True)
+        session = ClientSession(self, wire, alone=True)
         try:
-            await seat.hello(initialize)
+            await session.handshake(initialize)
         finally:
-            seat.leave()
+            session.close()
 
     def initialize_params(self, root: Path) -> dict[str, Any]:
-        """What is said in `initialize`, with that workspace."""
+        """Return the params of `initialize` with that workspace."""
         return self.target.initialize_params(root)
 
     def check(self, id: str, ok: object, *, expected: str, got: object) -> bool:  # noqa: A002
-        """Judge a row: whether that is so. It never raises; whether it was so.
+        """Judge a row without raising; return `ok`.
 
         Args:
             id: the row.
-            ok: whether it is kept.
-            expected: what the row wants.
-            got: what came.
+            ok: whether the target complies.
+            expected: the behaviour that the row requires.
+            got: the observed behaviour.
         """
         finding = judgement(
             id, ok, case=self.case, expected=expected, got=got, exchange=self._exchange
@@ -135,21 +135,21 @@ class Bench:
         self.findings.append(finding)
         return bool(ok)
 
-    def saw(self, *ids: str) -> None:
-        """What these rows speak of has happened: they are kept unless the watcher says else."""
+    def record_pass(self, *ids: str) -> None:
+        """Pass these rows, unless the watcher fails them: their subject occurred."""
         for id_ in ids:
             self.findings.append(
-                Finding(id=id_, verdict="pass", case=self.case, got="it happened, as it should")
+                Finding(id=id_, verdict="pass", case=self.case, got="occurred without a breach")
             )
 
     def not_applicable(self, id: str, why: str) -> None:  # noqa: A002
-        """The row says nothing of this target."""
+        """Record that the row does not concern this target."""
         self.findings.append(Finding(id=id, verdict="not-applicable", case=self.case, got=why))
 
     def untestable(self, id: str, why: str) -> None:  # noqa: A002
-        """The row could not be judged in this run."""
+        """Record that the row could not be judged in this run."""
         self.findings.append(Finding(id=id, verdict="untestable", case=self.case, got=why))
 
-    def _exchange(self) -> tuple[Exchanged, ...]:
-        """What passed last at the seat that was taken last, the model's side too."""
-        return self._seats[-1].exchange(_SHOWN) if self._seats else ()
+    def _exchange(self) -> tuple[Transmission, ...]:
+        """Return the last messages of the newest session, the model's included."""
+        return self._sessions[-1].exchange(_SHOWN) if self._sessions else ()

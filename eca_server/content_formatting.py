@@ -1,6 +1,6 @@
-"""How a content is written for the client: with its tools' names, in pieces if it is long (W-6).
+"""The formatting of contents for a client: names of tools, and pieces of long texts (W-6).
 
-Loaded with the first content: a start needs none.
+The module is imported with the first content, which keeps the start fast.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from eca_server.clients import ClientProfile
 from eca_server.printable import LONGEST_NAME, printable_line
 from eca_server.workspace import path_of
 
-__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "Role", "Spelling", "pieces"]
+__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "ContentFormatter", "Role", "pieces"]
 
 Role = Literal["user", "system", "assistant"]
 
-_DEAREST = 6  # bytes of JSON that one character takes at most
+_MOST_JSON_BYTES = 6  # of one character
 
 NATIVE = "eca"
-"""The server of the native tools in the contents of a call."""
+"""The server name of native tools in the contents of a call."""
 
 PREFIX = "eca_"
-"""Before a native tool's name, towards the model and in older editions of the protocol (W-33)."""
+"""Prefix of a native tool's name, for models and older revisions of the protocol (W-33)."""
 
 LARGEST_PICTURE = 8 * 1024 * 1024
-"""Characters of base64 in one frame; of a larger picture a client is told in words."""
+"""Limit of a picture in one frame, in characters of base64; a text replaces a larger one."""
 
 _OF_CALLS = (
     ChatToolCallPrepareContent,
@@ -57,16 +57,16 @@ _TEXTS: Mapping[type, str] = {
     ChatReasonTextContent: "text",
     ChatToolCallPrepareContent: "arguments_text",
 }
-"""The contents whose text may come in pieces that the client joins."""
+"""The contents whose text may be split into pieces that the client joins."""
 
 
 @attrs.frozen
-class Spelling:
-    """What one client's profile makes of contents.
+class ContentFormatter:
+    """The formatter of contents for one client.
 
     Attributes:
-        profile: the client's.
-        link: the URI of the file of a picture in a chat, if there is one.
+        profile: the client's profile.
+        link: returns the URI of the file of a picture in a chat, if there is one.
     """
 
     profile: ClientProfile
@@ -75,7 +75,7 @@ class Spelling:
     def messages(
         self, chat_id: str, role: Role, content: ChatContent, parent_chat_id: str | None = None
     ) -> Iterator[ChatContentReceivedParams]:
-        """The messages that tell a content of a chat."""
+        """Yield the messages that carry a content of a chat."""
         if isinstance(content, ChatImageContent) and not self.shows(content):
             role, content = self._in_words(content, self.link(chat_id, content))
         elif (
@@ -91,12 +91,12 @@ class Spelling:
             )
 
     def shows(self, picture: ChatImageContent) -> bool:
-        """Whether the client is sent this picture as it is; else it is told of it in words."""
+        """Return whether the client is sent this picture; else a text replaces it."""
         fits = len(picture.base64) <= LARGEST_PICTURE
         return self.profile.shows_pictures and fits and picture.media_type.startswith("image/")
 
     def named(self, content: ChatContent) -> ChatContent:
-        """A content with the names of the native tool and the file as this client shows them."""
+        """Return a content with the names of its tool and file as the client needs them."""
         if not isinstance(content, _OF_CALLS) or content.server != NATIVE:
             return content
         if not self.profile.prefixes_tools:
@@ -108,21 +108,21 @@ class Spelling:
         return content
 
     def _hides(self, system_text: str) -> bool:
-        """Whether the client cuts long lines of this text: of commands that the user must see."""
+        """Return whether the client would cut lines of this text that the user must see."""
         return self.profile.has_plain_own_texts and "```" in system_text
 
     def _in_words(
         self, picture: ChatImageContent, link: str | None
     ) -> tuple[Role, ChatTextContent]:
-        """Return a text that names a picture and its file, and the role it is said in."""
+        """Return a text that describes a picture and its file, with its role."""
         size = len(picture.base64) * 3 // 4 - picture.base64[-2:].count("=")
-        words = f"[a picture: {picture.media_type}, {size:,} bytes]"
+        text = f"[a picture: {picture.media_type}, {size:,} bytes]"
         if link is None:
-            return "system", ChatTextContent(text=words)
+            return "system", ChatTextContent(text=text)
         if not self.profile.has_plain_own_texts:
-            return "system", ChatTextContent(text=f"{words}({link})")
-        # Its system texts cut a long line, and it follows no link to a file.
-        return "assistant", ChatTextContent(text=f"\n\n{words} `{path_of(link)}`\n\n")
+            return "system", ChatTextContent(text=f"{text}({link})")
+        # This client cuts long lines of system texts and does not follow links to files.
+        return "assistant", ChatTextContent(text=f"\n\n{text} `{path_of(link)}`\n\n")
 
     def _pieces(self, role: Role, content: ChatContent) -> Iterable[ChatContent]:
         field = _TEXTS.get(type(content))
@@ -130,20 +130,20 @@ class Spelling:
             return (content,)
         text: str = getattr(content, field)
         limit = self.profile.text_limit
-        if len(text) * _DEAREST <= limit:
+        if len(text) * _MOST_JSON_BYTES <= limit:
             return (content,)
         part: Any = content
         return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
 
 
 def _without_name(summary: str | None, path: str) -> str | None:
-    """Return a summary without the name of the file, which may have a reason behind it."""
+    """Return a summary without the file's name; a reason in brackets after it stays."""
     name = printable_line(PurePath(path).name, longest=LONGEST_NAME)
     return summary and re.sub(rf" {re.escape(name)}(?= \(|\Z)", "", summary, count=1)
 
 
 def _wrapping(text: str) -> str:
-    """Return Markdown whose blocks of code are lines of code that wrap where they are too long."""
+    """Return Markdown with each line of a code block as inline code, which wraps."""
     lines, is_code = [], False
     for line in text.split("\n"):
         if line.startswith("```"):
@@ -151,24 +151,24 @@ def _wrapping(text: str) -> str:
             lines.append("")
         elif is_code and line.strip():
             ticks = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
-            lines.append(f"{ticks} {line} {ticks}  ")  # two blanks: a line end that is shown
+            lines.append(f"{ticks} {line} {ticks}  ")  # two blanks: a hard line break
         else:
             lines.append(line)
     return "\n".join(lines)
 
 
 def pieces(text: str, limit: int) -> Iterator[str]:
-    """Cut a text into pieces of at most `limit` bytes of JSON each; they join to the text.
+    """Yield a text in pieces of at most `limit` bytes of JSON each.
 
-    A piece ends behind a line's end where one lies in its second half.
+    A piece ends after a line break if there is one in its second half.
     """
     start = size = line_end = line_size = 0
     for position, character in enumerate(text):
         cost = _json_cost(character)
         while size + cost > limit and position > start:
-            cut, kept = (line_end, line_size) if line_size * 2 > size else (position, size)
+            cut, cut_size = (line_end, line_size) if line_size * 2 > size else (position, size)
             yield text[start:cut]
-            start, size, line_size = cut, size - kept, 0
+            start, size, line_size = cut, size - cut_size, 0
         size += cost
         if character == "\n":
             line_end, line_size = position + 1, size

@@ -1,8 +1,8 @@
-"""The server that a client under test talks with, played by the suite.
+"""The server that a client under test talks with, scripted by the suite.
 
-`PlayedServer` is a plain one: it has a chat, one model, one tool, and does nothing odd. A case is
-a subclass that does one odd thing; whatever it leaves alone stays plain, so that the client, which
-does what it does every time, must get as far as it gets with the plain server.
+`ScriptedServer` is plain: it has a chat, one model and one tool. A case is a subclass with one
+deviation, so that the client, which does the same each time, must get as far as with the plain
+server.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import attrs
 from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.verdicts import Exchanged
-from eca_protocol.testing.conformance.wire import MOST_SAID
+from eca_protocol.testing.conformance.verdicts import Transmission
+from eca_protocol.testing.conformance.wire import MAX_OUTPUT_BYTES
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.splitter import Splitter, message_in
 
-__all__ = ["DECISIONS", "MODEL", "Connection", "PlayedServer", "Said"]
+__all__ = ["DECISIONS", "MODEL", "Connection", "RecordEntry", "ScriptedServer"]
 
 MODEL: Final = "conformance/played"
 DECISIONS: Final = ("chat/toolCallApprove", "chat/toolCallReject")
@@ -34,15 +34,15 @@ class Connection(Protocol):
     """Two streams of bytes, to and from the client."""
 
     async def send(self, data: bytes) -> None:
-        """Write, or raise OSError."""
+        """Write bytes, or raise OSError."""
 
     async def receive(self) -> bytes:
-        """What comes next; empty at the end."""
+        """Return the next bytes; empty at the end."""
 
 
 @attrs.frozen(kw_only=True)
-class Said:
-    """One thing that passed.
+class RecordEntry:
+    """A frame, or other bytes, of either side.
 
     Attributes:
         message: None where the bytes are no message.
@@ -66,25 +66,25 @@ class Said:
         return params if isinstance(params, Mapping) else {}
 
     @property
-    def exchanged(self) -> Exchanged:
-        """As a finding keeps it."""
+    def transmission(self) -> Transmission:
+        """The entry as a finding shows it."""
         other: Side = "server" if self.side == "client" else "client"
-        return Exchanged.of(self.at, self.side, other, self.data)
+        return Transmission.of(self.at, self.side, other, self.data)
 
 
-class PlayedServer:
-    """One connection, from the client's first byte to its last.
+class ScriptedServer:
+    """A server for one connection, from the client's first byte to its last.
 
     Attributes:
-        said: what both sides wrote, in order.
-        answers: what the client answered to requests of ours, by id as JSON.
-        decided: the client's approvals and rejections.
-        is_shut_down: it has asked for `shutdown`.
-        greeted: what a case does before the first prompt is done.
-        ended: the client has closed its end.
-        tasks: what goes on beside the reading, until the end.
-        patience: seconds that are waited for what a client may never do.
-        reason: of the user's no to a call.
+        record: the bytes of both sides, in order.
+        answers: the client's answers to the server's requests, by id as JSON.
+        decisions: the client's approvals and rejections.
+        is_shut_down: whether the client has sent `shutdown`.
+        greeted: whether the announcements before the first prompt are done.
+        ended: whether the client has closed its end.
+        tasks: background tasks, until the end.
+        patience: seconds to wait for an action that a client may never take.
+        reason: the reason of a rejected call.
     """
 
     patience: float = 2.0
@@ -96,23 +96,23 @@ class PlayedServer:
         Args:
             connection: to the client.
             edition: which is spoken.
-            calls: whether turns have a call that waits for the user: with a client that never
-                decides each would take the whole patience.
+            calls: whether turns have a call that needs approval. It is off for clients that never
+                decide, where each call would wait for the whole patience.
         """
         self.edition = edition
         self.calls = calls
         self.greeted = False
-        self._is_to_be_greeted = False
-        self.said: list[Said] = []
+        self._is_initialized = False
+        self.record: list[RecordEntry] = []
         self.answers: dict[str, list[Mapping[str, Any]]] = {}
-        self.decided: list[Said] = []
+        self.decisions: list[RecordEntry] = []
         self.is_shut_down = False
         self.ended = False
         self.changed = anyio.Event()
         self.tasks: anyio.abc.TaskGroup
         self._writing = anyio.Lock()
         self.connection = connection
-        self._cut: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
+        self._splitters: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
         self._began = anyio.current_time()
         self._turns: dict[str, anyio.CancelScope] = {}
         self._busy: dict[str, anyio.Lock] = {}
@@ -120,7 +120,7 @@ class PlayedServer:
         self._calls = 0
 
     async def run(self) -> None:
-        """Talk until the client closes its end, or says `exit`."""
+        """Serve until the client closes its end, or sends `exit`."""
         async with anyio.create_task_group() as self.tasks:
             await self._listen()
             self.ended = True
@@ -129,59 +129,59 @@ class PlayedServer:
 
     async def _listen(self) -> None:
         received = 0
-        while (data := await self.connection.receive()) and received <= MOST_SAID:
+        while (data := await self.connection.receive()) and received <= MAX_OUTPUT_BYTES:
             received += len(data)
-            for said in self._note("client", data):
-                await self._take(said)
-                if said.method == "exit":
+            for entry in self._add_entries("client", data):
+                await self._take(entry)
+                if entry.method == "exit":
                     return
-        for piece, _ in self._cut["client"].feed_eof():
-            self.said.append(Said(at=self._now, side="client", data=piece, message=None))
+        for piece, _ in self._splitters["client"].feed_eof():
+            self.record.append(RecordEntry(at=self._now, side="client", data=piece, message=None))
 
-    async def _take(self, said: Said) -> None:
-        message = said.message
+    async def _take(self, entry: RecordEntry) -> None:
+        message = entry.message
         if message is None:
-            await self.on_noise(said)
-        elif not said.method:
+            await self.on_invalid_bytes(entry)
+        elif not entry.method:
             self.answers.setdefault(_key(message.get("id")), []).append(message)
         elif "id" in message:
-            await self.on_request(said.method, message["id"], said.params)
+            await self.on_request(entry.method, message["id"], entry.params)
         else:
-            await self.on_notification(said)
+            await self.on_notification(entry)
         self._wake()
 
     @property
     def _now(self) -> float:
         return anyio.current_time() - self._began
 
-    def _note(self, side: Side, data: bytes) -> list[Said]:
+    def _add_entries(self, side: Side, data: bytes) -> list[RecordEntry]:
         passed = [
-            Said(
+            RecordEntry(
                 at=self._now,
                 side=side,
                 data=piece,
                 message=None if body is None else message_in(body),
             )
-            for piece, body in self._cut[side].feed(data)
+            for piece, body in self._splitters[side].feed(data)
         ]
-        self.said += passed
+        self.record += passed
         return passed
 
     def _wake(self) -> None:
         changed, self.changed = self.changed, anyio.Event()
         changed.set()
 
-    # What a case may do otherwise.
+    # Methods that a case may override.
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        """A message as the pieces in which it is written."""
+        """Yield a message in the pieces in which it is written."""
         yield encode_frame(json.dumps(message))
 
-    async def on_noise(self, said: Said) -> None:
-        """The client wrote what is no message; the record has it."""
+    async def on_invalid_bytes(self, entry: RecordEntry) -> None:
+        """Take bytes that are no message; the record has them."""
 
     async def on_request(self, method: str, id_: Any, params: Mapping[str, Any]) -> None:
-        """Take a request; what takes time goes on in a task of its own."""
+        """Handle a request; slow work runs in a task of its own."""
         if method == "chat/prompt":
             self.tasks.start_soon(self.turn, id_, params)
         elif method == "shutdown":
@@ -190,9 +190,9 @@ class PlayedServer:
         elif method == "initialize":
             self.tasks.start_soon(self.on_initialize, id_, params)
         elif method in ("chat/queryContext", "chat/queryFiles", "chat/queryCommands"):
-            what = method.removeprefix("chat/query").lower().replace("context", "contexts")
+            result_name = method.removeprefix("chat/query").lower().replace("context", "contexts")
             chat = {"chatId": params["chatId"]} if isinstance(params.get("chatId"), str) else {}
-            await self.answer(id_, {**chat, what: []})
+            await self.answer(id_, {**chat, result_name: []})
         elif method == "chat/delete":
             await self.answer(id_, {})
         else:
@@ -206,42 +206,42 @@ class PlayedServer:
         """Answer `shutdown`."""
         await self.answer(id_, None)
 
-    async def on_notification(self, said: Said) -> None:
-        """Take what needs no answer."""
-        chat = said.params.get("chatId")
-        if said.method == "initialized":
-            self._is_to_be_greeted = True
-            self.tasks.start_soon(self._greet_and_go_on)
-        elif said.method == "chat/promptStop":
+    async def on_notification(self, entry: RecordEntry) -> None:
+        """Handle a notification."""
+        chat = entry.params.get("chatId")
+        if entry.method == "initialized":
+            self._is_initialized = True
+            self.tasks.start_soon(self._greet_then_continue)
+        elif entry.method == "chat/promptStop":
             if isinstance(chat, str) and chat in self._turns:
                 self._turns[chat].cancel()
-        elif said.method in DECISIONS:
-            self.decided.append(said)
+        elif entry.method in DECISIONS:
+            self.decisions.append(entry)
 
-    async def _greet_and_go_on(self) -> None:
+    async def _greet_then_continue(self) -> None:
         await self.greet()
         await self.after_greeting()
         self.greeted = True
         self._wake()
 
     async def greet(self) -> None:
-        """What a server tells after `initialized`."""
-        await self.tell("config/updated", {"chat": self.chat_config()})
+        """Send a server's announcements after `initialized`."""
+        await self.notify("config/updated", {"chat": self.chat_config()})
         tool = {
             "name": "read_file" if self.edition is Revision.CURRENT else _ECHOED_TOOL,
             "description": "Reads a file.",
             "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
             "disabled": False,
         }
-        await self.tell(
+        await self.notify(
             "tool/serverUpdated",
             {"type": "native", "name": "ECA", "status": "running", "tools": [tool]},
         )
 
     def chat_config(self) -> dict[str, Any]:
-        """What the first `config/updated` tells of chats."""
+        """Return `chat` of the first `config/updated`."""
         agent = "code" if self.edition is Revision.CURRENT else "agent"
-        told = {
+        config = {
             "models": [MODEL],
             "selectModel": MODEL,
             "behaviors": [agent, "plan"],
@@ -250,21 +250,21 @@ class PlayedServer:
             "selectAgent": agent,
             "welcomeMessage": "Welcome.",
         }
-        return {**told, "variants": []} if self.edition is Revision.CURRENT else told
+        return {**config, "variants": []} if self.edition is Revision.CURRENT else config
 
     async def after_greeting(self) -> None:
-        """The place for a case to do something before the first prompt."""
+        """Do nothing; a case may act here before the first prompt."""
 
     async def turn(self, id_: Any, params: Mapping[str, Any]) -> None:
-        """A whole turn, once the greeting is over; a stop ends it as a server has to.
+        """Run a turn after the announcements; a stop ends it.
 
         A prompt to a busy chat is answered at once, and its turn waits for the one before.
         """
-        if await self.until(lambda: self._is_to_be_greeted):
+        if await self.until(lambda: self._is_initialized):
             await self.until(lambda: self.greeted, seconds=_GREETING)
         self._chats += 1
-        asked = params.get("chatId")
-        chat_id = asked if isinstance(asked, str) else f"played-{self._chats}"
+        requested = params.get("chatId")
+        chat_id = requested if isinstance(requested, str) else f"played-{self._chats}"
         answer = {"chatId": chat_id, "model": MODEL, "status": "prompting"}
         busy = self._busy.setdefault(chat_id, anyio.Lock())
         has_to_wait = busy.locked()
@@ -284,7 +284,7 @@ class PlayedServer:
             await self.after_turn(chat_id)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
-        """What the model says, a call of a tool that waits for the user, and usage."""
+        """Send text, a tool call that needs approval, and usage."""
         await self.text(chat_id, "Hello, ")
         await self.text(chat_id, "client.")
         if self.calls:
@@ -297,10 +297,10 @@ class PlayedServer:
         )  # fmt: skip
 
     async def after_turn(self, chat_id: str) -> None:
-        """The place for a case to say something more."""
+        """Do nothing; a case may send more here."""
 
     async def call(self, chat_id: str, **details: Any) -> None:
-        """A call of a tool that waits for the user, and does nothing when he says nothing."""
+        """Send a tool call that needs approval; reject it if the user does not decide."""
         self._calls += 1
         call_id = f"call-{self._calls}"
         native = self.edition is Revision.CURRENT
@@ -334,68 +334,70 @@ class PlayedServer:
     async def _decision(self, call_id: str) -> str:
         with anyio.move_on_after(self.patience):
             while True:
-                for said in self.decided:
-                    if said.params.get("toolCallId") == call_id:
-                        return said.method
+                for entry in self.decisions:
+                    if entry.params.get("toolCallId") == call_id:
+                        return entry.method
                 await self.changed.wait()
         return ""
 
-    # How things are said.
+    # Methods that write.
 
     async def answer(self, id_: Any, result: Any) -> None:
-        """A success."""
-        await self.say({"jsonrpc": "2.0", "id": id_, "result": result})
+        """Answer with a result."""
+        await self.send_message({"jsonrpc": "2.0", "id": id_, "result": result})
 
     async def refuse(self, id_: Any, code: Any, text: str) -> None:
-        """An error."""
-        await self.say({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": text}})
+        """Answer with an error."""
+        await self.send_message(
+            {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": text}}
+        )
 
-    async def tell(self, method: str, params: Any) -> None:
-        """A notification."""
-        await self.say({"jsonrpc": "2.0", "method": method, "params": params})
+    async def notify(self, method: str, params: Any) -> None:
+        """Send a notification."""
+        await self.send_message({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def ask(
         self, id_: Any, method: str, params: Any, *, seconds: float | None = None
     ) -> list[Mapping[str, Any]]:
-        """A request, and the answers that come to it while one is waited for."""
-        await self.say({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
+        """Send a request; return the answers to it."""
+        await self.send_message({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
         await self.until(lambda: _key(id_) in self.answers, seconds=seconds)
         return self.answers.get(_key(id_), [])
 
     async def content(self, chat_id: str, role: str, content: Mapping[str, Any]) -> None:
-        """A content of a chat."""
+        """Send a content of a chat."""
         params = {"chatId": chat_id, "role": role, "content": content}
-        await self.tell("chat/contentReceived", params)
+        await self.notify("chat/contentReceived", params)
 
     async def text(self, chat_id: str, text: str) -> None:
-        """A piece of what the model says."""
+        """Send a piece of the model's text."""
         await self.content(chat_id, "assistant", {"type": "text", "text": text})
 
     async def progress(self, chat_id: str, state: str, text: str) -> None:
-        """The progress of a turn."""
+        """Send the progress of a turn."""
         await self.content(chat_id, "system", {"type": "progress", "state": state, "text": text})
 
-    async def say(self, message: Mapping[str, Any]) -> None:
-        """Write a message, in the pieces that the case makes of it."""
+    async def send_message(self, message: Mapping[str, Any]) -> None:
+        """Write a message in the pieces that `frames` yields."""
         async with self._writing:
             for piece in self.frames(message):
                 await self._send(piece)
 
     async def write(self, data: bytes) -> None:
-        """Write bytes that are no message, or not one as others are written."""
+        """Write bytes as they are."""
         async with self._writing:
             await self._send(data)
 
     async def _send(self, data: bytes) -> None:
-        """Write; a client that is gone hears nothing, which is no fault of its own."""
-        self._note("server", data)
+        """Write bytes; a closed connection is not an error of the client."""
+        self._add_entries("server", data)
         try:
             await self.connection.send(data)
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.ended = True
 
     async def until(self, condition: Callable[[], bool], *, seconds: float | None = None) -> bool:
-        """Wait until that is so, with patience or for that many seconds; whether it is."""
+        """Wait until a condition holds; return whether it does."""
         with anyio.move_on_after(self.patience if seconds is None else seconds):
             while not condition():
                 await self.changed.wait()

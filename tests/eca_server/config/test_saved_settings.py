@@ -1,4 +1,4 @@
-"""What the user decides in the editor: kept by us, merged last, nobody else's file touched."""
+"""The settings saved from the editor: merged last, written to no file of the user's."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from eca_server.config import load
-from eca_server.config.own_layer import LayerFault, OwnLayer, Parts, layer_path
+from eca_server.config.saved_settings import (
+    SavedSettings,
+    SavedSettingsError,
+    SettingsByScope,
+    saved_settings_path,
+)
 
 if TYPE_CHECKING:
     from conftest import House
 
 
 @pytest.fixture
-def layer(house: House) -> OwnLayer:
+def layer(house: House) -> SavedSettings:
     house.environ["HOME"] = str(house.home)
-    return OwnLayer(house.environ)
+    return SavedSettings(house.environ)
 
 
-def say(layer: OwnLayer, model: str, root: Path | None = None) -> None:
+def say(layer: SavedSettings, model: str, root: Path | None = None) -> None:
     layer.change(lambda parts: parts.of(root).update(defaultModel=model))
 
 
 def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywhere(
-    house: House, layer: OwnLayer
+    house: House, layer: SavedSettings
 ) -> None:
     extra = house.write(house.folder / "extra.json", {"defaultModel": "extra/m"})
     house.in_root(1, {"defaultModel": "root/m", "extraConfigs": [str(extra)]})
@@ -43,35 +48,35 @@ def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywh
     assert house.config().default_model == "ours/m"
 
 
-def test_a_pure_configuration_is_without_it(house: House, layer: OwnLayer) -> None:
+def test_a_pure_configuration_is_without_it(house: House, layer: SavedSettings) -> None:
     say(layer, "ours/m")
     house.options = {"pureConfig": True}
     assert house.config().default_model is None
 
 
-def test_null_takes_away_what_others_say(house: House, layer: OwnLayer) -> None:
+def test_null_takes_away_what_others_say(house: House, layer: SavedSettings) -> None:
     house.write(house.user, {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     layer.change(lambda parts: parts.everywhere.update(mcpServers={"a": None}))
     assert set(house.config().mcp_servers) == {"b"}
 
 
-def test_a_change_is_seen_like_that_of_any_file(house: House, layer: OwnLayer) -> None:
+def test_a_change_is_seen_like_that_of_any_file(house: House, layer: SavedSettings) -> None:
     before = house.load()
     say(layer, "ours/m")
     assert not before.is_current()
     assert house.load().is_current()
 
 
-def test_only_the_user_can_read_it_also_if_others_could(layer: OwnLayer) -> None:
+def test_only_the_user_can_read_it_also_if_others_could(layer: SavedSettings) -> None:
     say(layer, "a/b")
     layer.path.chmod(0o644)
     say(layer, "c/d")
     assert stat.S_IMODE(layer.path.stat().st_mode) == 0o600
 
 
-def test_of_many_servers_none_loses_what_another_wrote(layer: OwnLayer, house: House) -> None:
+def test_of_many_servers_none_loses_what_another_wrote(layer: SavedSettings, house: House) -> None:
     def write(number: int) -> None:
-        own = OwnLayer(house.environ)
+        own = SavedSettings(house.environ)
         own.change(
             lambda parts: parts.everywhere.setdefault("mcpServers", {}).update({f"s{number}": {}})
         )
@@ -81,11 +86,11 @@ def test_of_many_servers_none_loses_what_another_wrote(layer: OwnLayer, house: H
     assert len(json.loads(layer.path.read_text())["everywhere"]["mcpServers"]) == 16
 
 
-def test_a_change_that_fails_leaves_it_as_it_was(layer: OwnLayer) -> None:
+def test_a_change_that_fails_leaves_it_as_it_was(layer: SavedSettings) -> None:
     say(layer, "a/b")
     before = layer.path.read_text()
 
-    def fail(parts: Parts) -> None:
+    def fail(parts: SettingsByScope) -> None:
         parts.everywhere.clear()
         raise LookupError
 
@@ -101,14 +106,16 @@ def test_a_change_that_fails_leaves_it_as_it_was(layer: OwnLayer) -> None:
         *['{"version": 1, "workspaces": []}', '{"version": 1, "workspaces": {"/a": 1}}'],
     ],
 )
-def test_a_damaged_one_is_told_and_left_alone(house: House, layer: OwnLayer, content: str) -> None:
+def test_a_damaged_one_is_told_and_left_alone(
+    house: House, layer: SavedSettings, content: str
+) -> None:
     say(layer, "ours/m")
     before = house.load()
     layer.path.write_text(content)
     problem = house.problem()
     assert problem.source == str(layer.path)
     assert "expected" in problem.message
-    with pytest.raises(LayerFault, match="expected"):
+    with pytest.raises(SavedSettingsError, match="expected"):
         say(layer, "other/m")
     assert layer.path.read_text() == content
     again = load(
@@ -116,26 +123,28 @@ def test_a_damaged_one_is_told_and_left_alone(house: House, layer: OwnLayer, con
         roots=house.roots,
         environ=house.environ,
         home=house.home,
-        before=before,
+        previous=before,
     )
     assert again.config.default_model == "ours/m"
 
 
 def test_a_folder_that_cannot_be_made_is_told(house: House) -> None:
     house.write(house.home / ".local", "a file")
-    layer = OwnLayer({"HOME": str(house.home)})
-    with pytest.raises(LayerFault, match=r"settings\.json: "):
+    layer = SavedSettings({"HOME": str(house.home)})
+    with pytest.raises(SavedSettingsError, match=r"settings\.json: "):
         say(layer, "a/b")
 
 
-def test_a_secret_is_kept_elsewhere_and_put_in_here_alone(house: House, layer: OwnLayer) -> None:
+def test_a_secret_is_kept_elsewhere_and_put_in_here_alone(
+    house: House, layer: SavedSettings
+) -> None:
     server = {"url": "https://x", "headers": {"Authorization": "${kept:s:headers/Authorization}"}}
     layer.change(lambda parts: parts.everywhere.update(mcpServers={"s": server}))
     house.in_user({"mcpServers": {"theirs": {"url": "https://${kept:s:headers/Authorization}"}}})
-    asked = []
+    names = []
 
-    def kept(name: str) -> str | None:
-        asked.append(name)
+    def stored_secret(name: str) -> str | None:
+        names.append(name)
         return "Bearer planted"
 
     def loaded(**more: Any) -> Any:
@@ -147,11 +156,11 @@ def test_a_secret_is_kept_elsewhere_and_put_in_here_alone(house: House, layer: O
             **more,
         )
 
-    found = loaded(kept=kept)
-    assert found.config.mcp_servers["s"].headers == {"Authorization": "Bearer planted"}
-    assert asked == ["s:headers/Authorization"]
-    assert found.config.mcp_servers["theirs"].is_damaged
-    (problem,) = found.problems
+    result = loaded(stored_secret=stored_secret)
+    assert result.config.mcp_servers["s"].headers == {"Authorization": "Bearer planted"}
+    assert names == ["s:headers/Authorization"]
+    assert result.config.mcp_servers["theirs"].is_damaged
+    (problem,) = result.problems
     assert "got ${kept:..}" in problem.message
     assert loaded().config.mcp_servers["s"].is_damaged
-    assert layer_path(house.environ) == layer.path
+    assert saved_settings_path(house.environ) == layer.path

@@ -1,0 +1,256 @@
+"""A run of the client under test with a scripted server; each case starts the client once."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import anyio
+import anyio.abc
+import attrs
+
+from eca_protocol.errors import ConnectionClosed, StartFailed
+from eca_protocol.process import Child, GracePeriods, spawn, watch_descriptor
+from eca_protocol.streams import FdTransport, Transport
+from eca_protocol.testing.conformance.client.scripted_server import Connection, ScriptedServer
+from eca_protocol.testing.conformance.target import Directories, Target
+
+__all__ = ["SERVER", "ClientRun", "run_client"]
+
+SERVER: Final = "{{server}}"
+"""The placeholder, in a client's command, of the program that it starts as its server.
+
+Without it the client speaks over its own stdin and stdout.
+"""
+
+MakeServer: TypeAlias = Callable[[Connection], ScriptedServer]
+"""Creates the scripted server for a connection to the client."""
+
+_GRACE_PERIODS: Final = GracePeriods(after_stdin=0.5, after_term=1.0, after_kill=2.0)
+_STDERR_BYTES: Final = 16_384
+_CONNECT_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 1.0
+
+
+@attrs.frozen(kw_only=True)
+class ClientRun:
+    """The result of one start of the client.
+
+    Attributes:
+        server: the scripted server; None: the client never started it.
+        exit_code: the client's; None: it did not end by itself.
+        errors: the end of its stderr.
+    """
+
+    server: ScriptedServer | None
+    exit_code: int | None
+    errors: str
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods of the client's requests and notifications."""
+        line = self.server.record if self.server is not None else ()
+        return frozenset(each.method for each in line if each.side == "client" and each.method)
+
+    @property
+    def exit_description(self) -> str:
+        """The exit code and the end of stderr, for people."""
+        lines = [line.strip() for line in self.errors.splitlines()]
+        last = "; ".join([line for line in lines if line.strip("^~ ")][-2:])
+        ended = "it never ended" if self.exit_code is None else f"exit code {self.exit_code}"
+        return f"{ended}{': ' if last else ''}{last}"
+
+
+async def run_client(
+    make_server: MakeServer, target: Target, directories: Directories, *, seconds: float
+) -> ClientRun:
+    """Start the client with a scripted server; wait for its end, or the end of its time.
+
+    Raises:
+        StartFailed: the command cannot be started.
+    """
+    servers: list[ScriptedServer] = []
+    failure: StartFailed | None = None
+    async with _listen_for_relay(make_server, servers) as listener:
+        command, env = _prepare(target, directories, listener)
+        try:
+            child = spawn(command, cwd=target.cwd, env=env, stderr="pipe")
+        except StartFailed as error:
+            failure = error  # raised outside the block, else it is in a group
+        else:
+            stdio_server = None if SERVER in " ".join(target.command) else make_server
+            exit_code, errors = await _run_to_end(child, stdio_server, servers, seconds=seconds)
+    if failure is not None:
+        raise failure
+    return ClientRun(server=servers[0] if servers else None, exit_code=exit_code, errors=errors)
+
+
+async def _run_to_end(
+    child: Child, stdio_server: MakeServer | None, servers: list[ScriptedServer], *, seconds: float
+) -> tuple[int | None, str]:
+    """Serve the client until it ends; return its exit code and the end of its stderr.
+
+    Args:
+        child: the client.
+        stdio_server: creates the server of a client that speaks over its own streams.
+        servers: receives the server.
+        seconds: after which the client is ended.
+    """
+    errors = bytearray()
+    exit_code: int | None = None
+    stderr = child.take_stderr()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_keep_stderr_tail, stderr, errors)
+            if stdio_server is not None:
+                group.start_soon(_serve_over_stdio, child, stdio_server, servers)
+            else:
+                group.start_soon(_discard_output, child)
+            with anyio.move_on_after(seconds):
+                await _wait_for_end(child, servers)
+                exit_code = await child.wait()
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await child.end(_GRACE_PERIODS)
+            await stderr.aclose()
+    return exit_code, bytes(errors).decode("utf-8", "replace")
+
+
+async def _wait_for_end(child: Child, servers: list[ScriptedServer]) -> None:
+    """Wait for the end of the process, unreaped so that the relay lives, then of the connection."""
+    descriptor = watch_descriptor(child.pid)
+    if descriptor is not None:
+        try:
+            await anyio.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+    with anyio.move_on_after(_CLOSE_SECONDS):
+        for server in servers:
+            while not server.ended:
+                await server.changed.wait()
+
+
+def _prepare(
+    target: Target, directories: Directories, listener: _RelayAddress
+) -> tuple[list[str], dict[str, str]]:
+    """Write the program that the client starts; return the client's command and environment."""
+    script = directories.root / "bin" / "eca-server"
+    relay = Path(__file__).with_name("relay.py")
+    words = [sys.executable, "-I", str(relay), str(listener.port), listener.secret]
+    script.parent.mkdir(parents=True, exist_ok=True)
+    quoted = " ".join(f"'{secret}'" for secret in words)
+    script.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', "utf-8")
+    script.chmod(0o700)
+    command, env = target.prepare(directories, "", {})
+    env.pop("ECA_CONFIG", None)
+    return [secret.replace(SERVER, str(script)) for secret in command], env
+
+
+@attrs.frozen
+class _RelayAddress:
+    """The address that the relay connects to, and its secret."""
+
+    port: int
+    secret: str
+
+
+@asynccontextmanager
+async def _listen_for_relay(
+    make_server: MakeServer, servers: list[ScriptedServer]
+) -> AsyncIterator[_RelayAddress]:
+    """Serve the first connection that knows the secret; close all others."""
+    secret = secrets.token_hex(16)
+
+    async def accept(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            connection = _Socket(stream)
+            line = b""
+            with anyio.move_on_after(_CONNECT_SECONDS):
+                line = await connection.line()
+            if hmac.compare_digest(line, secret.encode()) and not servers:
+                servers.append(make_server(connection))
+                await servers[0].run()
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra_attributes[anyio.abc.SocketAttribute.local_port]()
+        async with anyio.create_task_group() as group:
+            group.start_soon(listener.serve, accept)
+            yield _RelayAddress(port, secret)
+            group.cancel_scope.cancel()
+
+
+class _Socket:
+    """A connection of the relay; bytes after its first line are buffered."""
+
+    def __init__(self, stream: anyio.abc.SocketStream) -> None:
+        self._stream = stream
+        self._buffered = b""
+
+    async def line(self) -> bytes:
+        """Return the first line, or nothing if the stream ends before it."""
+        data = bytearray()
+        while b"\n" not in data and len(data) < 100:
+            received = await self.receive()
+            if not received:
+                return b""
+            data += received
+        line, _, self._buffered = bytes(data).partition(b"\n")
+        return line
+
+    async def send(self, data: bytes) -> None:
+        """Write all bytes."""
+        await self._stream.send(data)
+
+    async def receive(self) -> bytes:
+        """Return the next bytes; empty at the end."""
+        if self._buffered:
+            buffered, self._buffered = self._buffered, b""
+            return buffered
+        try:
+            return await self._stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return b""
+
+
+class _Pipes:
+    """The client's own pipes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def send(self, data: bytes) -> None:
+        """Write all bytes."""
+        await self._transport.send(data)
+
+    async def receive(self) -> bytes:
+        """Return the next bytes; empty at the end."""
+        try:
+            return await self._transport.receive()
+        except ConnectionClosed:
+            return b""
+
+
+async def _serve_over_stdio(
+    child: Child, make_server: MakeServer, servers: list[ScriptedServer]
+) -> None:
+    servers.append(make_server(_Pipes(child.transport)))
+    await servers[0].run()
+    child.close_stdin()
+
+
+async def _discard_output(child: Child) -> None:
+    while await child.transport.receive():
+        pass
+
+
+async def _keep_stderr_tail(stderr: FdTransport, errors: bytearray) -> None:
+    while data := await stderr.receive():
+        errors += data
+        del errors[:-_STDERR_BYTES]

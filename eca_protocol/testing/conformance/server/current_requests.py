@@ -1,0 +1,81 @@
+"""Helpers of the cases for CURRENT: requests, chats, and a capable client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import NotApplicable, Stuck
+from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.server.reading import result_of
+from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.script import Reply
+
+__all__ = [
+    "CAPABLE_CLIENT",
+    "CURRENT",
+    "PIXEL",
+    "RANGE",
+    "chat_with_turns",
+    "content_id",
+    "request_result",
+]
+
+CURRENT: Final = Revision.CURRENT
+UNKNOWN_METHOD: Final = -32601
+RANGE: Final = {
+    "start": {"line": 7, "character": 1},
+    "end": {"line": 7, "character": 5},
+}
+CAPABLE_CLIENT: Final = {
+    "capabilities": {
+        "codeAssistant": {
+            "chat": True,
+            "rewrite": True,
+            "chatCapabilities": {"askQuestion": True},
+            "editor": {"diagnostics": True, "definition": True, "references": True},
+        }
+    }
+}
+"""The params of a client with every capability of CURRENT."""
+PIXEL: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGA"
+    "WjR9awAAAABJRU5ErkJggg=="
+)
+"""A PNG of one pixel."""
+
+
+async def request_result(
+    session: ClientSession, method: str, /, **params: Any
+) -> Mapping[str, Any]:
+    """Send a request of CURRENT; return its result.
+
+    Raises:
+        NotApplicable: the server does not know the method.
+        Stuck: it answers with another error.
+    """
+    answer = await session.ask(method, params)
+    error = answer.get("error")
+    if isinstance(error, Mapping) and error.get("code") == UNKNOWN_METHOD:
+        raise NotApplicable(f"the server does not know {method}")
+    if error is not None:
+        raise Stuck(f"a result of {method}", error)
+    return result_of(answer)
+
+
+async def chat_with_turns(session: ClientSession, *script: Reply) -> ChatSession:
+    """Start a chat with one turn for each reply."""
+    chat = session.chat(*script)
+    for turn in range(1, len(script) + 1):
+        await chat.prompt(f"Prompt {turn}.")
+        await chat.finished(turn)
+    return chat
+
+
+def content_id(chat: ChatSession) -> str:
+    """Return the id of the last prompt's echo."""
+    ids = [each.get("contentId") for each in chat.of("text") if each.get("contentId")]
+    if not ids:
+        raise Stuck("an echo with an id", chat.of("text"))
+    return str(ids[-1])

@@ -1,0 +1,158 @@
+"""The lifecycle from `initialize` to `exit`: which side may write what, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from eca_protocol.endpoint import Verdict
+from eca_protocol.errors import SERVER_NOT_INITIALIZED, RPCError
+from eca_protocol.lifecycle import LifecycleGate, State
+from eca_protocol.testing.watching.observation import ObservationLog, Side
+from eca_protocol.testing.watching.requests import PendingRequest
+
+__all__ = ["LifecycleChecker"]
+
+_UNASKED: Final = {
+    "config/updated",
+    "jobs/updated",
+    "providers/updated",
+    "tool/serverRemoved",
+    "tool/serverUpdated",
+    "$/progress",
+}
+"""Notifications that no message of the client causes."""
+
+_CAPABILITIES: Final = {
+    "editor/getDiagnostics": ("editor", "diagnostics"),
+    "editor/getDefinition": ("editor", "definition"),
+    "editor/getReferences": ("editor", "references"),
+    "chat/askQuestion": ("chatCapabilities", "askQuestion"),
+}
+"""Server requests that need a capability, and its place in `codeAssistant`."""
+
+
+class LifecycleChecker:
+    """Checks the lifecycle of one connection."""
+
+    def __init__(self, log: ObservationLog) -> None:
+        self._log = log
+        self._gate = LifecycleGate()
+        self._assistant: Mapping[str, Any] = {}
+        self._states: dict[int, State] = {}
+        self._is_answered = False
+        self._is_ready_early = False
+        self.was_shut_down = False
+        self.is_over = False
+        """True if the client left without waiting for the end of running work."""
+
+    def on_client_request(self, request: PendingRequest) -> None:
+        """Handle a request of the client."""
+        state = self._gate.state
+        self._states[request.index] = state
+        if request.method == "initialize":
+            if state is not State.NEW:
+                self._report_client("LIFE-1", "exactly one `initialize`", "a second `initialize`")
+            elif isinstance(request.params, Mapping):
+                self._assistant = _object(_object(request.params, "capabilities"), "codeAssistant")
+        elif state is State.NEW:
+            self._report_client(
+                "LIFE-1", "`initialize` as the first request", f"`{request.method}`"
+            )
+        self._admit(request.method, "request")
+
+    def on_client_notification(self, method: str) -> None:
+        """Handle a notification of the client."""
+        if method == "initialized" and self._gate.state in {State.NEW, State.INITIALIZING}:
+            self._report_client(
+                "LIFE-12", "the response to `initialize` before `initialized`", f"`{method}` first"
+            )
+        elif method == "exit" and not self.was_shut_down:
+            self._report_client(
+                "LIFE-23", "`exit` after the response to `shutdown`", f"`{method}` without it"
+            )
+            self.is_over = True
+        self._admit(method, "notification")
+
+    def on_end(self, side: Side, *, after_faults: bool) -> None:
+        """Handle the end of a side's stream; an error of the client may end a server."""
+        if side == "client" or after_faults:
+            self.is_over = self.is_over or not self.was_shut_down
+
+    def on_response(self, request: PendingRequest, message: Mapping[str, Any]) -> bool:
+        """Check the time of a response of the server.
+
+        Returns:
+            Whether the server had to serve the request at that time.
+        """
+        state = self._states.pop(request.index)
+        is_error = message.get("error") is not None
+        if request.method == "initialize" and state is State.NEW:
+            self._is_answered = True
+            self._gate.record_answer("initialize", success=not is_error)
+            if self._is_ready_early and not is_error:
+                self._admit("initialized", "notification")
+        elif request.method == "initialize":
+            if not is_error:
+                self._report("LIFE-4", "an error for a second `initialize`", "a result")
+        elif state is State.NEW:
+            code = _object(message, "error").get("code")
+            if code != SERVER_NOT_INITIALIZED:
+                got = f"an error of code {code}" if is_error else "a result"
+                self._report(
+                    "LIFE-2", f"the error {SERVER_NOT_INITIALIZED} before `initialize`", got
+                )
+        elif state is State.SHUTDOWN:
+            if not is_error:
+                self._report("LIFE-22", "an error for a request after `shutdown`", "a result")
+        elif not self._is_answered:
+            expected = "the response to `initialize` before other responses"
+            got = f"a response to `{request.method}`"
+            self._report("W-10c", expected, got, suppress_rest=False)
+        if request.method == "shutdown" and not is_error:
+            self.was_shut_down = True
+        return self._is_answered and state is not State.SHUTDOWN
+
+    def on_server_message(self, method: str, *, is_request: bool) -> bool:
+        """Check the time of a server message; return whether it may be written at that time."""
+        if not self._is_answered:
+            self._report(
+                "W-10b",
+                "nothing before the response to `initialize`",
+                f"`{method}`",
+                suppress_rest=False,
+            )
+            return False
+        if method in _UNASKED and self._gate.state is State.ANSWERED:
+            self._report(
+                "W-10e",
+                "unsolicited notifications only after `initialized`",
+                f"`{method}`",
+                suppress_rest=False,
+            )
+            return False
+        if is_request and method in _CAPABILITIES:
+            where, what = _CAPABILITIES[method]
+            if _object(self._assistant, where).get(what) is not True:
+                expected = "only requests that the client's capabilities announce"
+                self._report("W-42d", expected, f"`{method}`", suppress_rest=False)
+        return True
+
+    def _admit(self, method: str, kind: Literal["request", "notification"]) -> None:
+        try:
+            verdict = self._gate.admit(method, kind)
+        except RPCError:
+            return
+        if verdict is Verdict.HOLD and method == "initialized":
+            self._is_ready_early = True
+
+    def _report(self, row: str, expected: str, got: str, *, suppress_rest: bool = True) -> None:
+        self._log.report(row, expected=expected, got=got, suppress_rest=suppress_rest)
+
+    def _report_client(self, row: str, expected: str, got: str) -> None:
+        self._log.report(row, side="client", expected=expected, got=got)
+
+
+def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    member = value.get(key)
+    return member if isinstance(member, Mapping) else {}

@@ -1,0 +1,88 @@
+"""Results, checked against their requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eca_protocol.codec import Codec
+from eca_protocol.errors import DecodeError
+from eca_protocol.methods import ECA
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.watching.announcements import is_model
+from eca_protocol.testing.watching.observation import ObservationLog
+from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
+
+__all__ = ["ResultChecker"]
+
+_MOST: Final = 200
+_CANCELLED: Final = -32800
+_UNKNOWN_METHOD: Final = -32601
+
+
+class ResultChecker:
+    """Checks the responses to `initialize`, `shutdown`, prompts and queries."""
+
+    def __init__(self, log: ObservationLog) -> None:
+        self.revision = Revision.R2025_10
+        self._log = log
+
+    def check(self, request: PendingRequest, message: Mapping[str, Any]) -> None:
+        """Check a response to a request that the server had to serve."""
+        params = request.params if isinstance(request.params, Mapping) else {}
+        result = message.get("result")
+        if request.method == "initialize":
+            self._check_welcome(result)
+        elif request.method == "shutdown" and result is not None:
+            self._report("LIFE-18", "null as the result of `shutdown`", repr(result)[:60])
+        elif message.get("error") is not None:
+            if request.method in PROMPTS and not request.is_second:
+                self._check_refusal(request.method, request.params, message["error"])
+        elif not isinstance(result, Mapping):
+            return
+        elif request.method in PROMPTS:
+            model = result.get("model")
+            if not is_model(model) and model != params.get("model"):
+                self._report("W-21b", "a model named provider/model", repr(model))
+        elif request.method in {"chat/queryContext", "chat/queryFiles"}:
+            self._check_chat_id(params, result)
+            contexts = result.get("contexts", result.get("files"))
+            if isinstance(contexts, list) and len(contexts) > _MOST:
+                self._report("W-40a", f"at most {_MOST} contexts", str(len(contexts)))
+        elif request.method == "chat/queryCommands":
+            self._check_chat_id(params, result)
+
+    def _check_welcome(self, result: Any) -> None:
+        if not isinstance(result, Mapping) or self.revision is Revision.DRAFT:
+            return
+        if not isinstance(result.get("chatWelcomeMessage"), str):
+            self._report(
+                "W-10a", "a string as `chatWelcomeMessage`", repr(result.get("chatWelcomeMessage"))
+            )
+
+    def _check_refusal(self, method: str, params: Any, error: Any) -> None:
+        code = error.get("code") if isinstance(error, Mapping) else None
+        is_unknown = code == _UNKNOWN_METHOD and method != "chat/prompt"
+        if code == _CANCELLED or is_unknown:
+            return
+        try:
+            Codec(ECA, Revision.CURRENT).decode_params(method, params)
+        except DecodeError:
+            return
+        self._report("W-21d", "a result for a well-formed prompt", f"the error {code}")
+
+    def _check_chat_id(self, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        queried, returned = params.get("chatId"), result.get("chatId")
+        if returned != queried:
+            row = "W-40e" if queried is None else "CHAT-29"
+            expected = f"the `chatId` of the query, {queried!r}"
+            self._log.report(
+                row,
+                expected=expected,
+                got=repr(returned),
+                paths=("result.chatId",),
+                suppress_rest=False,
+            )
+
+    def _report(self, row: str, expected: str, got: str) -> None:
+        self._log.report(row, expected=expected, got=got)
