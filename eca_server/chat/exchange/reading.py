@@ -78,7 +78,7 @@ def read_export(text: str, *, checkpoint: Callable[[], object] = lambda: None) -
         else:
             export = edn.loads(text, checkpoint=checkpoint)
     except (edn.BadEDN, InvalidJSON) as fault:
-        raise BadExport(f"expected EDN or JSON: {fault}") from fault
+        raise BadExport(f"it is neither EDN nor JSON: {fault}") from fault
     version = export.get("eca/export-version") if isinstance(export, dict) else None
     if version is None:
         raise BadExport("expected an exported chat, got something without eca/export-version")

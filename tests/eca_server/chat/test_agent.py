@@ -134,7 +134,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) 
             await ours.finished()
             assert len(provider.requests) == 2
             await ours.turn("go on")
-            assert "rejected a call" in results(provider)[0]
+            assert "rejected a tool call" in results(provider)[0]
 
 
 @pytest.mark.requirement("W-30c", "W-30d", "W-30e", "W-31a", "TOOL-9", "W-38b")

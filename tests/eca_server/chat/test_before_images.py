@@ -64,7 +64,7 @@ async def test_a_file_is_named_if_what_it_was_could_not_be_kept(
         third = await said(ours, writes(b="3"))
         asked = {"chatId": "c", "contentId": second}
         error = await refused(ours, "chat/rollback", asked)
-        assert f"- {folder / 'b'}: what it was could not be kept" in error["message"]
+        assert f"- {folder / 'b'}: its previous content could not be stored" in error["message"]
         assert tree(folder) == {"a": "1", "b": "3"}
         assert shown(await rolled_back(ours, third)) == ["1 file restored."]
         assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"

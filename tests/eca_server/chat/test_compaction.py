@@ -76,7 +76,7 @@ class Case:
 
 
 def is_for_summary(request: ReceivedRequest) -> bool:
-    return "You write the summary" in str(request.body["messages"][0]["content"])
+    return "Summarize a conversation" in str(request.body["messages"][0]["content"])
 
 
 @contextlib.asynccontextmanager

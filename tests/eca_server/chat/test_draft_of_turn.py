@@ -79,7 +79,7 @@ async def running(nursery: trio.Nursery) -> tuple[FakeTurn, Disk]:
 
 def say(turn: FakeTurn, *texts: str) -> None:
     for each in texts:
-        turn.draft.hear(TextDelta(each))
+        turn.draft.record(TextDelta(each))
 
 
 async def test_only_what_is_new_is_stored_once_a_second(

@@ -62,7 +62,7 @@ def test_what_upstream_writes_is_read() -> None:
     assert (chat.title, chat.model, chat.variant) == ("Fix the Bug!", "anthropic/claude", "high")
     assert chat.is_named_by_user
     assert [*chat.flags.values()] == [Flag(after="c1", text="here")]
-    assert chat.left_out == {"tool_call_output": 1, "server_tool_use": 1}
+    assert chat.skipped == {"tool_call_output": 1, "server_tool_use": 1}
     first, answer, results, done, summary, last = chat.messages
     assert first.parts == (TextPart('hello "there"\nü 😀 \\'),)
     assert first.content_id == "c1"
@@ -126,14 +126,14 @@ def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("", "expected EDN or JSON: expected a value, got something else or the end, in line 1"),
-        ("{:a", "expected EDN or JSON"),
+        ("", "neither EDN nor JSON: expected a value, got something else or the end, in line 1"),
+        ("{:a", "neither EDN nor JSON"),
         ("{:a 1} 2", "expected the end"),
         ("[" * 200, "expected at most 128 collections"),
         ("#_" * 2000, "expected at most 128 collections"),
         ("#_[" * 2000, "expected at most 128 collections"),
         ("{:a 1e999}", "expected a value, got something else"),
-        ('{"a": 1', "expected EDN or JSON"),
+        ('{"a": 1', "neither EDN nor JSON"),
         ("{:a 1}", "without eca/export-version"),
         ("{:eca/export-version 2 :chat {}}", "expected version 1 of an exported chat, got 2"),
         ("{:eca/export-version 1 :chat {:messages 3}}", "a list of messages"),
@@ -199,7 +199,7 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
         for path, told in (
             ("", "The path is missing"),
             ("none.edn", "No such file"),
-            ("sub/chat.md", "no EDN"),
+            ("sub/chat.md", "neither EDN"),
             ("sub", "Expected a file"),
         ):
             assert told in text(await ours.turn(f"/import {path}"))

@@ -177,7 +177,7 @@ async def test_what_fails_while_a_chat_is_cleared_ends_neither_the_chat_nor_the_
     async with current(data=tmp_path) as ours:
         await ours.turn("say a", model=SCRIPT)
         await ours.ask("chat/clear", {"chatId": "c"})
-        assert "cannot be cleared" in caplog.text
+        assert "the stored messages of chat c cannot be deleted" in caplog.text
         assert not ours.connection.chats.open("c").history
         await assert_goes_on(ours)
 

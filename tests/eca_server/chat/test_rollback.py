@@ -138,8 +138,8 @@ async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
         error = await refused(ours, "chat/rollback", asked)
         assert error["data"] == {"code": "not_restorable"}
         assert shown(since(ours, begun)) == [error["message"]]
-        assert f"{folder / 'mine'}: it was changed since" in error["message"]
-        assert f"{folder / 'big'}: it was too large to be kept" in error["message"]
+        assert f"{folder / 'mine'}: changed since" in error["message"]
+        assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
         assert "kept:" not in error["message"]
         assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
         assert (await refused(ours, "chat/rollback", asked))["message"] == error["message"]
@@ -217,7 +217,12 @@ async def nothing(*_: Any) -> None:
     ("broken", "by", "why", "meanwhile"),
     [
         ("undo.replace_file", full_disk, "No space left on device", {"b": "4"}),
-        ("store.Store.content", nothing, "what it was cannot be read now", {"a": "1", "b": "4"}),
+        (
+            "store.Store.content",
+            nothing,
+            "its previous content cannot be read now",
+            {"a": "1", "b": "4"},
+        ),
     ],
 )
 async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
@@ -239,7 +244,7 @@ async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
             asked = {"chatId": "c", "contentId": first}
             error = await refused(ours, "chat/rollback", asked)
         assert f"- {folder / 'b'}: {why}" in error["message"]
-        assert "the messages stay" in error["message"]
+        assert "the messages were kept" in error["message"]
         assert tree(folder) == {**meanwhile, "c": "old"}
         await said(ours, "say more")
     async with current(data=tmp_path, folder=folder) as ours:
@@ -305,7 +310,7 @@ async def test_moves_and_links_are_seen_through(tmp_path: Path, folder: Path) ->
         (folder / "there").rename(tmp_path / "outside")
         (folder / "there").symlink_to(tmp_path / "outside")
         error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second})
-        assert "leads to" in error["message"]
+        assert "now a link to" in error["message"]
         (folder / "there").unlink()
         (tmp_path / "outside").rename(folder / "there")
         assert shown(await rolled_back(ours, first)) == ["2 files restored, 1 new file deleted."]
@@ -522,5 +527,5 @@ async def test_where_chats_are_not_stored_the_user_is_told_that_files_stay(folde
         second = await said(ours, "say hello")
         assert shown(await rolled_back(ours, second)) == []
         [words] = shown(await rolled_back(ours, first))
-        assert words == "Chats are not stored here: files stay as they are."
+        assert words == "No file was restored: this server stores no chats and file contents."
         assert tree(folder) == {"a": "1"}

@@ -83,7 +83,7 @@ async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last() -
         ):
             await ours.turn("hi", chat, **more)
             body = provider.requests[-1].body
-            plans = "Make a plan" in str(body["messages"][0])
+            plans = "Plan before anything" in str(body["messages"][0])
             sent.append((body["model"], body.get("reasoning_effort"), plans))
         assert sent == [
             ("n", "high", False),

@@ -121,7 +121,7 @@ async def test_it_fails_if_a_tool_cannot_be_ended(
             assert trio.current_time() - begun < 2
         assert error == {
             "code": -32603,
-            "message": "shutdown: a tool of the chat c cannot be ended",
+            "message": "shutdown: a tool of the chat c could not be ended",
         }
         assert ours.connection.was_shut_down
         os.kill(pid, signal.SIGKILL)

@@ -206,7 +206,7 @@ async def test_a_side_question_that_cannot_be_asked_ends_nothing(
         raise RuntimeError("broken")
 
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
-        monkeypatch.setattr("eca_server.features.prompts.said_so_far", fails)
+        monkeypatch.setattr("eca_server.features.prompts.messages_so_far", fails)
         await steer(ours, "/btw why?")
         await ours.until(lambda each: "side question failed" in str(each))
         provider.open("go")

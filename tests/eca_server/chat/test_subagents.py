@@ -53,12 +53,12 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_words_are_the_re
 ) -> None:
     lengths: list[int] = []
 
-    def kept(messages: Sequence[Message]) -> tuple[Message, ...]:
+    def counted(messages: Sequence[Message]) -> tuple[Message, ...]:
         lengths.append(len(messages))
-        return kept_of(messages)
+        return reduced(messages)
 
-    kept_of = subagents.kept
-    monkeypatch.setattr(subagents, "kept", kept)
+    reduced = subagents.reduced
+    monkeypatch.setattr(subagents, "reduced", counted)
     task = "say first\ncall eca_directory_tree {}\nsay found it\nusage 5 7"
     async with current({"agent": SCOUT}) as ours:
         received = await ours.turn(

@@ -54,7 +54,7 @@ def test_it_says_who_said_what_and_what_came_of_calls() -> None:
         "user:\nFind it.\n[image]\n[file a.pdf]\n\n"
         "assistant:\nI look.\n[used web_search]\n\n"
         'assistant:\n[called eca_grep with {"pattern": "it"}]\n\n'
-        "tool:\n[eca_grep said:]\nfound"
+        "tool:\n[eca_grep returned:]\nfound"
     )
 
 

@@ -129,7 +129,7 @@ def test_what_only_the_model_changed_is_as_it_was(
     for each in done:
         ours.do(*each)
     planned = ours.plan()
-    assert planned.left == ()
+    assert planned.skipped == ()
     ours.apply(planned.steps[:killed])
     ours.apply(planned.steps[max(0, killed - 1) :])  # what was done last was not struck out yet
     assert ours.tree() == before
@@ -145,7 +145,7 @@ def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done:
     planned = ours.plan()
     ours.apply(planned.steps)
     assert of_user <= set(ours.tree().values())
-    left = {each.path for each in planned.left}
+    left = {each.path for each in planned.skipped}
     for path, text in ours.tree().items():
         assert not text.startswith("model") or left, f"{path} was not undone, and nobody is told"
 

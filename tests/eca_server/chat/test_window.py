@@ -39,7 +39,7 @@ def test_without_a_count_instructions_and_tools_are_estimated_too() -> None:
 
 def test_what_was_counted_stands_for_all_it_held() -> None:
     window = Window()
-    window.told(Usage(input=500, cache_read=300, cache_write=200, output=50), 2)
+    window.record(Usage(input=500, cache_read=300, cache_write=200, output=50), 2)
     messages = [user("x" * 10**6), user("y"), user("z" * 40 * BYTES_PER_TOKEN)]
     request = Request(system="s" * 10**6, messages=messages)
     assert window.tokens(request, 3) == 1050 + 40 + TOKENS_PER_MESSAGE
@@ -48,17 +48,17 @@ def test_what_was_counted_stands_for_all_it_held() -> None:
 @pytest.mark.parametrize("usage", [Usage(), Usage(output=7), Usage(input=0, output=0)])
 def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
     window = Window()
-    window.told(usage, 1)
+    window.record(usage, 1)
     assert window.tokens(Request(messages=[user("x" * 4000)]), 1) >= 1000
 
 
 def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
     window = Window()
-    window.told(Usage(input=10**6, output=1), 2)
+    window.record(Usage(input=10**6, output=1), 2)
     marker = Message(role="user", parts=(CompactionPart("short"), TextPart("prompt")))
     history = [user("a"), user("b"), marker]
     assert window.tokens(Request(messages=effective_history(history)), 3) < 100
-    window.told(Usage(input=70, output=7), 4)
+    window.record(Usage(input=70, output=7), 4)
     history += [user("answer"), user("c")]
     assert window.tokens(Request(messages=effective_history(history)), 5) == 77 + tokens_in(
         [user("c")]

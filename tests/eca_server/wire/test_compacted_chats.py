@@ -38,7 +38,7 @@ def turn(server: Stranger, words: str, chat: str) -> str:
 
 
 def is_for_summary(request: ReceivedRequest) -> bool:
-    return "You write the summary" in request.body["messages"][0]["content"]
+    return "Summarize a conversation" in request.body["messages"][0]["content"]
 
 
 def answer(request: ReceivedRequest) -> Reply:

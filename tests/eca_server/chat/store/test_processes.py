@@ -143,7 +143,7 @@ def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path: 
     for name in names:
         mine = [each for each in shared if each.startswith(name)]
         assert mine == [f"{name}-{number}" for number in range(20)]
-    assert all(line == "\n" or "both are kept" in line for line in told)
+    assert all(line == "\n" or "The messages of both servers" in line for line in told)
 
 
 def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
