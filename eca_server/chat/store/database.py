@@ -29,7 +29,7 @@ from eca_server.chat.store.place import (
 )
 from eca_server.chat.store.rows import BeforeImage, BeforeImageBatch, ChatRow
 from eca_server.chat.store.running import SCHEMA as RUNNING_TURNS
-from eca_server.chat.store.schema import code_of, set_up
+from eca_server.chat.store.schema import code_of, compare_indexes, set_up
 
 __all__ = [
     "MIGRATIONS",
@@ -294,6 +294,7 @@ class Database:
         ).fetchall()
         settings = execute("SELECT body FROM settings WHERE chat = ?", (chat,)).fetchone()
         last = self._last(chat)
+        compare_indexes(self._connection, chat, len(messages))
         execute("COMMIT")
         return LoadedRows(
             chat=ChatRow(*row) if row else None,

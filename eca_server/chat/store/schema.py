@@ -14,7 +14,7 @@ from typing import Final
 
 from eca_server.chat.store.place import BUSY_SECONDS, RETRY_SECONDS, StoreFault
 
-__all__ = ["code_of", "set_up"]
+__all__ = ["code_of", "compare_indexes", "set_up"]
 
 _STRICT_SQLITE: Final = (3, 37)  # knows STRICT tables; older versions cannot even open the file
 
@@ -100,9 +100,28 @@ def _check_ids(connection: sqlite3.Connection) -> None:
     for (problem,) in connection.execute("PRAGMA integrity_check('chat')").fetchall():
         if "index" not in problem:  # rows with a value of a wrong type are read one by one
             continue
-        damage = sqlite3.DatabaseError(f"the table of chats is damaged: {problem}")
-        damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise damage
+        raise _damage(f"the table of chats is damaged: {problem}")
+
+
+def compare_indexes(connection: sqlite3.Connection, chat: str, count: int) -> None:
+    """Compare the number of a chat's messages by one index with that by the other.
+
+    SQLite reads over a damaged index without an error.
+
+    Raises:
+        sqlite3.DatabaseError: they differ.
+    """
+    query = "SELECT count(*) FROM message INDEXED BY sqlite_autoindex_message_2 WHERE chat = ?"
+    by_id = connection.execute(query, (chat,)).fetchone()[0]
+    if by_id != count:
+        raise _damage(f"one index has {count} messages of {chat}, the other {by_id}")
+
+
+def _damage(text: str) -> sqlite3.DatabaseError:
+    """Make an error like SQLite's own for a damaged file, for damage that SQLite reads over."""
+    error = sqlite3.DatabaseError(text)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 def _make_strict(connection: sqlite3.Connection) -> int:

@@ -157,6 +157,15 @@ async def test_a_flipped_letter_of_an_id_hides_no_chat_in_silence(path: Path) ->
         assert "was damaged" in "".join(ours.problems)
 
 
+async def test_a_flipped_letter_in_an_index_hides_no_message_in_silence(path: Path) -> None:
+    page = (root_of(path, "sqlite_autoindex_message_1") - 1) * PAGE
+    overwrite(path, path.read_bytes().index(CHATS[7].encode(), page), b"chat xx")
+    async with opened(path) as ours:
+        await ours.texts(CHATS[7])
+        assert "was damaged" in "".join(ours.problems)
+        assert await whole(ours) == CHATS
+
+
 async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
     content = path.read_bytes()
     page = content.index(b'"chat 15 2 ') // PAGE * PAGE
