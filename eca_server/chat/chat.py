@@ -181,10 +181,7 @@ class Chat:
             self._turn.stop()
 
     def steer(self, text: str) -> None:
-        """Add a text to the running turn's next request; do nothing if no turn runs.
-
-        A text that no request takes is shown again at the turn's end.
-        """
+        """Add a text to the running turn's next request; do nothing if no turn runs."""
         if self._turn is not None:
             self._turn.steers.append(Steer(text=text))
 
@@ -385,7 +382,7 @@ class Chat:
         finally:
             turn.close_messages()
             with trio.CancelScope(shield=True):
-                await self._keep(turn)
+                await self._store_turn(turn)
             self._end(turn)
             turn.ended.set()
             self._bodies.discard(turn)
@@ -405,13 +402,13 @@ class Chat:
                 if title and title != self.title:
                     self.announce_title()
 
-    async def _keep(self, turn: Turn) -> None:
+    async def _store_turn(self, turn: Turn) -> None:
         """Store the turn's messages, once, before its `finished` (design decision 18)."""
         if self._memory is None or turn.is_stored or not (turn.messages and self._is_current(turn)):
             return
         turn.is_stored = True
         try:
-            await self._memory.keep(turn)
+            await self._memory.store_turn(turn)
         except Exception:  # noqa: BLE001 - what cannot be stored must not keep the turn from ending
             _log.exception("a turn of chat %s cannot be stored", self.id)
 
@@ -421,7 +418,7 @@ class Chat:
         if self._turn is turn:
             turn.close_messages()
             with trio.move_on_after(STORE_SECONDS):
-                await self._keep(turn)
+                await self._store_turn(turn)
         self._end(turn)
 
     def _end(self, turn: Turn) -> None:

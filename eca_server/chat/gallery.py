@@ -50,17 +50,17 @@ class Gallery:
             return path.as_uri() if path.exists() else None
         return None
 
-    async def keep(self, chat_id: str, picture: ChatImageContent) -> None:
+    async def store(self, chat_id: str, picture: ChatImageContent) -> None:
         """Write a picture to a file, unless there are too many; within a time limit."""
         with trio.move_on_after(SECONDS):
-            await trio.to_thread.run_sync(self._keep, chat_id, picture, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(self._store, chat_id, picture, abandon_on_cancel=True)
 
     async def remove(self, chat_id: str) -> None:
         """Remove the files of a chat, even if cancelled; within a time limit."""
         with trio.move_on_after(SECONDS, shield=True):
             await trio.to_thread.run_sync(self._remove, chat_id, abandon_on_cancel=True)
 
-    def _keep(self, chat_id: str, picture: ChatImageContent) -> None:
+    def _store(self, chat_id: str, picture: ChatImageContent) -> None:
         path = self._path(chat_id, picture)
         try:
             with self._writing:

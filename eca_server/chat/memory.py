@@ -108,7 +108,7 @@ class Memory:
             chat.usage.add_turn(usage.tokens, usage.cost)
         return True
 
-    async def keep(self, turn: Turn) -> None:
+    async def store_turn(self, turn: Turn) -> None:
         """Store a turn's messages, within a time limit; a cancelled call stores them, too."""
         tokens, cost = taken(turn.usages)
         is_recorded = turn.stored > 0
@@ -180,7 +180,7 @@ class Memory:
         """Store pictures that the client cannot show as files, within a time limit."""
         for content in map(picture_content, pictures):
             if not chat.session.formatter.shows(content):
-                await self._gallery.keep(chat.id, content)
+                await self._gallery.store(chat.id, content)
 
     async def store_settings(self, chat: Chat) -> None:
         """Store a chat's title and settings."""

@@ -81,13 +81,13 @@ def make_private_file(path: Path) -> None:
 
 
 class Presence:
-    """Tells other processes that the file is in use, by a shared lock on a file beside it."""
+    """Marks the file as in use for other processes, by a shared lock on a lock file."""
 
     def __init__(self, path: Path) -> None:
         """Mark the file as in use.
 
         Raises:
-            OSError: the file beside it cannot be made or locked.
+            OSError: the lock file cannot be made or locked.
             StoreFault: another process is setting the file aside.
         """
         self._descriptor = os.open(path.with_name(f"{path.name}.lock"), _CREATE, 0o600)

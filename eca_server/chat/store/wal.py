@@ -6,8 +6,8 @@ open is not examined.
 
 The format is that of https://www.sqlite.org/walformat.html. Each frame has a checksum over itself
 and all before it: one flipped byte makes SQLite take the log to end there, without a word. A
-server that was killed leaves no frame behind an unfinished one, so a frame of the same log behind
-a wrong checksum means damage; the index beside the log says how far it went, too.
+server that was killed leaves no frame after an unfinished one, so a frame of the same log after
+a wrong checksum means damage. The index file also has the number of frames.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Log:
         is_readable: whether the header is sound.
         frames: all that follow.
         salts: those of its own frames; what else follows is left from an earlier log.
-        indexed: how many frames the index beside it counts; 0: it says nothing.
+        indexed: the number of frames that the index file counts; 0: unknown.
     """
 
     header: bytes
@@ -140,7 +140,7 @@ def repair_log(path: Path) -> Iterator[str]:
         A sentence for the user, if the log was damaged.
 
     Raises:
-        OSError: it cannot be read or kept aside.
+        OSError: it cannot be read or copied.
         StoreFault: another server is replacing the file.
     """
     place = Path(f"{path}-wal")
@@ -213,7 +213,7 @@ def _repaired_log(log: _Log, damage: _Damage) -> tuple[bytes, bool]:
     doubtful: set[int] = set()
     before = None if not log.is_readable else _sums(log.header[24:])
     for frame in log.frames[: damage.claimed]:
-        if not frame.page:  # its head is gone, and with it where the page belongs
+        if not frame.page:  # its header, and so the page's number, is lost
             continue
         is_sound = before is None or frame.sums == frame.sums_after(before, big=log.big)
         (doubtful.discard if is_sound else doubtful.add)(frame.page)

@@ -140,7 +140,7 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
     async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:
         with monkeypatch.context() as patched:
             patched.setattr(Session, "emit", emit)
-            patched.setattr(Memory, "keep", keep)
+            patched.setattr(Memory, "store_turn", keep)
             if lost == "last words":
                 await ours.prompt("wait forever", model=SCRIPT)
                 await ours.prompt("then this", model=SCRIPT)

@@ -157,7 +157,7 @@ async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alo
     gallery = Gallery(tmp_path / "data")
     kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
     for each in kept:
-        await gallery.keep("c", each)
+        await gallery.store("c", each)
     assert [gallery.link("c", each) is None for each in kept] == [False] * MOST_FILES + [True]
     await gallery.remove("never")
 
@@ -165,13 +165,13 @@ async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alo
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "fsync", full)
-    await gallery.keep("d", kept[0])
+    await gallery.store("d", kept[0])
     assert gallery.link("d", kept[0]) is None
     files = [each for each in (tmp_path / "data" / "pictures").rglob("*") if each.is_file()]
     assert len(files) == MOST_FILES
     (tmp_path / "file").touch()
     broken = Gallery(tmp_path / "file")
-    await broken.keep("c", kept[0])
+    await broken.store("c", kept[0])
     assert broken.link("c", kept[0]) is None
 
 

@@ -107,7 +107,7 @@ def test_a_rollback_that_was_killed_is_finished_by_the_next_server(
         told = told or kill_and_look(
             start_server, project, lambda last=last: not last.exists(), files=files
         )
-    assert told == ["A rollback that was interrupted is finished now."]
+    assert told == ["An interrupted rollback was finished."]
 
 
 @pytest.mark.long
