@@ -157,12 +157,12 @@ def _requirements() -> tuple[str, str]:
         _ABOUT_DUTIES,
     ]
     for section, rows in groupby(REQUIREMENTS.values(), key=lambda row: row.section):
-        rows_told = [
+        table_rows = [
             [f"`{row.id}`", row.side, row.level, _window(row.window), _escaped(row.statement)]
             for row in rows
         ]
         parts.append(f"## {section}")
-        parts.append(table(["id", "binds", "level", "editions", "duty"], rows_told))
+        parts.append(table(["id", "binds", "level", "editions", "requirement"], table_rows))
     return "requirements.md", "\n\n".join(parts) + "\n"
 
 

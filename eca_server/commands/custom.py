@@ -69,7 +69,7 @@ class CustomCommand:
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
-        """Its arguments, one for each placeholder."""
+        """The arguments, one for each placeholder."""
         placeholders = self._placeholders(limit=_MAX_DESCRIBED)
         most = max((int(match["number"]) for match in placeholders if match["number"]), default=0)
         shown = {f"arg{n}": f"${n}" for n in range(1, most + 1)}

@@ -69,13 +69,13 @@ class ServerPrompt:
 
     @property
     def description(self) -> str:
-        """Its description in one line."""
+        """The description, in one line."""
         text = self.prompt.description or self.prompt.title or f"A prompt of {self.server.name}."
         return _line(text, _MAX_DESCRIPTION)
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
-        """Its arguments, as the server describes them."""
+        """The arguments, as the server describes them."""
         return tuple(
             CommandArgument(
                 name=_line(each.name, _MAX_NAME),

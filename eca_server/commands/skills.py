@@ -57,7 +57,7 @@ class SkillCommand:
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
-        """Its arguments, one for each placeholder."""
+        """The arguments, one for each placeholder."""
         return self._as_command.arguments
 
     def expand(self, argument_text: str) -> str:

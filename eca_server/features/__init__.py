@@ -53,5 +53,5 @@ class Handlers(Mapping[str, Handler]):
     def _chapter(self, name: str) -> Mapping[str, Handler]:
         if name not in self._chapters:
             module = importlib.import_module(f"{__name__}.{name}")
-            self._chapters[name] = module.handlers_of(self._connection)
+            self._chapters[name] = module.make_handlers(self._connection)
         return self._chapters[name]

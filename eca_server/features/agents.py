@@ -24,9 +24,9 @@ from eca_server.context import PromptContext, build_context, read_instruction_fi
 from eca_server.context.job_notice import job_notice
 from eca_server.features import tools
 from eca_server.features.connection import Connection
-from eca_server.features.hooks import told_of, turn_hooks
+from eca_server.features.hooks import hook_fields, turn_hooks
 from eca_server.features.selection import Chosen
-from eca_server.features.subagents import WORKS_FOR_ANOTHER, Superior, spawning
+from eca_server.features.subagents import SUBAGENT_INSTRUCTIONS, ParentTurn, make_spawn
 from eca_server.llm.backend import BackendError
 from eca_server.llm.history import Message, TextPart
 from eca_server.skills import SKILL_TOOL, Skill, is_allowed, list_skills
@@ -52,7 +52,7 @@ async def make_agent(
     *,
     contexts: Sequence[ChatContext],
     chosen: Chosen,
-    superior: Superior | None = None,
+    parent: ParentTurn | None = None,
 ) -> Agent | None:
     """Build the agent for a turn; return None after reporting an unusable model.
 
@@ -64,7 +64,7 @@ async def make_agent(
         text: the prompt for the model.
         contexts: the contexts of the prompt.
         chosen: the model and the behaviour.
-        superior: the parent turn of a subagent; None: the user's own agent.
+        parent: the parent turn of a subagent; None: the user's own agent.
     """
     behavior = chosen.behavior
     try:
@@ -86,10 +86,10 @@ async def make_agent(
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     config, gitignore = apply_behavior(connection.config, behavior), connection.follows_gitignore
-    policy = policy_of(config, behavior, within=None if superior is None else superior.policy)
-    owner = turn.chat if superior is None else superior.turn.chat
-    if superior is None:
-        spawn = spawning(connection, Superior(turn=turn, policy=policy), chosen, make_agent)
+    policy = policy_of(config, behavior, within=None if parent is None else parent.policy)
+    owner = turn.chat if parent is None else parent.turn.chat
+    if parent is None:
+        spawn = make_spawn(connection, ParentTurn(turn=turn, policy=policy), chosen, make_agent)
         lists = [tasks for _, tasks in lists_in(turn.chat.history)]
         native = connection.tools(
             turn.chat.ledger,
@@ -115,10 +115,10 @@ async def make_agent(
     system = await _system(connection, turn, config, policy, behavior)
     if not system.lists_skills and _offers_skills(policy):
         native = native.without(SKILL_TOOL)
-    if connection.is_introduced and superior is None:
+    if connection.is_introduced and parent is None:
         tools.announce_tools(connection, behavior)
     model = f"{selected_model.origin.provider}/{selected_model.origin.model}"
-    hook_fields = told_of(turn.chat, model=model, variant=chosen.variant, behavior=behavior)
+    fields = hook_fields(turn.chat, model=model, variant=chosen.variant, behavior=behavior)
     served, more = await _of_servers(connection, turn, config, policy, native)
     if config.mcp_tool_search and served:
         served = searchable(served)
@@ -127,19 +127,19 @@ async def make_agent(
         model=selected_model,
         messages=(Message(role="user", parts=(TextPart(text),)),),
         system="\n\n".join(
-            filter(None, [system.text, more, WORKS_FOR_ANOTHER if superior else ""])
+            filter(None, [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""])
         ),
         toolbox=native.toolbox(policy, served),
         permissions=permissions,
-        wants_title=config.chat_title and superior is None,
+        wants_title=config.chat_title and parent is None,
         compact_at=_compact_at(config, behavior, selected_model.capabilities.context),
         answer_max_kb=config.answer_max_kb,
         gather=gather,
         title_prompt=config.prompts.chat_title,
         compact_prompt=await _compact_prompt(turn, config),
-        hooks=await turn_hooks(connection, turn, config, hook_fields),
+        hooks=await turn_hooks(connection, turn, config, fields),
         max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
-        initiator="user" if superior is None else "agent",
+        initiator="user" if parent is None else "agent",
     )
 
 

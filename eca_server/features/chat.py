@@ -23,10 +23,10 @@ from eca_server.features import (
 from eca_server.features.connection import Connection
 from eca_server.features.prompts import begin_prompt
 
-__all__ = ["handlers_of"]
+__all__ = ["make_handlers"]
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of chats."""
 
     def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
@@ -47,12 +47,12 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
     return {
         "chat/prompt": prompt,
         "chat/promptStop": prompt_stop,
-        **inline.handlers_of(connection),
-        **steering.handlers_of(connection),
-        **queries.handlers_of(connection),
-        **selection.handlers_of(connection),
-        **chats.handlers_of(connection),
-        **fork.handlers_of(connection),
-        **rollback.handlers_of(connection),
-        **tools.handlers_of(connection),
+        **inline.make_handlers(connection),
+        **steering.make_handlers(connection),
+        **queries.make_handlers(connection),
+        **selection.make_handlers(connection),
+        **chats.make_handlers(connection),
+        **fork.make_handlers(connection),
+        **rollback.make_handlers(connection),
+        **tools.make_handlers(connection),
     }

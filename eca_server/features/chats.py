@@ -24,7 +24,7 @@ from eca_server.chat.tool_call import Naming
 from eca_server.features.connection import Connection
 from eca_server.features.hooks import tell_end
 from eca_server.features.selection import choose
-from eca_server.features.subagents import told_of
+from eca_server.features.subagents import subagent_tools
 from eca_server.llm.history import ToolCallPart
 from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.schema_check import check_arguments
@@ -32,13 +32,13 @@ from eca_server.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.tools.tool import ToolError
 from eca_server.tools.toolbox import ToolBox
 
-__all__ = ["contents_of", "delete_chat", "find_chat", "handlers_of", "show_again"]
+__all__ = ["contents_of", "delete_chat", "find_chat", "make_handlers", "show_again"]
 
 MOST_LISTED = 1000
 LONGEST_TITLE = 200
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of chats."""
 
     async def list_chats(params: m.ChatListParams) -> m.ChatListResponse:
@@ -305,7 +305,7 @@ def contents_of(connection: Connection, chat: Chat, page: Page) -> Generator[Rep
     """Yield the contents of a page of a chat, for a replay."""
     behavior = choose(connection, chat).behavior
     policy = policy_of(connection.config, behavior)
-    native = connection.tools(behavior=behavior, more=told_of(connection, behavior))
+    native = connection.tools(behavior=behavior, more=subagent_tools(connection, behavior))
     lists = dict(lists_in(chat.history))
     described = partial(_described, native.toolbox(policy), lists)
     return replayed(

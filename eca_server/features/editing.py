@@ -24,7 +24,7 @@ from eca_server.llm.backend import BackendError
 from eca_server.llm.models import Model
 from eca_server.llm.simulator import Simulator
 
-__all__ = ["handlers_of"]
+__all__ = ["make_handlers"]
 
 MOST_SELECTED: Final = 512 * 1024
 """Limit of a selection, in characters."""
@@ -34,7 +34,7 @@ _NO_MODEL: Final = "no model is configured; log in with /login, or set `{}`."
 _NONE: Final = m.CompletionInlineResponse(items=())
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of completions and rewrites."""
 
     def completion_inline(

@@ -23,10 +23,10 @@ from eca_server.features.chats import contents_of, find_chat
 from eca_server.features.connection import Connection
 from eca_server.llm.history import Message
 
-__all__ = ["begin_chat", "fork_chat", "handlers_of"]
+__all__ = ["begin_chat", "fork_chat", "make_handlers"]
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handler of forks."""
 
     async def fork(params: m.ChatForkParams) -> m.ChatForkResponse:

@@ -25,10 +25,10 @@ __all__ = [
     "begin_session",
     "begin_session_of_added",
     "end_session",
+    "hook_fields",
     "make_beside",
     "tell_end",
     "tell_status",
-    "told_of",
     "turn_hooks",
 ]
 
@@ -90,7 +90,7 @@ def tell_status(connection: Connection, chat: Chat) -> None:
 
     if chat.state is not ChatState.DELETED:
         hooks = _hooks(connection, connection.config)
-        fields = {**_told_of_chat(chat), **_status(chat)}
+        fields = {**_fields_of_chat(chat), **_status(chat)}
         connection.beside.fire(hooks, "chatStatusChanged", fields, chat.id)
 
 
@@ -106,7 +106,7 @@ def tell_end(connection: Connection, chat_id: str) -> None:
 
     def tell() -> None:
         if not chat.is_blank:
-            connection.beside.fire(hooks, "chatEnd", _told_of_chat(chat), chat_id)
+            connection.beside.fire(hooks, "chatEnd", _fields_of_chat(chat), chat_id)
 
     async def look_up() -> None:
         tell()
@@ -117,7 +117,7 @@ def tell_end(connection: Connection, chat_id: str) -> None:
         tell()
 
 
-def told_of(
+def hook_fields(
     chat: Chat, *, model: str | None, variant: str | None, behavior: str | None
 ) -> dict[str, str]:
     """Return the hooks' input about a chat.
@@ -141,9 +141,9 @@ def told_of(
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _told_of_chat(chat: Chat) -> dict[str, str]:
+def _fields_of_chat(chat: Chat) -> dict[str, str]:
     last = chat.settings
-    return told_of(chat, model=last.model, variant=last.variant, behavior=last.behavior)
+    return hook_fields(chat, model=last.model, variant=last.variant, behavior=last.behavior)
 
 
 def _status(chat: Chat) -> dict[str, Any]:

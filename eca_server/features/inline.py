@@ -21,7 +21,7 @@ from eca_server.commands import named_command
 from eca_server.features.connection import Connection
 from eca_server.features.prompts import accept, answer, begin_prompt, shown_text
 
-__all__ = ["handlers_of"]
+__all__ = ["make_handlers"]
 
 INLINE = "inline"
 ANSWER_SECONDS = 1.0
@@ -30,7 +30,7 @@ ANSWER_SECONDS = 1.0
 _NO_SOURCE = "The chat to continue from does not exist, so this chat begins empty."
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handler of inline prompts."""
     beginning: set[str] = set()
 

@@ -14,7 +14,7 @@ from eca_server.features.discovery import discover
 from eca_server.features.hooks import begin_session
 from eca_server.features.workspace import remove_leftovers
 
-__all__ = ["handlers_of"]
+__all__ = ["make_handlers"]
 
 START_TASK = "eca-start"
 
@@ -22,7 +22,7 @@ KEYRING_SECONDS = 2.0
 """Longest wait of servers and problem reports for the keyring, which may ask the user."""
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handler of `initialized`."""
 
     def initialized(_: InitializedParams) -> None:

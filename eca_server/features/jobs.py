@@ -14,14 +14,14 @@ from eca_server.features.connection import Connection
 from eca_server.jobs import Job
 from eca_server.tools.output import cut_mark
 
-__all__ = ["handlers_of", "tell_jobs"]
+__all__ = ["make_handlers", "tell_jobs"]
 
 MOST_LINES = 2000
 LONGEST_LABEL = 1000
 """Limit of a command, in characters: each change announces all jobs."""
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of jobs."""
 
     def list_jobs(_: m.JobsListParams) -> m.JobsListResult:

@@ -31,7 +31,7 @@ from eca_server.features.connection import Connection
 from eca_server.telemetry import configure
 from eca_server.workspace import parse_roots
 
-__all__ = ["Greeting", "handlers_of"]
+__all__ = ["Greeting", "make_handlers"]
 
 WATCH_SECONDS = 2.0
 
@@ -87,7 +87,7 @@ class Greeting:
             return detect(raw)
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of the lifecycle."""
 
     def initialize(params: InitializeParams) -> InitializeResponse:

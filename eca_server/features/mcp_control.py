@@ -30,7 +30,7 @@ from eca_server.features.kept_servers import (
 from eca_server.features.mcp import announcement, login_of
 from eca_server.workspace import path_of
 
-__all__ = ["handlers_of"]
+__all__ = ["make_handlers"]
 
 _log = logging.getLogger("eca_server")
 
@@ -39,7 +39,7 @@ _Result = TypeVar("_Result")
 _LONGEST_NAME = 100
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of requests about MCP servers."""
 
     def start(params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:

@@ -27,7 +27,7 @@ from eca_server.llm.providers import is_local
 from eca_server.llm.simulator import PROVIDER as EMBEDDED
 from eca_server.secret import Secret
 
-__all__ = ["handlers_of", "tell_providers"]
+__all__ = ["make_handlers", "tell_providers"]
 
 _log = logging.getLogger("eca_server")
 
@@ -36,7 +36,7 @@ _EXPIRING: Final = 300.0
 """Seconds before the end of a token that cannot be renewed, in which its status is `expiring`."""
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of providers."""
 
     def list_(_: m.ProvidersListParams) -> m.ProvidersListResult:

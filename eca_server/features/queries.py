@@ -14,10 +14,10 @@ from eca_server.features.connection import Connection
 if TYPE_CHECKING:
     from eca_server.mcp.manager import Manager
 
-__all__ = ["command_files", "handlers_of", "mcp_of"]
+__all__ = ["command_files", "make_handlers", "mcp_of"]
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of queries."""
 
     def query_context(

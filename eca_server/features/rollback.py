@@ -28,7 +28,7 @@ from eca_server.features.chats import show_again
 from eca_server.features.connection import Connection
 from eca_server.session import MessageKind
 
-__all__ = ["handlers_of"]
+__all__ = ["make_handlers"]
 
 REST: Final = "rest"
 """A value of `include` that is an extension: restore the files that can be restored."""
@@ -39,7 +39,7 @@ ASKED_AGAIN: Final = (1.0, 120.0)
 _FAILED: Final = "The rollback failed; see the server's log."
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handler of rollbacks."""
     refusals: dict[str, _Refusal] = {}
 

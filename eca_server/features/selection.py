@@ -27,7 +27,7 @@ from eca_server.printable import printable_line
 if TYPE_CHECKING:
     from eca_server.chat import Chat
 
-__all__ = ["Chosen", "choose", "handlers_of", "select_agent", "select_model", "unknown_agent"]
+__all__ = ["Chosen", "choose", "make_handlers", "select_agent", "select_model", "unknown_agent"]
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +39,7 @@ class Chosen:
     behavior: str
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of selections."""
 
     def select(name: str, chat_id: str | None = None) -> None:

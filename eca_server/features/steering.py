@@ -15,12 +15,12 @@ from eca_server.commands.btw import ask_aside
 from eca_server.features.connection import Connection
 from eca_server.features.prompts import command_context
 
-__all__ = ["handlers_of"]
+__all__ = ["make_handlers"]
 
 _log = logging.getLogger("eca_server.chat")
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of steering."""
 
     def prompt_steer(params: m.ChatPromptSteerParams) -> None:

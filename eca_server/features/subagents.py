@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from eca_server.tools.approval import Policy
     from eca_server.tools.tool import Tool
 
-__all__ = ["WORKS_FOR_ANOTHER", "Superior", "spawning", "told_of"]
+__all__ = ["SUBAGENT_INSTRUCTIONS", "ParentTurn", "make_spawn", "subagent_tools"]
 
 _SUBAGENT = "subagent"
 
-WORKS_FOR_ANOTHER: Final = (
+SUBAGENT_INSTRUCTIONS: Final = (
     "You work for another agent, which receives only your last message: put the complete result "
     "into it. Do not ask questions; they are not answered."
 )
 
 
 @attrs.frozen(kw_only=True)
-class Superior:
+class ParentTurn:
     """The parent of a subagent: the turn that waits for it, and that turn's policy."""
 
     turn: Turn
@@ -53,19 +53,19 @@ class MakeAgent(Protocol):
         *,
         contexts: Sequence[ChatContext],
         chosen: Chosen,
-        superior: Superior | None = None,
+        parent: ParentTurn | None = None,
     ) -> Agent | None: ...
 
 
-def spawning(
-    connection: Connection, superior: Superior, chosen: Chosen, make_agent: MakeAgent
+def make_spawn(
+    connection: Connection, parent: ParentTurn, chosen: Chosen, make_agent: MakeAgent
 ) -> Iterator[Tool]:
     """Yield the tool that starts subagents, if the agent of a turn has any.
 
     Args:
         connection: the connection.
-        superior: the parent turn.
-        chosen: its model and behaviour.
+        parent: the parent turn.
+        chosen: the model and behaviour of the parent turn.
         make_agent: builds the agent of a task's turn.
     """
     agents = _subagents_of(connection, chosen.behavior)
@@ -75,7 +75,7 @@ def spawning(
     from eca_server.tools.output import Cap  # noqa: PLC0415 - as above
 
     async def work(task: Task) -> SubagentChat:
-        its = attrs.evolve(
+        task_choice = attrs.evolve(
             chosen,
             model=task.agent.model,
             variant=task.agent.variant,
@@ -84,13 +84,13 @@ def spawning(
 
         async def body(turn: Turn) -> None:
             agent = await make_agent(
-                connection, turn, task.text, contexts=(), chosen=its, superior=superior
+                connection, turn, task.text, contexts=(), chosen=task_choice, parent=parent
             )
             if agent is not None:
                 await agent.run(turn)
 
         async with connection.subagents:
-            return await run_task(superior.turn, task, body)
+            return await run_task(parent.turn, task, body)
 
     limits = apply_behavior(connection.config, chosen.behavior).tool_call.output_truncation
     yield SpawnAgent(
@@ -102,7 +102,7 @@ def spawning(
     )
 
 
-def told_of(connection: Connection, behavior: str) -> Iterator[Tool]:
+def subagent_tools(connection: Connection, behavior: str) -> Iterator[Tool]:
     """Yield the same tool as it is announced to clients."""
     agents = _subagents_of(connection, behavior)
     if agents:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eca_protocol import messages as m
-from eca_server.features.subagents import told_of
+from eca_server.features.subagents import subagent_tools
 from eca_server.skills import SKILL_TOOL
 from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.search_tools import CallTool, SearchTools
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from eca_server.features.connection import Connection
     from eca_server.session import Session
 
-__all__ = ["announce_tools", "announced", "handlers_of"]
+__all__ = ["announce_tools", "announced", "make_handlers"]
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of approvals (rulings W-31, W-34)."""
 
     def approve(params: m.ChatToolCallApproveParams) -> None:
@@ -40,7 +40,7 @@ def handlers_of(connection: Connection) -> Mapping[str, Handler]:
 
 def announce_tools(connection: Connection, behavior: str) -> None:
     """Announce the native tools, and those that the behaviour disables, if they changed."""
-    native = connection.tools(behavior=behavior, more=told_of(connection, behavior))
+    native = connection.tools(behavior=behavior, more=subagent_tools(connection, behavior))
     if not connection.has_skills:
         native = native.without(SKILL_TOOL)
     if connection.uses_mcp and connection.config.mcp_tool_search:

@@ -19,10 +19,10 @@ from eca_server.features.configuration import put_in_force
 from eca_server.features.connection import Connection
 from eca_server.workspace import parse_roots, path_of
 
-__all__ = ["handlers_of", "remove_leftovers"]
+__all__ = ["make_handlers", "remove_leftovers"]
 
 
-def handlers_of(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handler of workspace changes."""
 
     def folders_changed(params: WorkspaceDidChangeWorkspaceFoldersParams) -> None:

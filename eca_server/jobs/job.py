@@ -107,7 +107,7 @@ class Job:
 
     @property
     def elapsed(self) -> str:
-        """Its duration so far, or in all, for people: `7s`, `5m23s`, `2h5m`."""
+        """The duration so far, or in all, for people: `7s`, `5m23s`, `2h5m`."""
         until = trio.current_time() if self._ended_at is None else self._ended_at
         minutes, seconds = divmod(int(until - self._started), 60)
         hours, minutes = divmod(minutes, 60)

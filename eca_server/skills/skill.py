@@ -46,7 +46,7 @@ class Skill:
 
     @property
     def command(self) -> str:
-        """Its name as a slash command, in lower case."""
+        """The name of its slash command, in lower case."""
         return self.name.lower()
 
     def render(self, text: str) -> str:

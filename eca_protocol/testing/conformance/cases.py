@@ -16,7 +16,16 @@ from eca_protocol.testing.requirements import lookup
 if TYPE_CHECKING:
     from eca_protocol.testing.conformance.harness import Harness
 
-__all__ = ["Case", "Died", "Need", "NotApplicable", "Stuck", "case", "is_named", "server_cases"]
+__all__ = [
+    "Case",
+    "Need",
+    "NotApplicable",
+    "ServerExited",
+    "Unmet",
+    "case",
+    "is_named",
+    "server_cases",
+]
 
 Need = Literal["process", "config", "native-tools", "mcp"]
 """The requirements of a case on its target.
@@ -28,7 +37,7 @@ the model's can be given to it.
 Run = Callable[["Harness"], Awaitable[None]]
 
 
-class Stuck(Exception):
+class Unmet(Exception):
     """A precondition of a case is not met; its remaining rows are untestable."""
 
     def __init__(self, expected: str, got: object = "nothing") -> None:
@@ -37,7 +46,7 @@ class Stuck(Exception):
         self.got = got
 
 
-class Died(Stuck):
+class ServerExited(Unmet):
     """A precondition is not met because the server has ended."""
 
 

@@ -73,7 +73,7 @@ class ChatSession:
             params: additional members of the params, or replacements.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         message = self.with_marker(text) if marker else text
         self.prompts.append(message)
@@ -90,7 +90,7 @@ class ChatSession:
         If the answer names another chat, this object follows it.
 
         Raises:
-            Stuck: there is no answer.
+            Unmet: there is no answer.
         """
         request = await self.send_prompt(text, marker=marker, **params)
         answer = await self.session.answer(request, seconds=seconds)
@@ -127,7 +127,7 @@ class ChatSession:
         """Wait for the end of the nth turn; two `finished` in a row count once.
 
         Raises:
-            Stuck: it does not arrive in time.
+            Unmet: it does not arrive in time.
         """
         ends_one, count = self._end_detector(), 0
 
@@ -161,7 +161,7 @@ class ChatSession:
         """Wait for the nth content of that type with these members.
 
         Raises:
-            Stuck: it does not arrive in time.
+            Unmet: it does not arrive in time.
         """
         count: list[int] = []
 
@@ -187,7 +187,7 @@ class ChatSession:
         """Stop the running turn.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         await self.session.notify("chat/promptStop", {"chatId": self.id})
 
@@ -195,7 +195,7 @@ class ChatSession:
         """Approve a tool call.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         params = {"chatId": self.id, "toolCallId": call_id, **more}
         await self.session.notify("chat/toolCallApprove", params)
@@ -204,7 +204,7 @@ class ChatSession:
         """Reject a tool call.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         params = {"chatId": self.id, "toolCallId": call_id, **more}
         await self.session.notify("chat/toolCallReject", params)

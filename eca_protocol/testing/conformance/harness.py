@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Stuck
+from eca_protocol.testing.conformance.cases import NotApplicable, Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.servers import Servers
@@ -19,7 +19,7 @@ from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.conformance.verdicts import Finding, Transmission, judgement
 from eca_protocol.testing.conformance.wire import Wire
 
-__all__ = ["ChatSession", "ClientSession", "Harness", "NotApplicable", "Stuck"]
+__all__ = ["ChatSession", "ClientSession", "Harness", "NotApplicable", "Unmet"]
 
 _SHOWN: Final = 30  # messages of an exchange
 
@@ -79,11 +79,11 @@ class Harness:
             handshake: perform the handshake and read the announcements; False implies `fresh`.
 
         Raises:
-            Stuck: the target cannot provide it.
+            Unmet: the target cannot provide it.
             StartFailed: the server cannot be started.
         """
         if config and not self.target.takes_config:
-            raise Stuck(
+            raise Unmet(
                 "a target that accepts more configuration", "a target with its own template"
             )
         alone = fresh or self._alone or not handshake

@@ -19,7 +19,7 @@ import anyio
 import attrs
 
 from eca_protocol import json
-from eca_protocol.testing.conformance.cases import Stuck
+from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.provider import Provider, ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, reply
 
@@ -83,10 +83,10 @@ class ChatModel:
         """The first request.
 
         Raises:
-            Stuck: there was none.
+            Unmet: there was none.
         """
         if not self.requests:
-            raise Stuck("a request to the model", "none")
+            raise Unmet("a request to the model", "none")
         return self.requests[0]
 
     @property

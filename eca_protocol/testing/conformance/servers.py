@@ -12,7 +12,7 @@ import anyio.abc
 import attrs
 
 from eca_protocol import json
-from eca_protocol.testing.conformance.cases import Stuck
+from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.wire import Wire
 
@@ -25,7 +25,7 @@ Greet = Callable[[Wire], Awaitable[None]]
 class _Shared:
     wire: Wire
     ready: anyio.Event = attrs.field(factory=anyio.Event)
-    failed: Stuck | None = None
+    failed: Unmet | None = None
 
 
 class Servers:
@@ -63,7 +63,7 @@ class Servers:
 
         Raises:
             StartFailed: it cannot be started.
-            Stuck: the handshake fails.
+            Unmet: the handshake fails.
         """
         key = json.dumps([config, initialize]).decode()
         entry = self._shared.get(key)
@@ -77,10 +77,10 @@ class Servers:
             await self._group.start(entry.wire.run)
             await greet(entry.wire)
         except BaseException as error:
-            unready = Stuck(
+            unready = Unmet(
                 "a server that is ready", "none within the time of the case that started it"
             )
-            entry.failed = error if isinstance(error, Stuck) else unready
+            entry.failed = error if isinstance(error, Unmet) else unready
             if self._shared.get(key) is entry:
                 del self._shared[key]
             entry.wire.stop()

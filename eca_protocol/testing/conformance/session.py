@@ -14,7 +14,7 @@ import anyio
 
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Stuck
+from eca_protocol.testing.conformance.cases import NotApplicable, Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.model import AnswersWith, bare_name
 from eca_protocol.testing.conformance.target import merged
@@ -40,7 +40,7 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None inside the suite."""
+        """The process id; None inside the suite."""
         return self._wire.pid
 
     @property
@@ -149,7 +149,7 @@ class ClientSession:
         """Write bytes as they are.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         await self.wire.write(data)
 
@@ -157,7 +157,7 @@ class ClientSession:
         """Write a message, or the bytes of a body, as one frame.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         if isinstance(message, Mapping) and "method" in message and "id" in message:
             self.wire.id_owners.setdefault(id_key(message["id"]), self)
@@ -170,7 +170,7 @@ class ClientSession:
         """Send a request; its id, which is new unless one is given.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         request_id = self.wire.next_id() if id is UNSET else id
         message = {"jsonrpc": "2.0", "id": request_id, "method": method}
@@ -181,7 +181,7 @@ class ClientSession:
         """Send a notification.
 
         Raises:
-            Stuck: the server does not read.
+            Unmet: the server does not read.
         """
         message = {"jsonrpc": "2.0", "method": method}
         await self.send({**message, **self._params(params)})
@@ -196,7 +196,7 @@ class ClientSession:
         """Wait for the whole answer to that request.
 
         Raises:
-            Stuck: it does not arrive in time.
+            Unmet: it does not arrive in time.
         """
         key = id_key(id)
 
@@ -212,7 +212,7 @@ class ClientSession:
         """Send a request; return the whole answer.
 
         Raises:
-            Stuck: it does not arrive in time.
+            Unmet: it does not arrive in time.
         """
         return await self.answer(await self.request(method, params), seconds=seconds)
 
@@ -220,7 +220,7 @@ class ClientSession:
         """Wait until the server has read all messages: it answers a request behind them.
 
         Raises:
-            Stuck: there is no answer.
+            Unmet: there is no answer.
         """
         await self.ask("chat/queryCommands", {"query": ""})
 
@@ -243,7 +243,7 @@ class ClientSession:
             shows: the row that fails if it does not arrive.
 
         Raises:
-            Stuck: it does not arrive in time.
+            Unmet: it does not arrive in time.
         """
         matches: list[ReceivedMessage] = []
         position = 0
@@ -259,7 +259,7 @@ class ClientSession:
 
         try:
             await self.wire.until(has_come, seconds=seconds, expected=expected)
-        except Stuck as stuck:
+        except Unmet as stuck:
             if shows is not None:
                 self._harness.check(shows, False, expected=stuck.expected, got=stuck.got)
             raise
@@ -288,7 +288,7 @@ class ClientSession:
         """Send `initialize` and `initialized`, and wait a moment for the announcements.
 
         Raises:
-            Stuck: `initialize` is not answered.
+            Unmet: `initialize` is not answered.
         """
         target = self._harness.target
         params = merged(target.initialize_params(self.root), initialize or {})

@@ -15,7 +15,13 @@ import attrs
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
-from eca_protocol.testing.conformance.cases import Case, Died, NotApplicable, Stuck, server_cases
+from eca_protocol.testing.conformance.cases import (
+    Case,
+    NotApplicable,
+    ServerExited,
+    Unmet,
+    server_cases,
+)
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import Model
@@ -46,7 +52,7 @@ _STDERR_LINES: Final = 20
 
 _NO_MESSAGE: Final = "it did not occur in any message"
 
-_FORESEEN: Final = (Stuck, NotApplicable, StartFailed, TimeoutError)
+_FORESEEN: Final = (Unmet, NotApplicable, StartFailed, TimeoutError)
 """Exceptions that may end a case early; any other is an error of the suite."""
 
 OnCase = Callable[[Case, Sequence[Finding]], None]
@@ -81,7 +87,7 @@ class Suite:
                 self.servers.introduction_seconds = (
                     max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
                 )
-        except Stuck as stuck:
+        except Unmet as stuck:
             stderr_lines = self.servers.started[-1].errors.splitlines()[-_STDERR_LINES:]
             return StartFailed("\n".join([str(stuck), *stderr_lines]))
         except StartFailed as failure:
@@ -162,7 +168,7 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
     except Exception as group:  # noqa: BLE001 - reported as an error of the suite
         raised = _decisive_error(group)
         why = str(raised)
-        if isinstance(raised, Died):
+        if isinstance(raised, ServerExited):
             death = why
         elif isinstance(raised, NotApplicable):
             verdict = "not-applicable"
@@ -192,7 +198,7 @@ def _is_field_or_value(id_: str) -> bool:
 def _decisive_error(raised: Exception) -> Exception:
     """Return a group's decisive error: the server's end, the suite's own, or the first."""
     each = tuple(_leaf_errors(raised))
-    ends = [one for one in each if isinstance(one, Died)]
+    ends = [one for one in each if isinstance(one, ServerExited)]
     errors = [one for one in each if not isinstance(one, _FORESEEN)]
     return (*ends, *errors, *each)[0]
 

@@ -23,7 +23,7 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
-from eca_protocol.testing.conformance.cases import Died, Stuck
+from eca_protocol.testing.conformance.cases import ServerExited, Unmet
 from eca_protocol.testing.conformance.observed_fields import ObservedFields
 from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import Transmission
@@ -219,11 +219,11 @@ class Wire:
         """Write bytes, and wait until they are written.
 
         Raises:
-            Stuck: the server does not read.
-            Died: it has ended.
+            Unmet: the server does not read.
+            ServerExited: it has ended.
         """
         if self._closes_input or self.gone.is_set():
-            raise Died("a server that reads", self._exit_description())
+            raise ServerExited("a server that reads", self._exit_description())
         for piece, body in self._splitters["client"].feed(data):
             self._add_record("client", piece, body)
         number = self._queue(data)
@@ -258,7 +258,7 @@ class Wire:
                 not each.method and each.message.get("id") == request_id for each in self.messages
             )
 
-        with contextlib.suppress(Stuck), anyio.move_on_after(_SHUTDOWN_SECONDS):
+        with contextlib.suppress(Unmet), anyio.move_on_after(_SHUTDOWN_SECONDS):
             await self.write(encode_frame(json.dumps(message)))
             await self.until(
                 is_answered, seconds=_SHUTDOWN_SECONDS, expected="an answer to shutdown"
@@ -277,16 +277,16 @@ class Wire:
         """Wait until a condition holds; it is checked at each event.
 
         Raises:
-            Stuck: the time is over.
-            Died: the server has ended.
+            Unmet: the time is over.
+            ServerExited: the server has ended.
         """
         with anyio.move_on_after(seconds):
             while not condition():
                 if self.gone.is_set():
-                    raise Died(expected, self._exit_description())
+                    raise ServerExited(expected, self._exit_description())
                 await self.changed.wait()
             return
-        raise Stuck(expected, f"none within {seconds:g} s")
+        raise Unmet(expected, f"none within {seconds:g} s")
 
     async def wait_for_exit(self, seconds: float) -> int | None:
         """Return the exit code, or None if the server still runs."""

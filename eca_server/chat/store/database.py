@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from eca_server.chat.store.checks import check_header, code_of, compare_indexes, is_damage
 from eca_server.chat.store.place import (
     BUSY_SECONDS,
     Presence,
@@ -28,16 +29,13 @@ from eca_server.chat.store.place import (
     set_aside,
 )
 from eca_server.chat.store.rows import BeforeImage, BeforeImageBatch, ChatRow
-from eca_server.chat.store.running import SCHEMA as RUNNING_TURNS
-from eca_server.chat.store.schema import code_of, compare_indexes, set_up
+from eca_server.chat.store.schema import MIGRATIONS, set_up
 
 __all__ = [
-    "MIGRATIONS",
     "UNKNOWN_WORKSPACE",
     "Database",
     "Statement",
     "decode_text",
-    "is_damage",
     "set_damaged_aside",
 ]
 
@@ -46,87 +44,6 @@ UNKNOWN_WORKSPACE: Final = "unknown"
 
 Statement: TypeAlias = tuple[str, Sequence[object]]
 """A statement of SQL, and its values."""
-
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    (
-        """CREATE TABLE chat (
-            id TEXT NOT NULL PRIMARY KEY,
-            workspace TEXT NOT NULL,
-            title TEXT,
-            created REAL NOT NULL,
-            updated REAL NOT NULL
-        )""",
-        "CREATE INDEX chat_by_workspace ON chat (workspace, updated)",
-        """CREATE TABLE message (
-            chat TEXT NOT NULL,
-            sequence INTEGER NOT NULL,
-            id TEXT NOT NULL,
-            body BLOB NOT NULL,
-            PRIMARY KEY (chat, sequence),
-            UNIQUE (chat, id)
-        )""",
-        """CREATE TABLE usage (
-            number INTEGER PRIMARY KEY,
-            chat TEXT NOT NULL,
-            turn TEXT NOT NULL,
-            tokens INTEGER NOT NULL,
-            cost TEXT,
-            UNIQUE (chat, turn)
-        )""",
-        """CREATE TABLE before_image (
-            number INTEGER PRIMARY KEY,
-            chat TEXT NOT NULL,
-            content_id TEXT NOT NULL,
-            path BLOB NOT NULL,
-            existed INTEGER NOT NULL,
-            data BLOB,
-            UNIQUE (chat, content_id, path)
-        )""",
-        "CREATE TABLE rewrite_due (since REAL NOT NULL)",
-    ),
-    (
-        "DROP TABLE before_image",  # nothing was kept in it yet
-        """CREATE TABLE before_image (
-            number INTEGER PRIMARY KEY,
-            chat TEXT NOT NULL,
-            content_id TEXT NOT NULL,
-            path BLOB NOT NULL,
-            moved_from BLOB,
-            existed INTEGER NOT NULL,
-            mode INTEGER,
-            data BLOB,
-            after BLOB
-        )""",
-        "CREATE INDEX before_image_by_chat ON before_image (chat, number)",
-    ),
-    ("CREATE TABLE settings (chat TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL)",),
-    (
-        """CREATE TABLE rollback (
-            chat TEXT NOT NULL PRIMARY KEY,
-            cut TEXT,
-            earlier INTEGER NOT NULL,
-            kept TEXT,
-            first_change INTEGER,
-            undoes INTEGER NOT NULL
-        )""",
-        """CREATE TABLE undo_step (
-            chat TEXT NOT NULL,
-            position INTEGER NOT NULL,
-            path BLOB NOT NULL,
-            moved_to BLOB,
-            present BLOB,
-            change INTEGER,
-            PRIMARY KEY (chat, position)
-        )""",
-    ),
-    (
-        "ALTER TABLE rollback ADD COLUMN last_message INTEGER",
-        "ALTER TABLE rollback ADD COLUMN last_change INTEGER",
-    ),
-    RUNNING_TURNS,
-    (),  # from here on all tables are STRICT, which `set_up` sees to
-)
-"""The steps from each version of the schema to the next; the file's version is their number."""
 
 _CLEAR: Final = (
     "DELETE FROM message WHERE chat = ?",
@@ -218,6 +135,7 @@ class Database:
         make_private_file(path)
         self._presence = Presence(path)
         try:
+            check_header(path)
             self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             self._connection.text_factory = decode_text
             try:
@@ -460,13 +378,6 @@ class Database:
         self._connection.execute("COMMIT")
 
 
-def is_damage(fault: BaseException) -> bool:
-    """Return whether an error means that the file is damaged or is not a database."""
-    if isinstance(fault, UnicodeDecodeError):  # a damaged schema: SQLite's message quotes its name
-        return True
-    return code_of(fault) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
 def set_damaged_aside(path: Path) -> Path | None:
     """Rename the file if it is damaged; return the new path or None.
 
@@ -486,8 +397,12 @@ def set_damaged_aside(path: Path) -> Path | None:
 
 def _is_sound(path: Path) -> bool:
     try:
+        check_header(path)
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
-            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
+            is_sound: bool = connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+            if is_sound:
+                set_up(connection, MIGRATIONS)
+            return is_sound
     except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
         if is_damage(fault):
             return False

@@ -21,7 +21,8 @@ from typing import Literal, TypeVar
 import attrs
 
 from eca_server.chat.store import journal, running
-from eca_server.chat.store.database import Database, ListedRow, is_damage, set_damaged_aside
+from eca_server.chat.store.checks import is_damage
+from eca_server.chat.store.database import Database, ListedRow, set_damaged_aside
 from eca_server.chat.store.place import StoreFault
 from eca_server.chat.store.rows import (
     BeforeImage,

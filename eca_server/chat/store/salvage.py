@@ -24,9 +24,11 @@ from typing import Any, Final
 
 import attrs
 
-from eca_server.chat.store.database import UNKNOWN_WORKSPACE, Database, decode_text, is_damage
+from eca_server.chat.store.checks import TABLES, is_damage
+from eca_server.chat.store.database import UNKNOWN_WORKSPACE, Database, decode_text
 from eca_server.chat.store.place import SALVAGE_SUFFIX, Presence, StoreFault
 from eca_server.chat.store.scan import scan
+from eca_server.chat.store.schema import MIGRATIONS, set_up
 
 __all__ = ["salvage_all"]
 
@@ -44,6 +46,9 @@ _PACE = 1000  # steps of SQLite's machine between two looks at the clock
 _WORK: Final = "work"
 _LOCK: Final = f"{_WORK}.lock"
 _CHAT: Final = (str, str, str | None, int | float, int | float)
+_WRONG_LETTERS: Final = 3
+"""The largest number of damaged characters in a statement that is still known for ours."""
+
 _COPIED: Final[Mapping[str, str]] = {
     "usage": "turn, tokens, cost",
     "settings": "body",
@@ -136,7 +141,7 @@ def _bring(source: Path, database: Database, ending: float, result: _Result) -> 
     with closing(sqlite3.connect(source, isolation_level=None)) as connection:
         connection.text_factory = decode_text
         with suppress(sqlite3.Error, UnicodeDecodeError):
-            connection.execute("PRAGMA writable_schema = ON")  # passes over what it cannot parse
+            _repair_schema(connection)
         reading_ends = ending - SECONDS / 4  # the rest is for what was found
         connection.set_progress_handler(lambda: time.monotonic() > reading_ends, _PACE)
         plan = _Plan.of(connection)
@@ -147,6 +152,34 @@ def _bring(source: Path, database: Database, ending: float, result: _Result) -> 
             messages = plan.bring(connection, database, chat)
             result.chats += messages > 0
             result.messages += messages
+
+
+def _repair_schema(connection: sqlite3.Connection) -> None:
+    """Write the statements of tables anew where a few of their characters are damaged.
+
+    Raises:
+        sqlite3.Error: the schema cannot be read, or SQLite protects it.
+    """
+    with closing(sqlite3.connect(":memory:")) as empty:
+        set_up(empty, MIGRATIONS)
+        tables = empty.execute(TABLES).fetchall()
+    connection.execute("PRAGMA writable_schema = ON")  # passes over what it cannot parse
+    for rowid, text in connection.execute("SELECT rowid, sql FROM sqlite_master").fetchall():
+        for name, statement in tables:
+            if 0 < _differences(str(text), statement) <= _WRONG_LETTERS:
+                connection.execute(
+                    "UPDATE sqlite_master SET type = 'table', name = ?1, tbl_name = ?1, sql = ?2"
+                    " WHERE rowid = ?3",
+                    (name, statement, rowid),
+                )
+    connection.execute("PRAGMA writable_schema = RESET")
+    connection.execute("PRAGMA writable_schema = ON")
+
+
+def _differences(one: str, other: str) -> int:
+    if len(one) != len(other):
+        return max(len(one), len(other))
+    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 @attrs.frozen

@@ -12,13 +12,94 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
+from eca_server.chat.store.checks import check_ids, check_tables, code_of, damage
 from eca_server.chat.store.place import BUSY_SECONDS, RETRY_SECONDS, StoreFault
+from eca_server.chat.store.running import SCHEMA as RUNNING_TURNS
 
-__all__ = ["code_of", "compare_indexes", "set_up"]
+__all__ = ["MIGRATIONS", "set_up"]
 
 _STRICT_SQLITE: Final = (3, 37)  # knows STRICT tables; older versions cannot even open the file
 
-_CHECKS_A_TABLE: Final = (3, 33)
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE chat (
+            id TEXT NOT NULL PRIMARY KEY,
+            workspace TEXT NOT NULL,
+            title TEXT,
+            created REAL NOT NULL,
+            updated REAL NOT NULL
+        )""",
+        "CREATE INDEX chat_by_workspace ON chat (workspace, updated)",
+        """CREATE TABLE message (
+            chat TEXT NOT NULL,
+            sequence INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (chat, sequence),
+            UNIQUE (chat, id)
+        )""",
+        """CREATE TABLE usage (
+            number INTEGER PRIMARY KEY,
+            chat TEXT NOT NULL,
+            turn TEXT NOT NULL,
+            tokens INTEGER NOT NULL,
+            cost TEXT,
+            UNIQUE (chat, turn)
+        )""",
+        """CREATE TABLE before_image (
+            number INTEGER PRIMARY KEY,
+            chat TEXT NOT NULL,
+            content_id TEXT NOT NULL,
+            path BLOB NOT NULL,
+            existed INTEGER NOT NULL,
+            data BLOB,
+            UNIQUE (chat, content_id, path)
+        )""",
+        "CREATE TABLE rewrite_due (since REAL NOT NULL)",
+    ),
+    (
+        "DROP TABLE before_image",  # nothing was kept in it yet
+        """CREATE TABLE before_image (
+            number INTEGER PRIMARY KEY,
+            chat TEXT NOT NULL,
+            content_id TEXT NOT NULL,
+            path BLOB NOT NULL,
+            moved_from BLOB,
+            existed INTEGER NOT NULL,
+            mode INTEGER,
+            data BLOB,
+            after BLOB
+        )""",
+        "CREATE INDEX before_image_by_chat ON before_image (chat, number)",
+    ),
+    ("CREATE TABLE settings (chat TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL)",),
+    (
+        """CREATE TABLE rollback (
+            chat TEXT NOT NULL PRIMARY KEY,
+            cut TEXT,
+            earlier INTEGER NOT NULL,
+            kept TEXT,
+            first_change INTEGER,
+            undoes INTEGER NOT NULL
+        )""",
+        """CREATE TABLE undo_step (
+            chat TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            path BLOB NOT NULL,
+            moved_to BLOB,
+            present BLOB,
+            change INTEGER,
+            PRIMARY KEY (chat, position)
+        )""",
+    ),
+    (
+        "ALTER TABLE rollback ADD COLUMN last_message INTEGER",
+        "ALTER TABLE rollback ADD COLUMN last_change INTEGER",
+    ),
+    RUNNING_TURNS,
+    (),  # from here on all tables are STRICT, which `set_up` sees to
+)
+"""The steps from each version of the schema to the next; the file's version is their number."""
 
 _NUMBER_MESSAGES: Final = (  # behind those whose numbers can be read
     "UPDATE message SET sequence ="
@@ -54,21 +135,17 @@ def set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) 
     if version < len(migrations):
         connection.execute("BEGIN IMMEDIATE")
         steps = migrations[_version(connection) :]
-        for step in steps:
-            for statement in step:
-                connection.execute(statement)
+        _run(connection, steps)
         if steps:
             repaired = _make_strict(connection)
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute("COMMIT")
         connection.execute("PRAGMA writable_schema = RESET")
-    _check_ids(connection)
+    with closing(sqlite3.connect(":memory:")) as sound:
+        _run(sound, migrations)
+        check_tables(connection, sound)
+    check_ids(connection)
     return repaired
-
-
-def code_of(fault: BaseException) -> int:
-    """Return the primary result code of an error of SQLite, or 0 for a different error."""
-    return int(getattr(fault, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _look_at_schema(connection: sqlite3.Connection) -> None:
@@ -87,41 +164,20 @@ def _look_at_schema(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _check_ids(connection: sqlite3.Connection) -> None:
-    """Compare the table of chats with its indexes: a flipped letter of an id hides a chat.
-
-    SQLite reads such a file without an error. The table is small, so this is cheap.
+def _run(connection: sqlite3.Connection, steps: Sequence[Sequence[str]]) -> None:
+    """Run the statements of migrations.
 
     Raises:
-        sqlite3.DatabaseError: they differ.
+        sqlite3.DatabaseError: the version of the file is damaged: it has these tables already.
     """
-    if sqlite3.sqlite_version_info < _CHECKS_A_TABLE:
-        return
-    for (problem,) in connection.execute("PRAGMA integrity_check('chat')").fetchall():
-        if "index" not in problem:  # rows with a value of a wrong type are read one by one
-            continue
-        raise _damage(f"the table of chats is damaged: {problem}")
-
-
-def compare_indexes(connection: sqlite3.Connection, chat: str, count: int) -> None:
-    """Compare the number of a chat's messages by one index with that by the other.
-
-    SQLite reads over a damaged index without an error.
-
-    Raises:
-        sqlite3.DatabaseError: they differ.
-    """
-    query = "SELECT count(*) FROM message INDEXED BY sqlite_autoindex_message_2 WHERE chat = ?"
-    by_id = connection.execute(query, (chat,)).fetchone()[0]
-    if by_id != count:
-        raise _damage(f"one index has {count} messages of {chat}, the other {by_id}")
-
-
-def _damage(text: str) -> sqlite3.DatabaseError:
-    """Make an error like SQLite's own for a damaged file, for damage that SQLite reads over."""
-    error = sqlite3.DatabaseError(text)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
+    try:
+        for step in steps:
+            for statement in step:
+                connection.execute(statement)
+    except sqlite3.OperationalError as fault:
+        if "already exists" in str(fault) or "duplicate column" in str(fault):
+            raise damage(f"the version of the schema is damaged: {fault}") from fault
+        raise
 
 
 def _make_strict(connection: sqlite3.Connection) -> int:

@@ -55,13 +55,13 @@ class RecordEntry:
 
     @property
     def method(self) -> str:
-        """Its method; empty for an answer, or for no message."""
+        """The message's method; empty for an answer, or for no message."""
         method = (self.message or {}).get("method")
         return method if isinstance(method, str) else ""
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its params; empty where they are no object."""
+        """The message's params; empty where they are no object."""
         params = (self.message or {}).get("params")
         return params if isinstance(params, Mapping) else {}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Stuck, case
+from eca_protocol.testing.conformance.cases import NotApplicable, Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.model import bare_name
@@ -61,7 +61,7 @@ async def an_approved_command_runs(harness: Harness) -> None:
             got=f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}",
         )
         if ran:
-            raise Stuck("a command that waits for the user", "one that ran at once")
+            raise Unmet("a command that waits for the user", "one that ran at once")
         await chat.approve(id_of(run))
         called = await next_end(chat, shows="TOOL-14")
         await chat.finished()
@@ -72,7 +72,7 @@ async def an_approved_command_runs(harness: Harness) -> None:
             got=called,
         )
         if len(chat.model.requests) < 2:
-            raise Stuck("the next request")
+            raise Unmet("the next request")
         results = call_results(chat.model.requests[1].body)
         harness.check(
             "ARROW:chat-tool-call-11",
@@ -92,7 +92,7 @@ async def a_rejected_command_does_not_run(harness: Harness) -> None:
         await chat.prompt("Make it.")
         run = await next_content(chat, "toolCallRun")
         if run.get("manualApproval") is not True:
-            raise Stuck("a command that waits for the user", run)
+            raise Unmet("a command that waits for the user", run)
         await chat.reject(id_of(run))
         await next_end(chat, shows="W-30f")
         await chat.finished()
@@ -230,14 +230,14 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
     """Approve a call that was rejected, while its turn runs.
 
     Raises:
-        Stuck: none waits, or is rejected.
+        Unmet: none waits, or is rejected.
     """
     file = session.workspace / "rejected-for-good"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply(wait("end"), "x"))
     await chat.prompt("Make it.")
     run = await next_run(chat)
     if run.get("manualApproval") is not True:
-        raise Stuck("a command that waits for the user", run)
+        raise Unmet("a command that waits for the user", run)
     await chat.reject(id_of(run))
     await next_end(chat)
     await session.settle()
@@ -284,7 +284,7 @@ async def is_approval_needed(chat: ChatSession) -> bool:
     """Wait for the first call; return whether it waits for the user.
 
     Raises:
-        Stuck: there is none.
+        Unmet: there is none.
     """
     await chat.content("toolCallRun")
     await chat.session.settle()

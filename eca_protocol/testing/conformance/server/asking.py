@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from eca_protocol.framing import encode_frame
-from eca_protocol.testing.conformance.cases import Stuck
+from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.wire import id_key
 
@@ -124,7 +124,7 @@ async def answer_to(session: ClientSession, method: str, params: Any) -> Mapping
     """Return the whole answer to a request, or an empty object."""
     try:
         return await session.ask(method, params)
-    except Stuck:
+    except Unmet:
         return {}
 
 
@@ -144,9 +144,9 @@ async def try_bytes(
     try:
         await session.write(b"".join(data) + frame(query(last)))
         await session.answer(last, seconds=seconds)
-    except Stuck:
+    except Unmet:
         return Outcome(answers=_answers(session, start, last), still_serves=False)
-    with contextlib.suppress(Stuck):
+    with contextlib.suppress(Unmet):
         await session.wire.until(
             lambda: len(_answers(session, start, last)) >= answers_due,
             seconds=_LATE_SECONDS,

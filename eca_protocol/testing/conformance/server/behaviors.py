@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Stuck, case
+from eca_protocol.testing.conformance.cases import NotApplicable, Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import offered_tools
 from eca_protocol.testing.script import finish, reply, tool_call, wait
@@ -90,7 +90,7 @@ async def prompt_and_selection_decide(harness: Harness) -> None:
         await session.notify(choice.method, {choice.member: choice.other})
         later = await _parts_for_prompt(session)
         if len({plain, later, *named}) == 1:
-            raise Stuck("behaviours that differ in what the model is asked with", "equal ones")
+            raise Unmet("behaviours that differ in what the model is asked with", "equal ones")
         again = await _parts_for_prompt(session, **{choice.member: choice.selected})
         for ok, words in (
             (named[0] == plain != named[1], "the prompt's behaviour overrides the selected one"),

@@ -15,7 +15,7 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import calls, id_of
 from eca_protocol.testing.script import reply
@@ -40,7 +40,7 @@ async def _start_sleep(session: ClientSession) -> int:
 
     Raises:
         NotApplicable: the server runs no commands.
-        Stuck: the command does not start.
+        Unmet: the command does not start.
     """
     file = session.workspace / "pid"
     target = shlex.quote(str(file))
@@ -57,7 +57,7 @@ async def _start_sleep(session: ClientSession) -> int:
 
 async def _pid_in(file: Path) -> int:
     if not await becomes_true(file.exists, seconds=5):
-        raise Stuck("a process that writes its number to a file", "no such file")
+        raise Unmet("a process that writes its number to a file", "no such file")
     return _number_in(file)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
 from eca_protocol.testing.conformance.wire import ReceivedMessage
@@ -44,7 +44,7 @@ async def it_introduces_itself(harness: Harness) -> None:
         try:
             await _task_ends(session, shows="W-11e")
             harness.record_pass("W-11e")
-        except Stuck:
+        except Unmet:
             pass
         native = await session.until(
             _is_native, shows="W-11c", expected="`tool/serverUpdated` of the server ECA"
@@ -72,7 +72,7 @@ async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
     """Send `initialized`; return the first `config/updated` after it.
 
     Raises:
-        Stuck: there is none.
+        Unmet: there is none.
     """
     await session.notify("initialized", {})
     return await session.until(
@@ -113,7 +113,7 @@ async def _task_ends(session: ClientSession, *, shows: str | None = None) -> Non
     """Wait until a started task finishes.
 
     Raises:
-        Stuck: there is none; the row that it shows fails.
+        Unmet: there is none; the row that it shows fails.
     """
     started: list[object] = []
 
@@ -204,7 +204,7 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
     if not ends:
         async with harness.session(fresh=True) as plain:
             if not await _has_finished_task(plain):
-                raise Stuck("a task that ends where no MCP server is configured", "none")
+                raise Unmet("a task that ends where no MCP server is configured", "none")
     harness.check(
         "W-11f",
         ends,
@@ -216,7 +216,7 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
 async def _has_finished_task(session: ClientSession) -> bool:
     try:
         await _task_ends(session)
-    except Stuck:
+    except Unmet:
         return False
     return True
 
@@ -254,7 +254,7 @@ async def a_provider_holds_nothing_up(harness: Harness) -> None:
 async def the_welcome_is_the_configured_one(harness: Harness) -> None:
     """Configure `welcomeMessage`."""
     async with harness.session(config={"welcomeMessage": GREETING}, fresh=True) as session:
-        with contextlib.suppress(Stuck):
+        with contextlib.suppress(Unmet):
             await session.until(
                 lambda _: "welcomeMessage" in session.config,
                 seconds=INTRODUCTION_SECONDS,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import PAGE
@@ -33,7 +33,7 @@ async def text_sent_to_model(
     """Prompt with these contexts; return all text of the request to the model.
 
     Raises:
-        Stuck: it becomes none.
+        Unmet: it becomes none.
     """
     chat = session.chat(reply("I see."))
     await chat.prompt(text, contexts=list(contexts))
@@ -53,12 +53,12 @@ async def require_files(session: ClientSession) -> None:
     """Check the precondition that the text of a file reaches the model.
 
     Raises:
-        Stuck: the text of a file is not shown to the model.
+        Unmet: the text of a file is not shown to the model.
     """
     path = session.workspace / "needed.txt"
     path.write_text("what is needed\n")
     if "what is needed" not in await text_sent_to_model(session, file(path)):
-        raise Stuck("a file whose text is shown to the model", "one whose is not")
+        raise Unmet("a file whose text is shown to the model", "one whose is not")
 
 
 @case("CHAT-6")
@@ -87,7 +87,7 @@ async def files_are_shown_whole_or_in_part(harness: Harness) -> None:
         whole = await text_sent_to_model(session, file(path))
         missing = [line for line in lines if line not in whole]
         if path.name not in whole and len(missing) == len(lines):
-            raise Stuck("a context in the request", "none")
+            raise Unmet("a context in the request", "none")
         harness.check(
             "CTX-1",
             not missing,
@@ -142,7 +142,7 @@ async def a_directory_is_shown(harness: Harness) -> None:
             got=f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters",
         )
         if not await find_contexts(session, ""):
-            raise Stuck("a workspace with files", "one without any")
+            raise Unmet("a workspace with files", "one without any")
         mapped = await text_sent_to_model(session, {"type": "repoMap"})
         harness.check(
             "CTX-5",

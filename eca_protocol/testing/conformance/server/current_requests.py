@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Stuck
+from eca_protocol.testing.conformance.cases import NotApplicable, Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.server.reading import result_of
 from eca_protocol.testing.conformance.session import ClientSession
@@ -53,14 +53,14 @@ async def request_result(
 
     Raises:
         NotApplicable: the server does not know the method.
-        Stuck: it answers with another error.
+        Unmet: it answers with another error.
     """
     answer = await session.ask(method, params)
     error = answer.get("error")
     if isinstance(error, Mapping) and error.get("code") == UNKNOWN_METHOD:
         raise NotApplicable(f"the server does not know {method}")
     if error is not None:
-        raise Stuck(f"a result of {method}", error)
+        raise Unmet(f"a result of {method}", error)
     return result_of(answer)
 
 
@@ -77,5 +77,5 @@ def content_id(chat: ChatSession) -> str:
     """Return the id of the last prompt's echo."""
     ids = [each.get("contentId") for each in chat.of("text") if each.get("contentId")]
     if not ids:
-        raise Stuck("an echo with an id", chat.of("text"))
+        raise Unmet("an echo with an id", chat.of("text"))
     return str(ids[-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ChatSession, ClientSession, Harness
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
 from eca_protocol.testing.conformance.server.reading import call_results, calls, id_of
@@ -143,7 +143,7 @@ async def answers_come_in_another_order(harness: Harness) -> None:
             await _answer(session, request, _diagnostics(path.name))
         text = [await _model_text(first), await _model_text(second)]
     if not all("a problem in" in text for text in text):
-        raise Stuck("a diagnostic in each chat's tool result", text)
+        raise Unmet("a diagnostic in each chat's tool result", text)
     harness.check(
         "BASE-29",
         all(

@@ -11,7 +11,7 @@ import anyio
 
 from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY, bytes_of, query
@@ -66,7 +66,7 @@ async def busy(session: ClientSession) -> ChatSession:
     """Start a turn whose model has begun to answer and never ends.
 
     Raises:
-        Stuck: the turn does not come so far.
+        Unmet: the turn does not come so far.
     """
     chat = session.chat(reply("Hel", wait("for ever")))
     await chat.prompt("Continue.")
@@ -105,7 +105,7 @@ async def shutdown_while_a_turn_runs(harness: Harness) -> None:
         try:
             await session.answer(request, seconds=6)
             answered = f"the answer after {session.wire.now - began:.1f} s"
-        except Stuck:
+        except Unmet:
             answered = "no answer"
         on_time = answered != "no answer" and session.wire.now - began <= 2
         finished = _is_finished(chat)
@@ -120,7 +120,7 @@ async def shutdown_while_a_turn_runs(harness: Harness) -> None:
 async def _answer_to_shutdown(harness: Harness, session: ClientSession) -> Mapping[str, Any]:
     try:
         return await session.ask("shutdown", seconds=6)
-    except Stuck as stuck:
+    except Unmet as stuck:
         harness.check("LIFE-18", False, expected=stuck.expected, got=stuck.got)
         raise
 
@@ -135,7 +135,7 @@ async def _check_refusal(harness: Harness, session: ClientSession) -> None:
     try:
         got: object = await session.ask(QUERY, {"query": "late"}, seconds=2)
         refused = isinstance(got, Mapping) and "error" in got
-    except Stuck as stuck:
+    except Unmet as stuck:
         got, refused = stuck.got, False
     harness.check("LIFE-22", refused, expected="an error for a request after `shutdown`", got=got)
 
@@ -175,7 +175,7 @@ async def exit_has_empty_params(harness: Harness) -> None:
         if not ends:
             await session.notify("exit")
             if await session.exit_code(END_SECONDS) is None:
-                raise Stuck(
+                raise Unmet(
                     "the end of the process after `exit` without params", "a running process"
                 )
     got = "the end of the process" if ends else "an end only after `exit` without params"
@@ -215,7 +215,7 @@ async def nobody_reads_the_output_any_more(harness: Harness) -> None:
         for number in range(3):
             try:
                 await session.send(query(f"unread {number}"))
-            except Stuck:
+            except Unmet:
                 break
         code = await exit_code(harness, session, failing_row="W-13g")
     if code is not None:

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import (
@@ -105,12 +105,12 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(harness: Harness) 
         answer = await alone.prompt("Hi, you.", model=NO_MODEL)
         model = result_of(answer).get("model")
         if not isinstance(model, str):
-            raise Stuck("a model in the answer to a prompt", answer)
+            raise Unmet("a model in the answer to a prompt", answer)
         harness.check(
             "W-21e", model == NO_MODEL, expected=f"the model {NO_MODEL} in the answer", got=answer
         )
         if not await finishes(alone):
-            raise Stuck("the end of such a prompt's turn")
+            raise Unmet("the end of such a prompt's turn")
 
         chat = session.chat(reply("first", wait("go")))
         await chat.prompt("Hi.")

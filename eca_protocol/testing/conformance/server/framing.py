@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     bytes_of,
@@ -116,7 +116,7 @@ async def frames_come_in_any_pieces(harness: Harness) -> None:
 async def _is_served(session: ClientSession, request_id: str) -> bool:
     try:
         return is_read(await session.answer(request_id))
-    except Stuck:
+    except Unmet:
         return False
 
 
@@ -210,7 +210,7 @@ async def lengths_that_cannot_be_used_are_fatal(harness: Harness) -> None:
 async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
     async with harness.session(fresh=True) as session:
         start = len(session.messages)
-        with contextlib.suppress(Stuck):
+        with contextlib.suppress(Unmet):
             body = bytes_of(query("lost")) if b"%d" in header.data else b""
             await session.write(header.before(body) + frame(query("behind")))
         code = await exit_code(harness, session)

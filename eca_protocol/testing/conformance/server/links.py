@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.script import chunk, reply, text
 
@@ -13,7 +13,7 @@ PAGE = "https://example.invalid/page"
 async def a_citation_is_a_link(harness: Harness) -> None:
     """Cite a page as a Chat Completions model does."""
     if harness.target.api != "openai-chat":
-        raise Stuck("a model over Chat Completions", harness.target.api)
+        raise Unmet("a model over Chat Completions", harness.target.api)
     cited = {
         "type": "url_citation",
         "url_citation": {"url": PAGE, "title": "A page", "start_index": 0, "end_index": 4},
@@ -24,7 +24,7 @@ async def a_citation_is_a_link(harness: Harness) -> None:
         await chat.prompt("Will it rain?")
         await chat.finished()
         if not chat.of("url") and PAGE not in chat.assistant_text:
-            raise Stuck("a link", "none: the server may not read citations of this model")
+            raise Unmet("a link", "none: the server may not read citations of this model")
         links = [(each.get("title"), each.get("url")) for each in chat.of("url")]
         harness.check(
             "CHAT-17",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from eca_protocol import json
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.children import becomes_true, has_ended
 from eca_protocol.testing.conformance.server.contexts import require_files
@@ -72,7 +72,7 @@ async def wait_for_status(
     """Return the first update of an MCP server, after another one, with one of these statuses.
 
     Raises:
-        Stuck: there is none.
+        Unmet: there is none.
     """
     earliest = -1 if after is None else after.index
     for received in updates(session, name):
@@ -139,7 +139,7 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness) -> None:
         )
         called = (chat.of("toolCalled") or [{}])[-1]
         if "echo: hello" not in all_text(called.get("outputs")):
-            raise Stuck("the output of the tool", called)
+            raise Unmet("the output of the tool", called)
         call_contents = [
             each for each in contents(chat) if str(each.get("type")).startswith("toolCall")
         ]

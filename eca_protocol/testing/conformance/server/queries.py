@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Stuck, case
+from eca_protocol.testing.conformance.cases import NotApplicable, Unmet, case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import finishes, poll, result_of, system_text
 from eca_protocol.testing.conformance.session import ClientSession
@@ -27,7 +27,7 @@ async def find_contexts(
     """Return the contexts that match a query.
 
     Raises:
-        Stuck: there is no list of them.
+        Unmet: there is no list of them.
     """
     answer = await session.ask(CONTEXTS, {"query": query, "contexts": [], **params})
     return _listed(answer, "contexts")
@@ -37,7 +37,7 @@ async def commands(session: ClientSession, query: str) -> list[Mapping[str, Any]
     """Return the commands that match a query.
 
     Raises:
-        Stuck: there is no list of them.
+        Unmet: there is no list of them.
     """
     return _listed(await session.ask(COMMANDS, {"query": query}), "commands")
 
@@ -45,7 +45,7 @@ async def commands(session: ClientSession, query: str) -> list[Mapping[str, Any]
 def _listed(answer: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     listed = result_of(answer).get(name)
     if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
-        raise Stuck(f"a list of {name}", answer)
+        raise Unmet(f"a list of {name}", answer)
     return listed
 
 
@@ -81,7 +81,7 @@ async def contexts_are_found(harness: Harness) -> None:
         is_list = isinstance(listed, list) and all(isinstance(each, Mapping) for each in listed)
         harness.check("CHAT-24", is_list, expected="a list of contexts", got=answer)
         if not isinstance(listed, list) or not is_list or not listed:
-            raise Stuck("contexts of a workspace with files", listed)
+            raise Unmet("contexts of a workspace with files", listed)
         missing = [each for each in listed if not _is_there(session.root, each)]
         harness.check(
             "CHAT-24", not missing, expected="existing files and folders only", got=missing
@@ -132,7 +132,7 @@ async def commands_are_found(harness: Harness) -> None:
                 harness.check(
                     "CHAT-28", False, expected="all commands for an empty query", got="no command"
                 )
-                raise Stuck("commands where nothing is asked for", "none")
+                raise Unmet("commands where nothing is asked for", "none")
             raise NotApplicable("it has no commands")
         incomplete = [
             each for each in everything if not (each.get("name") and each.get("description"))
@@ -145,7 +145,7 @@ async def commands_are_found(harness: Harness) -> None:
         )
         command = everything[-1]
         if not command.get("name"):
-            raise Stuck("commands with names", everything)
+            raise Unmet("commands with names", everything)
         matches = await commands(session, str(command["name"]))
         harness.check(
             "CHAT-28",

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from eca_protocol.errors import DeadlineExceeded
-from eca_protocol.testing.conformance.cases import Stuck
+from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.script import Reply, finish, reply, tool_call, usage
 
@@ -85,7 +85,7 @@ async def next_run(chat: ChatSession, n: int = 1, *, seconds: float = 5) -> Cont
     """Return the nth call's `toolCallRun`.
 
     Raises:
-        Stuck: it is not.
+        Unmet: it is not.
     """
     await chat.session.until(
         lambda _: len(runs(chat)) >= n, seconds=seconds, expected=f"toolCallRun of call {n}"
@@ -97,7 +97,7 @@ async def next_end(chat: ChatSession, n: int = 1, *, shows: str | None = None) -
     """Return the content that closes the nth call.
 
     Raises:
-        Stuck: it does not.
+        Unmet: it does not.
     """
     await chat.session.until(
         lambda _: len(ends(chat)) >= n, shows=shows, expected=f"the end of call {n}"
@@ -109,11 +109,11 @@ def id_of(call: Content) -> str:
     """Return the id of a call.
 
     Raises:
-        Stuck: it tells none.
+        Unmet: it tells none.
     """
     contents_of_calls = call.get("id")
     if not isinstance(contents_of_calls, str):
-        raise Stuck("a call with an id", call)
+        raise Unmet("a call with an id", call)
     return contents_of_calls
 
 
@@ -160,7 +160,7 @@ async def next_content(
     """Return the chat's nth content of a type with these members.
 
     Raises:
-        Stuck: it does not come.
+        Unmet: it does not come.
     """
     received = await chat.content(kind, n=n, shows=shows, seconds=seconds, **members)
     return received.content
@@ -170,7 +170,7 @@ async def comes(chat: ChatSession, kind: str, *, seconds: float = 2, **members: 
     """Return whether such a content comes."""
     try:
         await chat.content(kind, seconds=seconds, **members)
-    except Stuck:
+    except Unmet:
         return False
     return True
 
@@ -179,7 +179,7 @@ async def finishes(chat: ChatSession, turns: int = 1, *, seconds: float = 5) -> 
     """Return whether that many turns end."""
     try:
         await chat.finished(turns, seconds=seconds)
-    except Stuck:
+    except Unmet:
         return False
     return True
 
@@ -188,7 +188,7 @@ async def wait_for_requests(chat: ChatSession, times: int = 1) -> None:
     """Wait until the model has received that many requests.
 
     Raises:
-        Stuck: it was not.
+        Unmet: it was not.
     """
     await _until(chat, lambda: len(chat.model.requests) >= times, f"{times} requests to the model")
 
@@ -197,7 +197,7 @@ async def wait_for_gate(chat: ChatSession, gate: str) -> None:
     """Wait until the model reaches that gate.
 
     Raises:
-        Stuck: it never comes so far.
+        Unmet: it never comes so far.
     """
     await _until(chat, lambda: gate in chat.model.reached_gates, f"the model at {gate!r}")
 
@@ -219,7 +219,7 @@ async def _until(chat: ChatSession, condition: Callable[[], bool], expected: str
     try:
         await chat.model.until(condition)
     except DeadlineExceeded as late:
-        raise Stuck(expected, str(late)) from late
+        raise Unmet(expected, str(late)) from late
 
 
 def calls(*tools: tuple[str, Any], before: str = "") -> Reply:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     QUERY,
@@ -111,7 +111,7 @@ async def _unanswered(session: ClientSession, ids: list[str]) -> list[str]:
         remaining.discard(str(answer.get("id")))
         return not remaining
 
-    with contextlib.suppress(Stuck):
+    with contextlib.suppress(Unmet):
         await session.send(query("behind all"))
         await session.until(all_came, seconds=10, expected="all answers")
     return sorted(remaining)

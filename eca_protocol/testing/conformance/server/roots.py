@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY
 from eca_protocol.testing.conformance.server.reading import poll
@@ -63,7 +63,7 @@ async def folders_are_roots(harness: Harness) -> None:
                 got=f"a file of {folder.name!r}" if is_found else f"no file of {folder.name!r}",
             )
             if folder is plain and not is_found:
-                raise Stuck("roots", "none")
+                raise Unmet("roots", "none")
         harness.check(
             "W-15c",
             not await _is_found(session, other.name),

@@ -10,7 +10,7 @@ import attrs
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import (
@@ -58,7 +58,7 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
         await session.settle()
     trials = [trial for trial in trials if trial.was_tried]
     if not trials:
-        raise Stuck("an answer that can be stopped", "turns that were over before")
+        raise Unmet("an answer that can be stopped", "turns that were over before")
     unfinished = [trial.state for trial in trials if trial.seconds is None]
     harness.check(
         "W-23a",
@@ -196,7 +196,7 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
         await chat.approve(id_of(run))
         await comes(chat, "toolCallRunning")
         if ends(chat):
-            raise Stuck("a call that runs", ends(chat))
+            raise Unmet("a call that runs", ends(chat))
     seconds = await stop_turn(chat)
     if seconds is not None:
         closed = ends(chat)
@@ -267,7 +267,7 @@ async def a_stop_empties_the_queue_and_repeats_what_it_drops(harness: Harness) -
         for prompt in ("Second, dropped.", "Third, dropped as well."):
             answer = await chat.prompt(prompt)
             if "result" not in answer:
-                raise Stuck("a prompt that waits for its turn", answer)
+                raise Unmet("a prompt that waits for its turn", answer)
         await chat.stop()
         await chat.finished()
         repeated = system_text(chat)

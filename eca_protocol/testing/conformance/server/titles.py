@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import comes, offered_tools
@@ -16,12 +16,12 @@ async def title_request(chat: ChatSession) -> ReceivedRequest:
     """Wait for the request for the chat's title.
 
     Raises:
-        Stuck: there is none.
+        Unmet: there is none.
     """
     try:
         await chat.model.until(lambda: bool(chat.model.title_requests))
     except DeadlineExceeded as late:
-        raise Stuck("a request for a title", "none: perhaps titles are off") from late
+        raise Unmet("a request for a title", "none: perhaps titles are off") from late
     return chat.model.title_requests[0]
 
 

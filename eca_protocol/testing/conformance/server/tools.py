@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import bare_name
@@ -77,7 +77,7 @@ async def a_call_is_told_while_the_model_still_speaks(harness: Harness) -> None:
             expected="tools in the request to the model",
             got=names,
         )
-        with contextlib.suppress(Stuck):
+        with contextlib.suppress(Unmet):
             await session.until(
                 lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
                 expected="toolCallPrepare before the model's answer ends",
@@ -87,7 +87,7 @@ async def a_call_is_told_while_the_model_still_speaks(harness: Harness) -> None:
         run = await next_content(chat, "toolCallRun")
         pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
         if not pieces:
-            raise Stuck("a call that is prepared")
+            raise Unmet("a call that is prepared")
         harness.check(
             "TOOL-1",
             early,
@@ -153,7 +153,7 @@ async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
     """Approve each call until the turn has finished.
 
     Raises:
-        Stuck: it does not.
+        Unmet: it does not.
     """
     ended, approved = chat.ends, set[str]()
 
@@ -189,7 +189,7 @@ async def two_calls_of_one_answer_are_told_one_after_the_other(harness: Harness)
         await chat.prompt("Read both.")
         await approve_all(chat)
         if len(runs(chat)) != len(files):
-            raise Stuck("two calls", len(runs(chat)))
+            raise Unmet("two calls", len(runs(chat)))
         harness.record_pass("W-30h")
 
 
@@ -260,7 +260,7 @@ async def a_file_change_is_shown(harness: Harness) -> None:
         await approve_all(chat)
         details = [each.get("details", {}) for each in runs(chat)]
         if len(details) != 2:
-            raise Stuck("two calls", len(details))
+            raise Unmet("two calls", len(details))
         counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
         harness.check(
             "TOOL-13",
@@ -316,7 +316,7 @@ async def a_long_output_is_cut_and_says_so(harness: Harness) -> None:
         await approve_all(chat)
         output = all_text((await next_end(chat)).get("outputs"))
         if "1\n2\n3\n" not in output:
-            raise Stuck("an output with the first numbers", output[:200])
+            raise Unmet("an output with the first numbers", output[:200])
         whole = str(LONG) in output and str(LONG // 2) in output
         harness.check(
             "W-6b",

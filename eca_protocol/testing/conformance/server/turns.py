@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import (
     comes,
@@ -108,7 +108,7 @@ async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
         await chat.prompt("Tell me much.")
         await chat.finished()
         if chat.assistant_text != LONG:
-            raise Stuck(
+            raise Unmet(
                 "the whole of a long text", f"{len(chat.assistant_text)} of {len(LONG)} characters"
             )
     harness.record_pass("W-6a")
@@ -123,7 +123,7 @@ async def the_pieces_of_an_echo_join_to_the_text(harness: Harness) -> None:
         await chat.finished()
         echo = text_of_role(chat, "user")
         if not echo:
-            raise Stuck("an echo")
+            raise Unmet("an echo")
         harness.check(
             "W-6c",
             chat.prompts[0] in echo,
@@ -160,7 +160,7 @@ async def a_thought_is_started_told_and_finished(harness: Harness) -> None:
         await chat.finished()
         thoughts = [each for each in contents(chat) if str(each.get("type")).startswith("reason")]
         if not thoughts:
-            raise Stuck("a thought", "none: the server may not show reasoning of this model")
+            raise Unmet("a thought", "none: the server may not show reasoning of this model")
         harness.record_pass("W-26b")
         whole = "".join(str(each.get("text", "")) for each in thoughts)
         harness.check(
@@ -243,7 +243,7 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
         for row, prompt in (("W-21a", "First."), ("W-22a", "Second."), ("W-22a", "Third.")):
             try:
                 answer = await chat.prompt(prompt, seconds=3)
-            except Stuck as stuck:
+            except Unmet as stuck:
                 harness.check(row, False, expected="an answer within 3 s", got=stuck.got)
                 return
             if "result" not in answer:
@@ -268,7 +268,7 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
         ]
         turns = [name for name, _ in itertools.groupby(order)]
         if "echo" not in turns:
-            raise Stuck("echoes")
+            raise Unmet("echoes")
         harness.check(
             "W-22b",
             turns == ["echo", "end"] * 3,

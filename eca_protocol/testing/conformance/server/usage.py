@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Stuck, case
+from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import Content, calls
@@ -30,14 +30,14 @@ async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) ->
     """Run that many turns; return the usage content of each.
 
     Raises:
-        Stuck: a turn tells of none.
+        Unmet: a turn tells of none.
     """
     for turn in range(1, turns + 1):
         await chat.prompt("Hi.", **params)
         await chat.finished(turn)
     usages: list[Content] = list(chat.of("usage"))
     if len(usages) != turns:
-        raise Stuck(f"{turns} contents of usage", usages)
+        raise Unmet(f"{turns} contents of usage", usages)
     return usages
 
 
@@ -49,7 +49,7 @@ async def tokens_are_counted_both_ways_over_the_chat(harness: Harness) -> None:
         [first_usage] = await usage_of_turns(other)
         counts = first_usage.get("sessionTokens")
         if type(counts) is not int:
-            raise Stuck("a number of tokens", counts)
+            raise Unmet("a number of tokens", counts)
         harness.check(
             "CHAT-18",
             counts >= 107,

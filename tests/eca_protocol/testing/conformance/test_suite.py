@@ -15,7 +15,7 @@ from eca_protocol.json import dumps, loads
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance import wire
-from eca_protocol.testing.conformance.cases import Case, NotApplicable, Stuck, server_cases
+from eca_protocol.testing.conformance.cases import Case, NotApplicable, Unmet, server_cases
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import CHAPTERS, RUN_ORDER
@@ -61,7 +61,7 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
 
     async def is_stuck(harness: Harness) -> None:
         harness.check("W-22a", True, expected="a", got="a")
-        raise Stuck("an answer")
+        raise Unmet("an answer")
 
     async def does_not_apply(harness: Harness) -> None:
         raise NotApplicable("it has no tools")

@@ -22,6 +22,7 @@ from eca_server.chat.store import (
     UndoStep,
     database,
     journal,
+    schema,
     store,
 )
 from eca_server.chat.store.rows import ChatRow
@@ -193,7 +194,7 @@ async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
         assert not await ours.store.append("c", WORKSPACE, said("a"))
         assert not await ours.store.append("c", WORKSPACE, said("b"))
         (problem,) = ours.problems
-        assert f"expected version {len(database.MIGRATIONS)} or older, got 1000" in problem
+        assert f"expected version {len(schema.MIGRATIONS)} or older, got 1000" in problem
         assert "a newer server has written it" in problem
     assert path.read_bytes() == before
 
@@ -204,7 +205,7 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_with_all_that_is_
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("old"))
     newer = (
-        *database.MIGRATIONS,
+        *schema.MIGRATIONS,
         ("ALTER TABLE usage ADD COLUMN currency TEXT", "CREATE TABLE later (a)"),
         ("INSERT INTO later VALUES (1)",),
     )
@@ -218,8 +219,8 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_with_all_that_is_
 
 
 async def test_a_file_of_each_older_version_is_brought_up_to_date(path: Path) -> None:
-    for version in range(1, len(database.MIGRATIONS)):
-        older = database.Database(path, migrations=database.MIGRATIONS[:version])
+    for version in range(1, len(schema.MIGRATIONS)):
+        older = database.Database(path, migrations=schema.MIGRATIONS[:version])
         older.append(ChatRow("c", WORKSPACE, None, 1.0, 2.0), [("1", b"{}")], turn="1", usage=None)
         older.close()
         async with opened(path) as ours:
@@ -237,7 +238,7 @@ async def test_a_file_of_each_older_version_is_brought_up_to_date(path: Path) ->
 async def test_a_migration_that_fails_leaves_the_older_file_as_it_was(path: Path) -> None:
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("old"))
-    failing = (*database.MIGRATIONS, ("DROP TABLE message", "DROP TABLE nothing"))
+    failing = (*schema.MIGRATIONS, ("DROP TABLE message", "DROP TABLE nothing"))
     with pytest.raises(sqlite3.OperationalError):
         database.Database(path, migrations=failing)
     async with opened(path) as ours:

@@ -75,6 +75,35 @@ def a_schema_text(path: Path) -> None:
     overwrite(path, path.read_bytes().index(b"CREATE TABLE undo_step"), b"\xff\xfe")
 
 
+def a_letter_of_a_column(path: Path) -> None:
+    place = path.read_bytes().index(b"CREATE TABLE message")
+    overwrite(path, path.read_bytes().index(b"body BLOB", place), b"bodx")
+
+
+def a_letter_of_a_table(path: Path) -> None:
+    overwrite(path, path.read_bytes().index(b"CREATE TABLE usage") + 13, b"usagf")
+
+
+def a_byte_of_a_column(path: Path) -> None:
+    overwrite(path, path.read_bytes().index(b"tokens INTEGER"), b"\xf4")
+
+
+def the_version(path: Path) -> None:
+    overwrite(path, 63, b"\x03")
+
+
+def the_version_by_far(path: Path) -> None:
+    overwrite(path, 61, b"\x01")
+
+
+def the_format_of_writes(path: Path) -> None:
+    overwrite(path, 18, b"\x42")
+
+
+def the_format_of_the_schema(path: Path) -> None:
+    overwrite(path, 47, b"\x24")
+
+
 def the_first_byte(path: Path) -> None:
     overwrite(path, 0, b"\0")
 
@@ -110,6 +139,13 @@ def an_index(path: Path) -> None:
     [
         a_schema_name,
         a_schema_text,
+        a_letter_of_a_column,
+        a_letter_of_a_table,
+        a_byte_of_a_column,
+        the_version,
+        the_version_by_far,
+        the_format_of_writes,
+        the_format_of_the_schema,
         the_first_byte,
         the_header,
         the_page_size,
@@ -136,6 +172,14 @@ async def test_damage_outside_of_the_rows_costs_no_chat(
     async with opened(path) as ours:
         assert await whole(ours) == CHATS
         assert ours.problems == []
+
+
+async def test_a_table_with_the_pages_of_another_is_noticed(path: Path) -> None:
+    place = path.read_bytes().index(b"CREATE TABLE usage") - 1
+    overwrite(path, place, bytes([root_of(path, "chat")]))
+    async with opened(path) as ours:
+        assert len(await ours.store.list(WORKSPACE, 99)) == len(CHATS)
+        assert "30 chats with 150 messages were recovered." in "".join(ours.problems)
 
 
 async def test_chats_whose_workspace_is_lost_are_listed_everywhere(path: Path) -> None:
