@@ -11,6 +11,7 @@ import pytest
 
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import faults, stops
+from eca_protocol.testing.conformance.server.reading import finishes
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer
@@ -214,6 +215,7 @@ def test_what_is_missing_is_a_breach_and_no_fault_of_the_suite(
 
 def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stops, "STATES", {"in a wait before another try": (stops.BUSY, "")})
+    monkeypatch.setattr(stops, "wait_for_requests", finishes)  # the stop is late
     case = "stops.a_stop_ends_the_turn_in_each_state_of_the_answer"
     run = run_of(HasNoPatience, (case,))
     shown = {each.verdict for each in run.findings if each.case == case}
