@@ -56,6 +56,11 @@ while True:
 
 KILLS_ITS_WORKER = """
 def done(r, text, answered=done):
+    if text.startswith("kill after "):
+        while not os.path.exists(text[11:]):
+            time.sleep(0.01)
+        os.kill(os.getppid(), 9)
+        sys.exit(0)
     if text == "kill":
         os.kill(os.getppid(), 9)
         sys.exit(0)

@@ -133,7 +133,7 @@ async def test_the_scenarios_of_a_lost_worker_are_run_again(
     context = multiprocessing.get_context("forkserver")  # many workers, and quickly
     context.set_forkserver_preload(["eca_server.ecp.scheduler"])
     once = scenario("once", f"kill once {tmp_path / 'killed'}")
-    always = scenario("always", "kill")
+    always = scenario("always", f"kill after {tmp_path / 'killed'}")  # else it takes the last try
     others = [scenario(f"s{number}", "count") for number in range(6)]
     whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
     done = await run_all(whole, make_executor=lambda: ProcessPoolExecutor(2, context), workers=2)
