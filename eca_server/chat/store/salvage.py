@@ -25,10 +25,14 @@ from typing import Any, Final
 import attrs
 
 from eca_server.chat.store.checks import TABLES, is_damage
-from eca_server.chat.store.database import UNKNOWN_WORKSPACE, Database, decode_text
-from eca_server.chat.store.place import SALVAGE_SUFFIX, Presence, StoreFault
+from eca_server.chat.store.place import (
+    SALVAGE_SUFFIX,
+    UNKNOWN_WORKSPACE,
+    Presence,
+    StoreFault,
+)
 from eca_server.chat.store.scan import scan
-from eca_server.chat.store.schema import MIGRATIONS, set_up
+from eca_server.chat.store.schema import decode_text, set_up
 
 __all__ = ["salvage_all"]
 
@@ -72,7 +76,7 @@ class _Result:
         return f"{words} ({self.trouble})." if self.trouble else f"{words}."
 
 
-def salvage_all(database: Database, path: Path) -> Iterator[str]:
+def salvage_all(target: sqlite3.Connection, path: Path) -> Iterator[str]:
     """Salvage the files that were set aside and not salvaged yet.
 
     Yields:
@@ -90,7 +94,7 @@ def salvage_all(database: Database, path: Path) -> Iterator[str]:
         try:
             if not presence.is_alone():
                 continue
-            result = _salvage(aside, place, database)
+            result = _salvage(aside, place, target)
             if not result.is_unfinished:
                 shutil.rmtree(place, ignore_errors=True)
         finally:
@@ -104,7 +108,7 @@ def salvage_all(database: Database, path: Path) -> Iterator[str]:
         )
 
 
-def _salvage(aside: Path, place: Path, database: Database) -> _Result:
+def _salvage(aside: Path, place: Path, target: sqlite3.Connection) -> _Result:
     result = _Result()
     ending = time.monotonic() + SECONDS
     copy, recovered, scanned = (place / name for name in ("copy", "recovered", "scanned"))
@@ -119,12 +123,12 @@ def _salvage(aside: Path, place: Path, database: Database) -> _Result:
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{aside}-wal", f"{copy}-wal")
         if _recover(copy, recovered, ending):
-            _bring(recovered, database, ending, result)
+            _bring(recovered, target, ending, result)
         if not result.messages:
-            _bring(copy, database, ending, result)
+            _bring(copy, target, ending, result)
         if not result.messages:
             scan(copy, scanned, ending)
-            _bring(scanned, database, ending, result)
+            _bring(scanned, target, ending, result)
         if time.monotonic() >= ending:
             result.trouble = "the time limit was reached"
     except OSError as fault:
@@ -132,7 +136,7 @@ def _salvage(aside: Path, place: Path, database: Database) -> _Result:
     return result
 
 
-def _bring(source: Path, database: Database, ending: float, result: _Result) -> None:
+def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Result) -> None:
     """Copy chat by chat, each in one transaction.
 
     Raises:
@@ -149,7 +153,7 @@ def _bring(source: Path, database: Database, ending: float, result: _Result) -> 
         for chat in plan.chats:
             if time.monotonic() > ending:
                 return
-            messages = plan.bring(connection, database, chat)
+            messages = plan.bring(connection, target, chat)
             result.chats += messages > 0
             result.messages += messages
 
@@ -161,7 +165,7 @@ def _repair_schema(connection: sqlite3.Connection) -> None:
         sqlite3.Error: the schema cannot be read, or SQLite protects it.
     """
     with closing(sqlite3.connect(":memory:")) as empty:
-        set_up(empty, MIGRATIONS)
+        set_up(empty)
         tables = empty.execute(TABLES).fetchall()
     connection.execute("PRAGMA writable_schema = ON")  # passes over what it cannot parse
     for rowid, text in connection.execute("SELECT rowid, sql FROM sqlite_master").fetchall():
@@ -216,32 +220,34 @@ class _Plan:
                 chats.setdefault(chat, (chat, UNKNOWN_WORKSPACE, None, 0.0, 0.0))
         return cls(chats, rows)
 
-    def bring(self, connection: sqlite3.Connection, database: Database, chat: str) -> int:
+    def bring(self, connection: sqlite3.Connection, target: sqlite3.Connection, chat: str) -> int:
         """Copy a chat; return the number of its messages."""
         brought = 0
         rowids = self.rows["message"].get(chat, ())
-        with database.writing() as execute:
-            execute("INSERT OR IGNORE INTO chat VALUES (?, ?, ?, ?, ?)", self.chats[chat])
-            [first] = execute("SELECT min(sequence) FROM message WHERE chat = ?", (chat,))
-            start = 1 if first[0] is None else first[0] - len(rowids)
-            for place, rowid in enumerate(rowids, start):
-                for row in _row(connection, "message", "id, body", rowid):
-                    with suppress(sqlite3.IntegrityError):  # a value of a wrong type
-                        brought += execute(
-                            "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", (chat, place, *row)
-                        ).rowcount
-            for table, columns in _COPIED.items():
-                if any(execute(f"SELECT 1 FROM {table} WHERE chat = ? LIMIT 1", (chat,))):  # noqa: S608
-                    continue  # a server that was killed has brought them
-                values = ", ?" * (columns.count(",") + 1)
-                for rowid in self.rows[table].get(chat, ()):
-                    for row in _row(connection, table, columns, rowid):
-                        with suppress(sqlite3.IntegrityError):
-                            execute(
-                                f"INSERT OR IGNORE INTO {table} (chat, {columns})"  # noqa: S608
-                                f" VALUES (?{values})",
-                                (chat, *row),
-                            )
+        execute = target.execute
+        execute("BEGIN IMMEDIATE")
+        execute("INSERT OR IGNORE INTO chat VALUES (?, ?, ?, ?, ?)", self.chats[chat])
+        [first] = execute("SELECT min(sequence) FROM message WHERE chat = ?", (chat,))
+        start = 1 if first[0] is None else first[0] - len(rowids)
+        for place, rowid in enumerate(rowids, start):
+            for row in _row(connection, "message", "id, body", rowid):
+                with suppress(sqlite3.IntegrityError):  # a value of a wrong type
+                    brought += execute(
+                        "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", (chat, place, *row)
+                    ).rowcount
+        for table, columns in _COPIED.items():
+            if any(execute(f"SELECT 1 FROM {table} WHERE chat = ? LIMIT 1", (chat,))):  # noqa: S608
+                continue  # a server that was killed has brought them
+            values = ", ?" * (columns.count(",") + 1)
+            for rowid in self.rows[table].get(chat, ()):
+                for row in _row(connection, table, columns, rowid):
+                    with suppress(sqlite3.IntegrityError):
+                        execute(
+                            f"INSERT OR IGNORE INTO {table} (chat, {columns})"  # noqa: S608
+                            f" VALUES (?{values})",
+                            (chat, *row),
+                        )
+        execute("COMMIT")
         return brought
 
 

@@ -48,7 +48,7 @@ async def whole(ours: Kept) -> list[str]:
             and texts == [f"{name} {place}" for place in PLACES]
             and (chat.title, chat.usages) == (name, (TurnUsage(tokens=3),))
             and chat.settings.model == "p/m"
-            and len(await ours.store.before_images(name)) == 1
+            and len(await ours.before_images(name)) == 1
         ):
             found.append(name)
     return found
