@@ -1,7 +1,11 @@
-"""The queries of chats and of before-images: each a function on the open file.
+"""The queries of chats, before-images and rollbacks: each a function on the open file.
 
 Rules: a row is added or deleted, never edited (except a chat's title, settings and time of the last
-addition); the worker runs each query that writes in one transaction.
+addition); each query that writes is one transaction, which the file begins and commits.
+
+A rollback is recorded completely before its first step; each step is deleted when it is done, and
+the messages with the record at the end. If a server is killed, exactly the remaining steps are
+therefore left. Messages that another server added since then remain.
 """
 
 from __future__ import annotations
@@ -23,10 +27,12 @@ from eca_server.chat.store.rows import (
     ChatSettings,
     ChatSummary,
     LoadResult,
+    Rollback,
     StoredChat,
     StoredContent,
     StoredMessage,
     TurnUsage,
+    UndoStep,
     UnreadableRow,
     decode_message,
     decode_path,
@@ -53,11 +59,14 @@ __all__ = [
     "clear",
     "content",
     "delete",
+    "finish_rollback",
     "has_message",
     "latest",
     "load",
+    "note_rollback",
+    "note_step",
     "remove_before_images",
-    "set_title_and_settings",
+    "unfinished_rollbacks",
 ]
 
 _BEGINNING: Final = 100  # characters
@@ -75,6 +84,16 @@ _NUMBER_AGAIN: Final = (  # one at a time: the first whose number is damaged, be
 _MESSAGE_TABLES: Final = (
     *("message", "before_image", "rollback", "undo_step"),
     *("running_turn", "running_piece"),
+)
+
+_CUT: Final = (
+    "DELETE FROM message WHERE chat = ?1 AND sequence >="
+    " (SELECT sequence FROM message WHERE chat = ?1 AND id = ?2) - ?3"
+    " AND sequence <= ifnull(?4, sequence)"
+)
+_FORGET: Final = (
+    "DELETE FROM before_image WHERE chat = ?1 AND number >= ?2 AND number <= ifnull(?4, number)"
+    " AND (?3 OR EXISTS (SELECT 1 FROM rollback WHERE chat = ?1))"  # or another server has ended it
 )
 
 
@@ -207,7 +226,7 @@ def clear(file: ChatFile, chat: str, *, title: str | None, settings: ChatSetting
     """Delete the messages of a chat; `title` counts if `settings` are given."""
     for table in _MESSAGE_TABLES:
         file.erase(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608
-    set_title_and_settings(file, chat, title, settings)
+    _set_title_and_settings(file, chat, title, settings)
     file.last.pop(chat, None)
 
 
@@ -219,7 +238,7 @@ def delete(file: ChatFile, chat: str) -> None:
     file.last.pop(chat, None)
 
 
-def set_title_and_settings(
+def _set_title_and_settings(
     file: ChatFile, chat: str, title: str | None, settings: ChatSettings | None
 ) -> None:
     """Set the title and the settings of a stored chat; None: keep both."""
@@ -285,6 +304,94 @@ def content(file: ChatFile, number: int) -> StoredContent | None:
     for mode, data in file.execute(query, (number,)):
         return StoredContent(mode=mode, data=data)
     return None
+
+
+def note_rollback(file: ChatFile, rollback: Rollback) -> None:
+    """Record a rollback; it replaces an unfinished one of the same chat."""
+    chat = rollback.chat
+    file.execute("DELETE FROM undo_step WHERE chat = ?", (chat,))
+    file.execute(
+        "INSERT OR REPLACE INTO rollback VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+        " (SELECT max(sequence) FROM message WHERE chat = ?1),"
+        " (SELECT max(number) FROM before_image WHERE chat = ?1))",
+        (
+            chat,
+            rollback.cut,
+            rollback.earlier,
+            rollback.last_remaining,
+            rollback.first_change,
+            rollback.undoes,
+        ),
+    )
+    for position, step in enumerate(rollback.steps):
+        paths = (os.fsencode(step.path), encode_path(step.moved_to))
+        file.execute(
+            "INSERT INTO undo_step VALUES (?, ?, ?, ?, ?, ?)",
+            (chat, position, *paths, step.present, step.change),
+        )
+
+
+def note_step(file: ChatFile, chat: str, path: str) -> None:
+    """Delete the first step with this path, and any steps before it."""
+    file.execute(
+        "DELETE FROM undo_step WHERE chat = ?1 AND position <="
+        " (SELECT min(position) FROM undo_step WHERE chat = ?1 AND path = ?2)",
+        (chat, os.fsencode(path)),
+    )
+
+
+def unfinished_rollbacks(file: ChatFile, workspace: str, chat: str) -> tuple[Rollback, ...]:
+    """Return unfinished rollbacks of a workspace's chats, and of one; none while writes wait."""
+    rows = file.execute(
+        "SELECT rollback.* FROM rollback JOIN chat ON chat.id = rollback.chat"
+        " WHERE chat.workspace = ? OR chat.id = ?",
+        (workspace, chat),
+    )
+    return tuple(
+        Rollback(
+            chat=name,
+            cut=cut,
+            earlier=earlier,
+            last_remaining=last_remaining,
+            first_change=first,
+            undoes=bool(undoes),
+            last_message=last_message,
+            last_change=last_change,
+            steps=tuple(_steps(file, name)),
+        )
+        for name, cut, earlier, last_remaining, first, undoes, last_message, last_change in rows
+        if not file.is_behind
+    )
+
+
+def finish_rollback(
+    file: ChatFile, rollback: Rollback, *, title: str | None, settings: ChatSettings | None
+) -> None:
+    """Delete a rollback, its messages, and the before-images that are no longer needed.
+
+    If the files are not restored, their changes are assigned to the last remaining message, so that
+    a rollback to before that message undoes them, too. `title` counts if `settings` are given.
+    """
+    chat, first = rollback.chat, rollback.first_change
+    if first is not None and (rollback.undoes or rollback.last_remaining is None):
+        file.erase(_FORGET, (chat, first, not rollback.steps, rollback.last_change))
+    elif first is not None:
+        file.execute(
+            "UPDATE before_image SET content_id = ? WHERE chat = ? AND number >= ?",
+            (rollback.last_remaining, chat, first),
+        )
+    file.erase("DELETE FROM rollback WHERE chat = ?", (chat,))
+    file.erase("DELETE FROM undo_step WHERE chat = ?", (chat,))
+    if rollback.cut is not None:
+        file.erase(_CUT, (chat, rollback.cut, rollback.earlier, rollback.last_message))
+        for table in ("running_turn", "running_piece"):
+            file.erase(
+                f"DELETE FROM {table} WHERE chat = ?1 AND NOT EXISTS"  # noqa: S608
+                " (SELECT 1 FROM message WHERE chat = ?1 AND id = turn)",
+                (chat,),
+            )
+    _set_title_and_settings(file, chat, title, settings)
+    file.last.pop(chat, None)
 
 
 def _last(file: ChatFile, chat: str) -> int:
@@ -353,6 +460,16 @@ def _readable_usages(
             file.report_once(f"The usage of a turn of chat {chat} cannot be read: {fault}.")
             if isinstance(tokens, int):
                 yield TurnUsage(tokens=tokens)
+
+
+def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:
+    for path, moved_to, present, change in file.execute(
+        "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position",
+        (chat,),
+    ):
+        yield UndoStep(
+            path=os.fsdecode(path), moved_to=decode_path(moved_to), present=present, change=change
+        )
 
 
 def _beginning(body: bytes | None) -> str:

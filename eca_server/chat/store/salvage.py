@@ -25,12 +25,7 @@ from typing import Any, Final
 import attrs
 
 from eca_server.chat.store.checks import TABLES, is_damage
-from eca_server.chat.store.place import (
-    SALVAGE_SUFFIX,
-    UNKNOWN_WORKSPACE,
-    Presence,
-    StoreFault,
-)
+from eca_server.chat.store.place import SALVAGE_SUFFIX, UNKNOWN_WORKSPACE, Presence, StoreFault
 from eca_server.chat.store.scan import scan
 from eca_server.chat.store.schema import decode_text, set_up
 
@@ -49,14 +44,13 @@ _FURTHEST: Final = 2**40
 _PACE = 1000  # steps of SQLite's machine between two looks at the clock
 _WORK: Final = "work"
 _LOCK: Final = f"{_WORK}.lock"
-_CHAT: Final = (str, str, str | None, int | float, int | float)
 _WRONG_LETTERS: Final = 3
 """The largest number of damaged characters in a statement that is still known for ours."""
 
 _COPIED: Final[Mapping[str, str]] = {
-    "usage": "turn, tokens, cost",
-    "settings": "body",
-    "before_image": "content_id, path, moved_from, existed, mode, data, after",
+    "usage": "chat, turn, tokens, cost",
+    "settings": "chat, body",
+    "before_image": "chat, content_id, path, moved_from, existed, mode, data, after",
 }
 
 
@@ -137,7 +131,7 @@ def _salvage(aside: Path, place: Path, target: sqlite3.Connection) -> _Result:
 
 
 def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Result) -> None:
-    """Copy chat by chat, each in one transaction.
+    """Copy the rows of a file: chats with their messages, then each other table, at once.
 
     Raises:
         sqlite3.Error: the new file cannot be written.
@@ -146,16 +140,58 @@ def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Res
         connection.text_factory = decode_text
         with suppress(sqlite3.Error, UnicodeDecodeError):
             _repair_schema(connection)
-        reading_ends = ending - SECONDS / 4  # the rest is for what was found
-        connection.set_progress_handler(lambda: time.monotonic() > reading_ends, _PACE)
-        plan = _Plan.of(connection)
         connection.set_progress_handler(lambda: time.monotonic() > ending, _PACE)
-        for chat in plan.chats:
-            if time.monotonic() > ending:
-                return
-            messages = plan.bring(connection, target, chat)
-            result.chats += messages > 0
-            result.messages += messages
+        target.execute("BEGIN IMMEDIATE")
+        for row in _rows(connection, "chat", "id, workspace, title, created, updated", ending):
+            _insert(target, "chat VALUES", row)
+        _bring_messages(connection, target, ending, result)
+        target.execute("COMMIT")
+        for table, columns in _COPIED.items():
+            target.execute("BEGIN IMMEDIATE")  # chats that have rows were salvaged before
+            query = f"SELECT id FROM chat EXCEPT SELECT chat FROM {table}"  # noqa: S608
+            chats = {chat for (chat,) in target.execute(query)}
+            for row in _rows(connection, table, columns, ending):
+                if row[0] in chats:
+                    _insert(target, f"{table} ({columns}) VALUES", row)
+            target.execute("COMMIT")
+
+
+def _bring_messages(
+    connection: sqlite3.Connection, target: sqlite3.Connection, ending: float, result: _Result
+) -> None:
+    """Copy the messages of each chat, and put them before those of the new file.
+
+    A chat whose own row is lost is listed in every workspace.
+    """
+    brought: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
+    for count, (chat, sequence, *row) in enumerate(
+        _rows(connection, "message", "chat, sequence, id, body", ending)
+    ):
+        rowid = _insert(target, "message VALUES", (chat, count - 2 * _FURTHEST, *row))
+        if rowid is not None:
+            is_placed = isinstance(sequence, int)
+            brought[chat].append((not is_placed, sequence if is_placed else 0, rowid))
+    for chat, places in brought.items():
+        query = "SELECT min(sequence) FROM message WHERE chat = ? AND sequence > ?"
+        [(first,)] = target.execute(query, (chat, -_FURTHEST))
+        start = 1 if first is None else first - len(places)
+        for sequence, (*_, rowid) in enumerate(sorted(places), start):
+            target.execute("UPDATE message SET sequence = ? WHERE rowid = ?", (sequence, rowid))
+    target.execute(
+        "INSERT OR IGNORE INTO chat SELECT DISTINCT chat, ?, NULL, 0.0, 0.0 FROM message",
+        (UNKNOWN_WORKSPACE,),
+    )
+    result.chats += len(brought)
+    result.messages += sum(map(len, brought.values()))
+
+
+def _insert(target: sqlite3.Connection, into: str, row: Sequence[Any]) -> int | None:
+    """Insert a row, unless it is there or has a value of a wrong type; return its rowid."""
+    marks = ", ".join("?" for _ in row)
+    with suppress(sqlite3.IntegrityError):
+        cursor = target.execute(f"INSERT OR IGNORE INTO {into} ({marks})", row)
+        return cursor.lastrowid if cursor.rowcount else None
+    return None
 
 
 def _repair_schema(connection: sqlite3.Connection) -> None:
@@ -186,86 +222,12 @@ def _differences(one: str, other: str) -> int:
     return sum(a != b for a, b in zip(one, other, strict=True))
 
 
-@attrs.frozen
-class _Plan:
-    """The rows of a damaged file, by chat.
-
-    Attributes:
-        chats: the row of each chat.
-        rows: by table and chat: the rowids, in the order in which they are written.
-    """
-
-    chats: dict[str, tuple[Any, ...]]
-    rows: Mapping[str, Mapping[str, Sequence[int]]]
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection) -> _Plan:
-        """List the rows of a damaged file."""
-        chats: dict[str, tuple[Any, ...]] = {}
-        for _, *row in _rows(connection, "chat", "id, workspace, title, created, updated"):
-            if all(isinstance(*each) for each in zip(row, _CHAT, strict=True)):
-                chats.setdefault(row[0], tuple(row))
-        rows: dict[str, dict[str, list[int]]] = {}
-        for table in _COPIED:
-            rows[table] = defaultdict(list)
-            for rowid, chat in _rows(connection, table, "chat"):
-                rows[table][chat].append(rowid)
-        placed: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
-        for rowid, chat, sequence in _rows(connection, "message", "chat, sequence"):
-            is_placed = isinstance(sequence, int)
-            placed[chat].append((not is_placed, sequence if is_placed else 0, rowid))
-        rows["message"] = {chat: [row[-1] for row in sorted(each)] for chat, each in placed.items()}
-        for chat in rows["message"]:
-            if isinstance(chat, str):  # which workspace it had is lost: it is listed in all
-                chats.setdefault(chat, (chat, UNKNOWN_WORKSPACE, None, 0.0, 0.0))
-        return cls(chats, rows)
-
-    def bring(self, connection: sqlite3.Connection, target: sqlite3.Connection, chat: str) -> int:
-        """Copy a chat; return the number of its messages."""
-        brought = 0
-        rowids = self.rows["message"].get(chat, ())
-        execute = target.execute
-        execute("BEGIN IMMEDIATE")
-        execute("INSERT OR IGNORE INTO chat VALUES (?, ?, ?, ?, ?)", self.chats[chat])
-        [first] = execute("SELECT min(sequence) FROM message WHERE chat = ?", (chat,))
-        start = 1 if first[0] is None else first[0] - len(rowids)
-        for place, rowid in enumerate(rowids, start):
-            for row in _row(connection, "message", "id, body", rowid):
-                with suppress(sqlite3.IntegrityError):  # a value of a wrong type
-                    brought += execute(
-                        "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", (chat, place, *row)
-                    ).rowcount
-        for table, columns in _COPIED.items():
-            if any(execute(f"SELECT 1 FROM {table} WHERE chat = ? LIMIT 1", (chat,))):  # noqa: S608
-                continue  # a server that was killed has brought them
-            values = ", ?" * (columns.count(",") + 1)
-            for rowid in self.rows[table].get(chat, ()):
-                for row in _row(connection, table, columns, rowid):
-                    with suppress(sqlite3.IntegrityError):
-                        execute(
-                            f"INSERT OR IGNORE INTO {table} (chat, {columns})"  # noqa: S608
-                            f" VALUES (?{values})",
-                            (chat, *row),
-                        )
-        execute("COMMIT")
-        return brought
-
-
-def _row(
-    connection: sqlite3.Connection, table: str, columns: str, rowid: int
-) -> list[tuple[Any, ...]]:
-    """Read one row; nothing, if it cannot be read."""
-    query = f"SELECT {columns} FROM {table} WHERE rowid = ?"  # noqa: S608
-    try:
-        return connection.execute(query, (rowid,)).fetchall()
-    except (sqlite3.DatabaseError, UnicodeDecodeError):
-        return []
-
-
-def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """Read the rowids and columns of a table while there is time; step over damaged pages."""
+def _rows(
+    connection: sqlite3.Connection, table: str, columns: str, ending: float
+) -> Iterator[tuple[Any, ...]]:
+    """Read the columns of a table while there is time; step over what cannot be read."""
     query = (
-        f"SELECT rowid, {columns} FROM {table} NOT INDEXED"  # noqa: S608
+        f"SELECT {columns}, rowid FROM {table} NOT INDEXED"  # noqa: S608
         " WHERE rowid >= ? ORDER BY rowid"
     )
 
@@ -277,19 +239,19 @@ def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[
             return None
 
     start = 1
-    while True:
+    while time.monotonic() < ending:
         try:
-            for row in connection.execute(query, (start,)):
-                start = row[0] + 1
-                yield row
+            for *row, rowid in connection.execute(query, (start,)):
+                start = rowid + 1
+                yield tuple(row)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
             if not is_damage(fault):  # no such table, or no time
                 return
         else:
             return
-        for row in first(start) or ():  # the module drops the last row before an error
-            start = row[0] + 1
-            yield row
+        for *row, rowid in first(start) or ():  # the module drops the last row before an error
+            start = rowid + 1
+            yield tuple(row)
         bad, step = start, 1
         while first(bad + step) is None:
             step *= 2

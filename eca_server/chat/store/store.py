@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
-from eca_server.chat.store import journal, queries, running
+from eca_server.chat.store import queries, running
 from eca_server.chat.store.rows import (
     BeforeImage,
     BeforeImageBatch,
@@ -237,16 +237,16 @@ class Store:
 
     async def note_rollback(self, rollback: Rollback) -> bool:
         """Record a rollback before it starts; return whether it is on disk."""
-        return await self._worker.write_once(lambda file: journal.note(file, rollback))
+        return await self._worker.write_once(lambda file: queries.note_rollback(file, rollback))
 
     async def note_step(self, chat_id: str, path: str) -> bool:
         """Record that the first remaining step with this path is done; return whether on disk."""
-        return await self._worker.write_once(lambda file: journal.do_step(file, chat_id, path))
+        return await self._worker.write_once(lambda file: queries.note_step(file, chat_id, path))
 
     async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
         """Return the unfinished rollbacks of a workspace's chats, and of one chat."""
         rollbacks = await self._worker.read_unless_late(
-            lambda file: journal.unfinished(file, workspace, chat_id)
+            lambda file: queries.unfinished_rollbacks(file, workspace, chat_id)
         )
         return rollbacks or ()
 
@@ -262,7 +262,7 @@ class Store:
         """
         return await self._worker.write(
             rollback.chat,
-            lambda file: journal.finish(file, rollback, title=title, settings=settings),
+            lambda file: queries.finish_rollback(file, rollback, title=title, settings=settings),
         )
 
     async def close(self) -> bool:

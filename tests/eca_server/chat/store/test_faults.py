@@ -20,7 +20,7 @@ from eca_server.chat.store import (
     Rollback,
     StoredMessage,
     UndoStep,
-    journal,
+    queries,
     schema,
     store,
     worker,
@@ -355,7 +355,7 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
         noted = attrs.evolve(rollback, last_message=2)
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (noted,)
         with monkeypatch.context() as patched:
-            patched.setattr(journal, "finish", full)
+            patched.setattr(queries, "finish_rollback", full)
             assert not await ours.store.finish_rollback(rollback)
             assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
         await another.store.finish_rollback(rollback)
