@@ -1,7 +1,7 @@
 """Checks of the file of chats for damage that SQLite reads over.
 
-Rule: such damage raises the error that SQLite raises for other damage, so that the file is set
-aside and salvaged, and nothing is lost in silence.
+Rule: such damage has the file set aside and salvaged, as damage that SQLite notices does, so that
+nothing is lost in silence.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from eca_server.chat.store.place import Damage
+
 __all__ = [
     "TABLES",
     "check_header",
     "check_ids",
     "check_tables",
     "code_of",
-    "compare_indexes",
-    "damage",
     "is_damage",
 ]
 
@@ -45,16 +45,9 @@ def code_of(fault: BaseException) -> int:
 
 def is_damage(fault: BaseException) -> bool:
     """Return whether an error means that the file is damaged or is not a database."""
-    if isinstance(fault, UnicodeDecodeError):  # a damaged schema: SQLite's message quotes its name
+    if isinstance(fault, Damage | UnicodeDecodeError):  # SQLite's message may quote a damaged name
         return True
     return code_of(fault) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def damage(text: str) -> sqlite3.DatabaseError:
-    """Make an error like SQLite's own for a damaged file, for damage that SQLite reads over."""
-    error = sqlite3.DatabaseError(text)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
 
 
 def check_header(path: Path) -> None:
@@ -62,7 +55,7 @@ def check_header(path: Path) -> None:
 
     Raises:
         OSError: the file cannot be read.
-        sqlite3.DatabaseError: one is damaged.
+        Damage: one is damaged.
     """
     with path.open("rb") as file:
         header = file.read(_HEADER)
@@ -70,7 +63,7 @@ def check_header(path: Path) -> None:
         return
     schema_format, version = (int.from_bytes(header[at : at + 4]) for at in (44, 60))
     if not {*header[18:20]} <= {1, 2} or schema_format > _LAST_FORMAT or version > _LAST_VERSION:
-        raise damage("the header is damaged")
+        raise Damage("the header is damaged")
 
 
 def check_tables(connection: sqlite3.Connection, sound: sqlite3.Connection) -> None:
@@ -79,13 +72,13 @@ def check_tables(connection: sqlite3.Connection, sound: sqlite3.Connection) -> N
     A flipped letter of a name leaves a file that SQLite calls sound, and fails our statements.
 
     Raises:
-        sqlite3.DatabaseError: they differ.
+        Damage: they differ.
     """
     for name, _ in sound.execute(TABLES).fetchall():
         if _columns_and_indexes(connection, name) != _columns_and_indexes(sound, name):
-            raise damage(f"the schema of the table {name} is damaged")
+            raise Damage(f"the schema of the table {name} is damaged")
     if any(connection.execute(_ROOTS_OF_TWO)):
-        raise damage("two tables have the same pages")
+        raise Damage("two tables have the same pages")
 
 
 def _columns_and_indexes(connection: sqlite3.Connection, table: str) -> tuple[object, object]:
@@ -106,25 +99,11 @@ def check_ids(connection: sqlite3.Connection) -> None:
     SQLite reads such a file without an error. The table is small, so this is cheap.
 
     Raises:
-        sqlite3.DatabaseError: they differ.
+        Damage: they differ.
     """
     if sqlite3.sqlite_version_info < _CHECKS_A_TABLE:
         return
     for (problem,) in connection.execute("PRAGMA integrity_check('chat')").fetchall():
         if "index" not in problem:  # rows with a value of a wrong type are read one by one
             continue
-        raise damage(f"the table of chats is damaged: {problem}")
-
-
-def compare_indexes(connection: sqlite3.Connection, chat: str, count: int) -> None:
-    """Compare the number of a chat's messages by one index with that by the other.
-
-    SQLite reads over a damaged index without an error.
-
-    Raises:
-        sqlite3.DatabaseError: they differ.
-    """
-    query = "SELECT count(*) FROM message INDEXED BY sqlite_autoindex_message_2 WHERE chat = ?"
-    by_id = connection.execute(query, (chat,)).fetchone()[0]
-    if by_id != count:
-        raise damage(f"one index has {count} messages of {chat}, the other {by_id}")
+        raise Damage(f"the table of chats is damaged: {problem}")

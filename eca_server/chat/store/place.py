@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import sys
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,10 +26,15 @@ __all__ = [
     "BUSY_SECONDS",
     "RETRY_SECONDS",
     "SALVAGE_SUFFIX",
+    "UNKNOWN_WORKSPACE",
+    "Damage",
+    "Owner",
     "Presence",
     "StoreFault",
     "free_name",
+    "has_ended",
     "make_private_file",
+    "remove_lock",
     "set_aside",
     "store_path",
     "workspace_key",
@@ -41,11 +48,21 @@ RETRY_SECONDS = 0.005
 SALVAGE_SUFFIX: Final = ".salvage"
 """Suffix of the directory in which a damaged file is salvaged; it exists until that is done."""
 
-_CREATE: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+UNKNOWN_WORKSPACE: Final = "unknown"
+"""The key of a chat whose workspace was lost to damage; no workspace has this key."""
+
+_LEFT_BEHIND_SECONDS: Final = 60.0
+_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
+_OPEN: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+_CREATE: Final = _OPEN | os.O_CREAT
 
 
 class StoreFault(ECAError):
     """The file of chats cannot be used; the message gives the reason."""
+
+
+class Damage(StoreFault):
+    """The file is damaged, as SQLite itself does not notice."""
 
 
 def store_path(environ: Mapping[str, str]) -> Path:
@@ -103,31 +120,97 @@ class Presence:
 
     def is_alone(self) -> bool:
         """Return whether no other process has the file open; if so, none opens it until `leave`."""
-        if sys.platform == "win32":
-            return True
-        import fcntl  # noqa: PLC0415 - POSIX only
-
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return _lock(self._descriptor)
 
     def _share(self) -> None:
-        if sys.platform == "win32":
-            return
-        import fcntl  # noqa: PLC0415 - POSIX only
-
         ending = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > ending:
-                    raise StoreFault("it is damaged, and another server is replacing it") from None
-                time.sleep(RETRY_SECONDS)
-            else:
-                return
+        while not _lock(self._descriptor, shared=True):
+            if time.monotonic() > ending:
+                raise StoreFault("it is damaged, and another server is replacing it")
+            time.sleep(RETRY_SECONDS)
+
+
+class Owner:
+    """The name under which this server's turns run, valid while the process lives.
+
+    Attributes:
+        token: the name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take a new name, and remove the files of servers that were killed.
+
+        Args:
+            path: the file of chats.
+
+        Raises:
+            OSError: the lock's file cannot be made.
+        """
+        _sweep(path)
+        self.token = uuid.uuid4().hex
+        self._file = _lock_file(path, self.token)
+        self._descriptor = os.open(self._file, _CREATE | os.O_EXCL, 0o600)
+        _lock(self._descriptor)
+
+    def leave(self) -> None:
+        """Give the name up."""
+        os.close(self._descriptor)
+        with suppress(OSError):
+            self._file.unlink()
+
+
+def has_ended(path: Path, token: str) -> bool:
+    """Return whether the server of that name has ended."""
+    if not _TOKEN.fullmatch(token):
+        return True
+    file = _lock_file(path, token)
+    try:
+        if sys.platform == "win32":  # an open file cannot be removed there: that is the lock
+            file.unlink()
+            return True
+        descriptor = os.open(file, _OPEN)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        return _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_lock(path: Path, token: str) -> None:
+    """Remove the lock's file of a server that has ended."""
+    if _TOKEN.fullmatch(token):
+        with suppress(OSError):
+            _lock_file(path, token).unlink()
+
+
+def _sweep(path: Path) -> None:
+    """Remove old files of killed servers; a young one may not be locked yet."""
+    for file in path.parent.glob(f"{path.name}.turns-*"):
+        token = file.name.rpartition("-")[2]
+        with suppress(OSError):
+            is_old = time.time() - file.stat().st_mtime > _LEFT_BEHIND_SECONDS
+            if is_old and has_ended(path, token):
+                remove_lock(path, token)
+
+
+def _lock_file(path: Path, token: str) -> Path:
+    return path.with_name(f"{path.name}.turns-{token}")
+
+
+def _lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock a file for as long as it is open; return whether that was possible."""
+    if sys.platform == "win32":
+        return True
+    import fcntl  # noqa: PLC0415 - POSIX only
+
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def free_name(path: Path) -> Path:

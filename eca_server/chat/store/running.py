@@ -8,20 +8,16 @@ own shows that a server lives; the turns of a living server are left alone.
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from eca_server.chat.store.place import has_ended, remove_lock
 from eca_server.chat.store.rows import UnreadableRow, decode_message, encode_message
 from eca_server.llm.history import (
     Message,
@@ -34,29 +30,9 @@ from eca_server.llm.history import (
 )
 
 if TYPE_CHECKING:
-    import sqlite3
+    from eca_server.chat.store.file import ChatFile
 
-    from eca_server.chat.store.database import Database
-
-__all__ = ["SCHEMA", "Owner", "Piece", "Running", "add_pieces", "joined", "settle", "update"]
-
-SCHEMA: Final = (
-    """CREATE TABLE running_turn (
-        chat TEXT NOT NULL,
-        turn TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        PRIMARY KEY (chat, turn)
-    )""",
-    """CREATE TABLE running_piece (
-        chat TEXT NOT NULL,
-        turn TEXT NOT NULL,
-        message INTEGER NOT NULL,
-        piece INTEGER NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (chat, turn, message, piece)
-    )""",
-)
-"""The tables: which turns run, under the id of each one's prompt, and their pieces."""
+__all__ = ["Piece", "Running", "add_pieces", "joined", "settle", "update"]
 
 CUT_OFF: Final = Message(
     role="user",
@@ -74,9 +50,6 @@ CUT_OFF: Final = Message(
 UNKNOWN_RESULT: Final = (
     "The server ended before this call did: it may have run, completely or in part."
 )
-
-_LEFT_BEHIND_SECONDS: Final = 60.0
-_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 
 
 @attrs.frozen(kw_only=True)
@@ -109,81 +82,42 @@ class Piece:
     body: Message
 
 
-class Owner:
-    """The name under which this server's turns run, valid while the process lives.
-
-    Attributes:
-        token: the name.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Take a new name, and remove the files of servers that were killed.
-
-        Args:
-            path: the file of chats.
-
-        Raises:
-            OSError: the lock's file cannot be made.
-        """
-        _sweep(path)
-        self.token = uuid.uuid4().hex
-        self._file = _lock_file(path, self.token)
-        self._descriptor = os.open(self._file, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
-        _lock(self._descriptor)
-
-    def leave(self) -> None:
-        """Give the name up."""
-        os.close(self._descriptor)
-        with suppress(OSError):
-            self._file.unlink()
-
-
-def update(
-    execute: Callable[..., sqlite3.Cursor], chat: str, running: Running, owner: str | None
-) -> None:
+def update(file: ChatFile, chat: str, running: Running) -> None:
     """Note that a turn runs, or has ended; in the transaction that stores messages of it."""
     if running.is_over:
-        _forget(execute, chat, running.turn)
-    elif owner is not None:
+        _forget(file, chat, running.turn)
+    elif (owner := file.owner()) is not None:
         row = (chat, running.turn, owner)
-        execute("INSERT OR IGNORE INTO running_turn VALUES (?, ?, ?)", row)
-        execute(
+        file.execute("INSERT OR IGNORE INTO running_turn VALUES (?, ?, ?)", row)
+        file.execute(
             "DELETE FROM running_piece WHERE chat = ? AND turn = ? AND message < ?",
             (chat, running.turn, running.stored),
         )
 
 
-def add_pieces(database: Database, chat: str, turn: str, pieces: Iterable[Piece]) -> None:
+def add_pieces(file: ChatFile, chat: str, turn: str, pieces: Iterable[Piece]) -> None:
     """Add new pieces of a turn; do nothing if the turn does not run any more."""
-    rows = [(each.message, each.number, encode_message(each.body)) for each in pieces]
-    with database.writing() as execute:
-        runs = execute("SELECT 1 FROM running_turn WHERE chat = ? AND turn = ?", (chat, turn))
-        for message, number, body in rows if runs.fetchone() else ():
-            if number == 0:
-                execute(
-                    "DELETE FROM running_piece WHERE chat = ? AND turn = ? AND message = ?",
-                    (chat, turn, message),
-                )
-            row = (chat, turn, message, number, body)
-            execute("INSERT OR REPLACE INTO running_piece VALUES (?, ?, ?, ?, ?)", row)
+    runs = file.execute("SELECT 1 FROM running_turn WHERE chat = ? AND turn = ?", (chat, turn))
+    for piece in pieces if runs.fetchone() else ():
+        if piece.number == 0:
+            file.execute(
+                "DELETE FROM running_piece WHERE chat = ? AND turn = ? AND message = ?",
+                (chat, turn, piece.message),
+            )
+        row = (chat, turn, piece.message, piece.number, encode_message(piece.body))
+        file.execute("INSERT OR REPLACE INTO running_piece VALUES (?, ?, ?, ?, ?)", row)
 
 
-def settle(database: Database, path: Path, owner: str | None) -> None:
-    """Make messages of the pieces of killed servers.
-
-    Args:
-        database: the file.
-        path: its path.
-        owner: this server's name; its own turns are left alone.
-    """
-    turns = [*database.read("SELECT chat, turn, owner FROM running_turn", ())]
-    tokens = {f"{token}" for _, _, token in turns} - {owner}
-    over = {token for token in tokens if _is_over(path, token)}
+def settle(file: ChatFile) -> None:
+    """Make messages of the pieces of killed servers; this server's own turns are left alone."""
+    turns = file.execute("SELECT chat, turn, owner FROM running_turn").fetchall()
+    tokens = {f"{token}" for _, _, token in turns}
+    over = {token for token in tokens if has_ended(file.path, token)}
     for chat, turn, token in turns:
         if token in over:
-            _settle(database, chat, turn)
+            file.transact(partial(_settle, chat=chat, turn=turn))
     for token in over:
-        _remove(path, token)
+        remove_lock(file.path, token)
 
 
 def joined(parts: Iterable[Part]) -> Iterator[Part]:
@@ -205,27 +139,25 @@ _GROWING: Final[Mapping[type[Part], Callable[[str], Part]]] = MappingProxyType(
 )
 
 
-def _settle(database: Database, chat: str, turn: str) -> None:
-    with database.writing() as execute:
-        pieces = execute(
-            "SELECT message, body FROM running_piece WHERE chat = ?1 AND turn = ?2"
-            " AND EXISTS (SELECT 1 FROM running_turn WHERE chat = ?1 AND turn = ?2)"
-            " ORDER BY message, piece",
-            (chat, turn),
-        ).fetchall()
-        last_sequence = execute(
-            "SELECT (SELECT max(sequence) FROM message WHERE chat = ?1) FROM message, running_turn"
-            " WHERE message.chat = ?1 AND message.id = ?2"
-            " AND running_turn.chat = ?1 AND running_turn.turn = ?2",
-            (chat, turn),
-        ).fetchone()
-        if last_sequence is not None:  # else it was rolled back, or another server has settled it
-            messages = [*_messages(pieces), CUT_OFF]
-            for number, message in enumerate(messages, 1):
-                name = message.content_id or f"-{turn}-{number}"
-                row = (chat, last_sequence[0] + number, name, encode_message(message))
-                execute("INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", row)
-        _forget(execute, chat, turn)
+def _settle(file: ChatFile, chat: str, turn: str) -> None:
+    pieces = file.execute(
+        "SELECT message, body FROM running_piece WHERE chat = ?1 AND turn = ?2"
+        " AND EXISTS (SELECT 1 FROM running_turn WHERE chat = ?1 AND turn = ?2)"
+        " ORDER BY message, piece",
+        (chat, turn),
+    ).fetchall()
+    last_sequence = file.execute(
+        "SELECT (SELECT max(sequence) FROM message WHERE chat = ?1) FROM message, running_turn"
+        " WHERE message.chat = ?1 AND message.id = ?2"
+        " AND running_turn.chat = ?1 AND running_turn.turn = ?2",
+        (chat, turn),
+    ).fetchone()
+    if last_sequence is not None:  # else it was rolled back, or another server has settled it
+        for number, message in enumerate([*_messages(pieces), CUT_OFF], 1):
+            name = message.content_id or f"-{turn}-{number}"
+            row = (chat, last_sequence[0] + number, name, encode_message(message))
+            file.execute("INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", row)
+    _forget(file, chat, turn)
 
 
 def _messages(pieces: Iterable[tuple[int, bytes]]) -> list[Message]:
@@ -270,62 +202,6 @@ def _answered(messages: Sequence[Message]) -> list[Message]:
     return answered
 
 
-def _forget(execute: Callable[..., sqlite3.Cursor], chat: str, turn: str) -> None:
+def _forget(file: ChatFile, chat: str, turn: str) -> None:
     for table in ("running_turn", "running_piece"):
-        execute(f"DELETE FROM {table} WHERE chat = ? AND turn = ?", (chat, turn))  # noqa: S608
-
-
-_FLAGS: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
-
-
-def _lock_file(path: Path, token: str) -> Path:
-    return path.with_name(f"{path.name}.turns-{token}")
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock a file for as long as it is open; return whether that was possible."""
-    if sys.platform == "win32":  # a file that is open cannot be removed there: that is the lock
-        return True
-    import fcntl  # noqa: PLC0415 - POSIX only
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_over(path: Path, token: str) -> bool:
-    """Return whether the server of that name has ended."""
-    if not _TOKEN.fullmatch(token):
-        return True
-    file = _lock_file(path, token)
-    try:
-        if sys.platform == "win32":
-            file.unlink()
-            return True
-        descriptor = os.open(file, _FLAGS)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    try:
-        return _lock(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(path: Path, token: str) -> None:
-    if _TOKEN.fullmatch(token):
-        with suppress(OSError):
-            _lock_file(path, token).unlink()
-
-
-def _sweep(path: Path) -> None:
-    """Remove old files of killed servers; a young one may not be locked yet."""
-    for file in path.parent.glob(f"{path.name}.turns-*"):
-        token = file.name.rpartition("-")[2]
-        with suppress(OSError):
-            is_old = time.time() - file.stat().st_mtime > _LEFT_BEHIND_SECONDS
-            if is_old and _is_over(path, token):
-                _remove(path, token)
+        file.execute(f"DELETE FROM {table} WHERE chat = ? AND turn = ?", (chat, turn))  # noqa: S608

@@ -25,10 +25,9 @@ from typing import Any, Final
 import attrs
 
 from eca_server.chat.store.checks import TABLES, is_damage
-from eca_server.chat.store.database import UNKNOWN_WORKSPACE, Database, decode_text
-from eca_server.chat.store.place import SALVAGE_SUFFIX, Presence, StoreFault
+from eca_server.chat.store.place import SALVAGE_SUFFIX, UNKNOWN_WORKSPACE, Presence, StoreFault
 from eca_server.chat.store.scan import scan
-from eca_server.chat.store.schema import MIGRATIONS, set_up
+from eca_server.chat.store.schema import decode_text, set_up
 
 __all__ = ["salvage_all"]
 
@@ -45,14 +44,13 @@ _FURTHEST: Final = 2**40
 _PACE = 1000  # steps of SQLite's machine between two looks at the clock
 _WORK: Final = "work"
 _LOCK: Final = f"{_WORK}.lock"
-_CHAT: Final = (str, str, str | None, int | float, int | float)
 _WRONG_LETTERS: Final = 3
 """The largest number of damaged characters in a statement that is still known for ours."""
 
 _COPIED: Final[Mapping[str, str]] = {
-    "usage": "turn, tokens, cost",
-    "settings": "body",
-    "before_image": "content_id, path, moved_from, existed, mode, data, after",
+    "usage": "chat, turn, tokens, cost",
+    "settings": "chat, body",
+    "before_image": "chat, content_id, path, moved_from, existed, mode, data, after",
 }
 
 
@@ -72,7 +70,7 @@ class _Result:
         return f"{words} ({self.trouble})." if self.trouble else f"{words}."
 
 
-def salvage_all(database: Database, path: Path) -> Iterator[str]:
+def salvage_all(target: sqlite3.Connection, path: Path) -> Iterator[str]:
     """Salvage the files that were set aside and not salvaged yet.
 
     Yields:
@@ -90,7 +88,7 @@ def salvage_all(database: Database, path: Path) -> Iterator[str]:
         try:
             if not presence.is_alone():
                 continue
-            result = _salvage(aside, place, database)
+            result = _salvage(aside, place, target)
             if not result.is_unfinished:
                 shutil.rmtree(place, ignore_errors=True)
         finally:
@@ -104,7 +102,7 @@ def salvage_all(database: Database, path: Path) -> Iterator[str]:
         )
 
 
-def _salvage(aside: Path, place: Path, database: Database) -> _Result:
+def _salvage(aside: Path, place: Path, target: sqlite3.Connection) -> _Result:
     result = _Result()
     ending = time.monotonic() + SECONDS
     copy, recovered, scanned = (place / name for name in ("copy", "recovered", "scanned"))
@@ -119,12 +117,12 @@ def _salvage(aside: Path, place: Path, database: Database) -> _Result:
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{aside}-wal", f"{copy}-wal")
         if _recover(copy, recovered, ending):
-            _bring(recovered, database, ending, result)
+            _bring(recovered, target, ending, result)
         if not result.messages:
-            _bring(copy, database, ending, result)
+            _bring(copy, target, ending, result)
         if not result.messages:
             scan(copy, scanned, ending)
-            _bring(scanned, database, ending, result)
+            _bring(scanned, target, ending, result)
         if time.monotonic() >= ending:
             result.trouble = "the time limit was reached"
     except OSError as fault:
@@ -132,8 +130,8 @@ def _salvage(aside: Path, place: Path, database: Database) -> _Result:
     return result
 
 
-def _bring(source: Path, database: Database, ending: float, result: _Result) -> None:
-    """Copy chat by chat, each in one transaction.
+def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Result) -> None:
+    """Copy the rows of a file: chats with their messages, then each other table, at once.
 
     Raises:
         sqlite3.Error: the new file cannot be written.
@@ -142,16 +140,58 @@ def _bring(source: Path, database: Database, ending: float, result: _Result) -> 
         connection.text_factory = decode_text
         with suppress(sqlite3.Error, UnicodeDecodeError):
             _repair_schema(connection)
-        reading_ends = ending - SECONDS / 4  # the rest is for what was found
-        connection.set_progress_handler(lambda: time.monotonic() > reading_ends, _PACE)
-        plan = _Plan.of(connection)
         connection.set_progress_handler(lambda: time.monotonic() > ending, _PACE)
-        for chat in plan.chats:
-            if time.monotonic() > ending:
-                return
-            messages = plan.bring(connection, database, chat)
-            result.chats += messages > 0
-            result.messages += messages
+        target.execute("BEGIN IMMEDIATE")
+        for row in _rows(connection, "chat", "id, workspace, title, created, updated", ending):
+            _insert(target, "chat VALUES", row)
+        _bring_messages(connection, target, ending, result)
+        target.execute("COMMIT")
+        for table, columns in _COPIED.items():
+            target.execute("BEGIN IMMEDIATE")  # chats that have rows were salvaged before
+            query = f"SELECT id FROM chat EXCEPT SELECT chat FROM {table}"  # noqa: S608
+            chats = {chat for (chat,) in target.execute(query)}
+            for row in _rows(connection, table, columns, ending):
+                if row[0] in chats:
+                    _insert(target, f"{table} ({columns}) VALUES", row)
+            target.execute("COMMIT")
+
+
+def _bring_messages(
+    connection: sqlite3.Connection, target: sqlite3.Connection, ending: float, result: _Result
+) -> None:
+    """Copy the messages of each chat, and put them before those of the new file.
+
+    A chat whose own row is lost is listed in every workspace.
+    """
+    brought: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
+    for count, (chat, sequence, *row) in enumerate(
+        _rows(connection, "message", "chat, sequence, id, body", ending)
+    ):
+        rowid = _insert(target, "message VALUES", (chat, count - 2 * _FURTHEST, *row))
+        if rowid is not None:
+            is_placed = isinstance(sequence, int)
+            brought[chat].append((not is_placed, sequence if is_placed else 0, rowid))
+    for chat, places in brought.items():
+        query = "SELECT min(sequence) FROM message WHERE chat = ? AND sequence > ?"
+        [(first,)] = target.execute(query, (chat, -_FURTHEST))
+        start = 1 if first is None else first - len(places)
+        for sequence, (*_, rowid) in enumerate(sorted(places), start):
+            target.execute("UPDATE message SET sequence = ? WHERE rowid = ?", (sequence, rowid))
+    target.execute(
+        "INSERT OR IGNORE INTO chat SELECT DISTINCT chat, ?, NULL, 0.0, 0.0 FROM message",
+        (UNKNOWN_WORKSPACE,),
+    )
+    result.chats += len(brought)
+    result.messages += sum(map(len, brought.values()))
+
+
+def _insert(target: sqlite3.Connection, into: str, row: Sequence[Any]) -> int | None:
+    """Insert a row, unless it is there or has a value of a wrong type; return its rowid."""
+    marks = ", ".join("?" for _ in row)
+    with suppress(sqlite3.IntegrityError):
+        cursor = target.execute(f"INSERT OR IGNORE INTO {into} ({marks})", row)
+        return cursor.lastrowid if cursor.rowcount else None
+    return None
 
 
 def _repair_schema(connection: sqlite3.Connection) -> None:
@@ -161,7 +201,7 @@ def _repair_schema(connection: sqlite3.Connection) -> None:
         sqlite3.Error: the schema cannot be read, or SQLite protects it.
     """
     with closing(sqlite3.connect(":memory:")) as empty:
-        set_up(empty, MIGRATIONS)
+        set_up(empty)
         tables = empty.execute(TABLES).fetchall()
     connection.execute("PRAGMA writable_schema = ON")  # passes over what it cannot parse
     for rowid, text in connection.execute("SELECT rowid, sql FROM sqlite_master").fetchall():
@@ -182,84 +222,12 @@ def _differences(one: str, other: str) -> int:
     return sum(a != b for a, b in zip(one, other, strict=True))
 
 
-@attrs.frozen
-class _Plan:
-    """The rows of a damaged file, by chat.
-
-    Attributes:
-        chats: the row of each chat.
-        rows: by table and chat: the rowids, in the order in which they are written.
-    """
-
-    chats: dict[str, tuple[Any, ...]]
-    rows: Mapping[str, Mapping[str, Sequence[int]]]
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection) -> _Plan:
-        """List the rows of a damaged file."""
-        chats: dict[str, tuple[Any, ...]] = {}
-        for _, *row in _rows(connection, "chat", "id, workspace, title, created, updated"):
-            if all(isinstance(*each) for each in zip(row, _CHAT, strict=True)):
-                chats.setdefault(row[0], tuple(row))
-        rows: dict[str, dict[str, list[int]]] = {}
-        for table in _COPIED:
-            rows[table] = defaultdict(list)
-            for rowid, chat in _rows(connection, table, "chat"):
-                rows[table][chat].append(rowid)
-        placed: dict[str, list[tuple[bool, int, int]]] = defaultdict(list)
-        for rowid, chat, sequence in _rows(connection, "message", "chat, sequence"):
-            is_placed = isinstance(sequence, int)
-            placed[chat].append((not is_placed, sequence if is_placed else 0, rowid))
-        rows["message"] = {chat: [row[-1] for row in sorted(each)] for chat, each in placed.items()}
-        for chat in rows["message"]:
-            if isinstance(chat, str):  # which workspace it had is lost: it is listed in all
-                chats.setdefault(chat, (chat, UNKNOWN_WORKSPACE, None, 0.0, 0.0))
-        return cls(chats, rows)
-
-    def bring(self, connection: sqlite3.Connection, database: Database, chat: str) -> int:
-        """Copy a chat; return the number of its messages."""
-        brought = 0
-        rowids = self.rows["message"].get(chat, ())
-        with database.writing() as execute:
-            execute("INSERT OR IGNORE INTO chat VALUES (?, ?, ?, ?, ?)", self.chats[chat])
-            [first] = execute("SELECT min(sequence) FROM message WHERE chat = ?", (chat,))
-            start = 1 if first[0] is None else first[0] - len(rowids)
-            for place, rowid in enumerate(rowids, start):
-                for row in _row(connection, "message", "id, body", rowid):
-                    with suppress(sqlite3.IntegrityError):  # a value of a wrong type
-                        brought += execute(
-                            "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", (chat, place, *row)
-                        ).rowcount
-            for table, columns in _COPIED.items():
-                if any(execute(f"SELECT 1 FROM {table} WHERE chat = ? LIMIT 1", (chat,))):  # noqa: S608
-                    continue  # a server that was killed has brought them
-                values = ", ?" * (columns.count(",") + 1)
-                for rowid in self.rows[table].get(chat, ()):
-                    for row in _row(connection, table, columns, rowid):
-                        with suppress(sqlite3.IntegrityError):
-                            execute(
-                                f"INSERT OR IGNORE INTO {table} (chat, {columns})"  # noqa: S608
-                                f" VALUES (?{values})",
-                                (chat, *row),
-                            )
-        return brought
-
-
-def _row(
-    connection: sqlite3.Connection, table: str, columns: str, rowid: int
-) -> list[tuple[Any, ...]]:
-    """Read one row; nothing, if it cannot be read."""
-    query = f"SELECT {columns} FROM {table} WHERE rowid = ?"  # noqa: S608
-    try:
-        return connection.execute(query, (rowid,)).fetchall()
-    except (sqlite3.DatabaseError, UnicodeDecodeError):
-        return []
-
-
-def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """Read the rowids and columns of a table while there is time; step over damaged pages."""
+def _rows(
+    connection: sqlite3.Connection, table: str, columns: str, ending: float
+) -> Iterator[tuple[Any, ...]]:
+    """Read the columns of a table while there is time; step over what cannot be read."""
     query = (
-        f"SELECT rowid, {columns} FROM {table} NOT INDEXED"  # noqa: S608
+        f"SELECT {columns}, rowid FROM {table} NOT INDEXED"  # noqa: S608
         " WHERE rowid >= ? ORDER BY rowid"
     )
 
@@ -271,19 +239,19 @@ def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[
             return None
 
     start = 1
-    while True:
+    while time.monotonic() < ending:
         try:
-            for row in connection.execute(query, (start,)):
-                start = row[0] + 1
-                yield row
+            for *row, rowid in connection.execute(query, (start,)):
+                start = rowid + 1
+                yield tuple(row)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as fault:
             if not is_damage(fault):  # no such table, or no time
                 return
         else:
             return
-        for row in first(start) or ():  # the module drops the last row before an error
-            start = row[0] + 1
-            yield row
+        for *row, rowid in first(start) or ():  # the module drops the last row before an error
+            start = rowid + 1
+            yield tuple(row)
         bad, step = start, 1
         while first(bad + step) is None:
             step *= 2

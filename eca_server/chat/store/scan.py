@@ -24,26 +24,19 @@ _SMALLEST_LOCAL = (_PAGE - 12) * 32 // 255 - 23
 _LARGEST_ROW = 1 << 27
 
 _NUMBER: Final = int | float
-_BYTES_OR_NONE: Final = bytes | None
-_SHAPES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "chat": (str, str, str | None, _NUMBER, _NUMBER),
-    "message": (str, int, str, bytes),
-    "usage": (None, str, str, int, str | None),
-    "settings": (str, bytes),
-    "before_image": (
-        *(None, str, str, bytes, _BYTES_OR_NONE),
-        *(int, int | None, _BYTES_OR_NONE, _BYTES_OR_NONE),
-    ),
-}
-"""The types of each table's columns; None: the column is the rowid itself."""
-
-_COLUMNS: Final[Mapping[str, str]] = {
-    "chat": "id, workspace, title, created, updated",
-    "message": "chat, sequence, id, body",
-    "usage": "number, chat, turn, tokens, cost",
-    "settings": "chat, body",
-    "before_image": "number, chat, content_id, path, moved_from, existed, mode, data, after",
-}
+_TEXT: Final = str | None
+_BYTES: Final = bytes | None
+_TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "chat": {"id": str, "workspace": str, "title": _TEXT, "created": _NUMBER, "updated": _NUMBER},
+    "message": {"chat": str, "sequence": int, "id": str, "body": bytes},
+    "usage": {"number": None, "chat": str, "turn": str, "tokens": int, "cost": _TEXT},
+    "settings": {"chat": str, "body": bytes},
+    "before_image": {
+        "number": None, "chat": str, "content_id": str, "path": bytes, "moved_from": _BYTES,
+        "existed": int, "mode": int | None, "data": _BYTES, "after": _BYTES,
+    },
+}  # fmt: skip
+"""The columns of each table, and their types; None: the column is the rowid itself."""
 
 
 def scan(source: Path, target: Path, ending: float) -> None:
@@ -55,16 +48,17 @@ def scan(source: Path, target: Path, ending: float) -> None:
     """
     with closing(sqlite3.connect(target, isolation_level=None)) as connection:
         connection.execute("BEGIN")
-        for table, columns in _COLUMNS.items():
-            connection.execute(f"CREATE TABLE {table} ({columns})")
+        for table, columns in _TABLES.items():
+            connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
         for rowid, row in _rows_of(source, ending):
-            for table, shape in _SHAPES.items():
-                if len(row) == len(shape) and all(map(_fits, row, shape)):
+            for table, columns in _TABLES.items():
+                if len(row) == len(columns) and all(map(_fits, row, columns.values())):
                     values = [
-                        rowid if kind is None else v for v, kind in zip(row, shape, strict=True)
+                        rowid if kind is None else value
+                        for value, kind in zip(row, columns.values(), strict=True)
                     ]
-                    marks = ", ?" * len(row)
-                    connection.execute(f"INSERT INTO {table} VALUES ({marks[2:]})", values)  # noqa: S608
+                    marks = ", ".join("?" for _ in row)
+                    connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)  # noqa: S608
                     break
         connection.execute("COMMIT")
 

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from eca_server.chat.store.checks import check_ids, check_tables, code_of, damage
-from eca_server.chat.store.place import BUSY_SECONDS, RETRY_SECONDS, StoreFault
-from eca_server.chat.store.running import SCHEMA as RUNNING_TURNS
+from eca_server.chat.store.checks import check_ids, check_tables, code_of
+from eca_server.chat.store.place import BUSY_SECONDS, RETRY_SECONDS, Damage, StoreFault
 
-__all__ = ["MIGRATIONS", "set_up"]
+__all__ = ["MIGRATIONS", "decode_text", "set_up"]
 
 _STRICT_SQLITE: Final = (3, 37)  # knows STRICT tables; older versions cannot even open the file
 
@@ -96,7 +95,22 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE rollback ADD COLUMN last_message INTEGER",
         "ALTER TABLE rollback ADD COLUMN last_change INTEGER",
     ),
-    RUNNING_TURNS,
+    (  # which turns run, under the id of each one's prompt, and their pieces
+        """CREATE TABLE running_turn (
+            chat TEXT NOT NULL,
+            turn TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            PRIMARY KEY (chat, turn)
+        )""",
+        """CREATE TABLE running_piece (
+            chat TEXT NOT NULL,
+            turn TEXT NOT NULL,
+            message INTEGER NOT NULL,
+            piece INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (chat, turn, message, piece)
+        )""",
+    ),
     (),  # from here on all tables are STRICT, which `set_up` sees to
 )
 """The steps from each version of the schema to the next; the file's version is their number."""
@@ -111,7 +125,7 @@ _NUMBER_MESSAGES: Final = (  # behind those whose numbers can be read
 )
 
 
-def set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> int:
+def set_up(connection: sqlite3.Connection) -> int:
     """Bring the schema up to date, and let SQLite write as the store expects it.
 
     Returns:
@@ -122,9 +136,9 @@ def set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) 
         sqlite3.Error: it is damaged, locked, or its disk refuses.
     """
     version = _version(connection)
-    if version > len(migrations):
+    if version > len(MIGRATIONS):
         raise StoreFault(
-            f"expected version {len(migrations)} or older, got {version}: "
+            f"expected version {len(MIGRATIONS)} or older, got {version}: "
             "a newer server has written it"
         )
     _look_at_schema(connection)
@@ -132,17 +146,17 @@ def set_up(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]) 
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA secure_delete = ON").fetchone()
     repaired = 0
-    if version < len(migrations):
+    if version < len(MIGRATIONS):
         connection.execute("BEGIN IMMEDIATE")
-        steps = migrations[_version(connection) :]
+        steps = MIGRATIONS[_version(connection) :]
         _run(connection, steps)
         if steps:
             repaired = _make_strict(connection)
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         connection.execute("COMMIT")
         connection.execute("PRAGMA writable_schema = RESET")
     with closing(sqlite3.connect(":memory:")) as sound:
-        _run(sound, migrations)
+        _run(sound, MIGRATIONS)
         check_tables(connection, sound)
     check_ids(connection)
     return repaired
@@ -165,10 +179,10 @@ def _look_at_schema(connection: sqlite3.Connection) -> None:
 
 
 def _run(connection: sqlite3.Connection, steps: Sequence[Sequence[str]]) -> None:
-    """Run the statements of migrations.
+    """Run the statements of MIGRATIONS.
 
     Raises:
-        sqlite3.DatabaseError: the version of the file is damaged: it has these tables already.
+        Damage: the version of the file is damaged: it has these tables already.
     """
     try:
         for step in steps:
@@ -176,7 +190,7 @@ def _run(connection: sqlite3.Connection, steps: Sequence[Sequence[str]]) -> None
                 connection.execute(statement)
     except sqlite3.OperationalError as fault:
         if "already exists" in str(fault) or "duplicate column" in str(fault):
-            raise damage(f"the version of the schema is damaged: {fault}") from fault
+            raise Damage(f"the version of the schema is damaged: {fault}") from fault
         raise
 
 
@@ -252,3 +266,8 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def decode_text(data: bytes) -> str:
+    """Decode a text column; a damaged byte costs one character, not the query."""
+    return data.decode(errors="replace")

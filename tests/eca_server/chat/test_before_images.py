@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.chat.store.database import Database
+from eca_server.chat.store import queries
 from tests.eca_server.chat.agent_session import decide
 from tests.eca_server.chat.current import current, refused, since
 from tests.eca_server.chat.editor import SCRIPT, contents
@@ -45,7 +45,7 @@ async def test_what_a_file_was_is_kept_though_another_server_holds_the_disk_up(
         with closing(sqlite3.connect(next(tmp_path.rglob("chats.sqlite")))) as holder:
             holder.execute("BEGIN IMMEDIATE")
             with monkeypatch.context() as patched:
-                patched.setattr("eca_server.chat.store.store.WRITE_SECONDS", 0.02)
+                patched.setattr("eca_server.chat.store.worker.WRITE_SECONDS", 0.02)
                 second = await said(ours, writes(b="new"))
         assert tree(folder) == {"b": "new"}
         assert shown(await rolled_back(ours, second)) == ["1 file restored."]
@@ -59,7 +59,7 @@ async def test_a_file_is_named_if_what_it_was_could_not_be_kept(
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
         with monkeypatch.context() as patched:
-            patched.setattr(Database, "add_before_images", full_disk)
+            patched.setattr(queries, "add_before_images", full_disk)
             second = await said(ours, writes(b="2"))
         third = await said(ours, writes(b="3"))
         asked = {"chatId": "c", "contentId": second}
@@ -94,7 +94,7 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
         (folder / "a").write_text("one\nthe user's\n")
         with monkeypatch.context() as patched:
             if late:
-                patched.setattr(Database, "add_before_images", full_disk)
+                patched.setattr(queries, "add_before_images", full_disk)
             await decide(ours, "Approve", call)
             await ours.finished()
         assert next(each for each in ours.contents() if each["type"] == "toolCalled")["error"]
@@ -113,7 +113,7 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
 async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_back(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, goes_on, add = threading.Event(), threading.Event(), Database.add_before_images
+    begun, goes_on, add = threading.Event(), threading.Event(), queries.add_before_images
 
     def slowly(*given: Any) -> tuple[int, ...]:
         begun.set()
@@ -123,7 +123,7 @@ async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_b
     (folder / "a").write_text("one\n")
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, "say one")
-        monkeypatch.setattr(Database, "add_before_images", slowly)
+        monkeypatch.setattr(queries, "add_before_images", slowly)
         await ours.prompt(writes(a="2"), model=SCRIPT, trust=True)
         await trio.to_thread.run_sync(begun.wait, 10)
         await ours.stop()

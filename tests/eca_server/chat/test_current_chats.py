@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.chat.store.database import Database
+from eca_server.chat.store import queries
 from eca_server.llm.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.current import current, refused, since
@@ -284,13 +284,13 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_nobody_waits_for_it
 async def test_what_is_said_after_a_second_clear_stays_however_slow_the_first_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clear = Database.clear
+    clear = queries.clear
 
     def slowly(*given: Any, **more: Any) -> None:
         time.sleep(0.3)
         clear(*given, **more)
 
-    monkeypatch.setattr(Database, "clear", slowly)
+    monkeypatch.setattr(queries, "clear", slowly)
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         once, twice = (ours.request("chat/clear", {"chatId": "c"}) for _ in range(2))

@@ -27,6 +27,7 @@ from eca_server.workspace import Fingerprint, uri_of
 from tests.eca_server.chat.agent_session import ALLOW
 from tests.eca_server.chat.editor import SCRIPT, Editor, contents, editor
 from tests.eca_server.chat.session_model import Watch, check_history, tree_of
+from tests.eca_server.chat.store.keeping import before_images
 
 CHATS = ("a", "b")
 IDLE, DELETED = ChatState.IDLE, ChatState.DELETED
@@ -276,7 +277,7 @@ async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> No
 async def undo(data: Path, chat: str) -> None:
     """Restore a chat's files from what was kept of them, the last change first."""
     store = store_in(data)
-    for image in reversed(await store.before_images(chat)):
+    for image in reversed(await before_images(store, chat)):
         path = Path(image.path)
         if image.moved_from is not None:
             _move_back(path, Path(image.moved_from))

@@ -24,6 +24,7 @@ from tests.eca_server.chat.agent_session import (
     session,
 )
 from tests.eca_server.chat.editor import Content, Editor, finishes
+from tests.eca_server.chat.store.keeping import before_images
 
 pytestmark = pytest.mark.trio
 
@@ -171,7 +172,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 async def kept_images(data: Path) -> tuple[BeforeImage, ...]:
     store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
-    images = await store.before_images("c")
+    images = await before_images(store, "c")
     await store.close()
     return tuple(images)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.chat.store.database import Database
+from eca_server.chat.store import queries
 from tests.eca_server.chat.current import current, since
 from tests.eca_server.chat.editor import ECHO, Editor, text
 from tests.eca_server.chat.test_rollback import full_disk, said
@@ -39,21 +39,21 @@ async def shown(ours: Editor) -> tuple[str, list[str]]:
 
 def fails_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A disk that cannot be read; called, it can be."""
-    patch.setattr(Database, "load", full_disk)
+    patch.setattr(queries, "load", full_disk)
     return patch.undo
 
 
 def hangs_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A disk that does not answer; called, it does."""
-    goes_on, load = threading.Event(), Database.load
+    goes_on, load = threading.Event(), queries.load
 
     def late(*given: Any) -> Any:
         goes_on.wait(30)
         return load(*given)
 
-    patch.setattr(Database, "load", late)
-    patch.setattr("eca_server.chat.store.store.READ_SECONDS", 0.1)
-    patch.setattr("eca_server.chat.store.store.WRITE_SECONDS", 0.1)
+    patch.setattr(queries, "load", late)
+    patch.setattr("eca_server.chat.store.worker.READ_SECONDS", 0.1)
+    patch.setattr("eca_server.chat.store.worker.WRITE_SECONDS", 0.1)
 
     def go_on() -> None:
         patch.undo()
@@ -92,7 +92,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(
         with pytest.MonkeyPatch.context() as patch:
             mend = hangs_once(patch)
             await ours.turn("two", model=ECHO)
-            patch.setattr("eca_server.chat.store.store.READ_SECONDS", 25)
+            patch.setattr("eca_server.chat.store.worker.READ_SECONDS", 25)
             with trio.fail_after(15):  # ten waits of 0.1 seconds, none of 25
                 listed = await ours.ask("chat/list")
                 assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
@@ -106,7 +106,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(
             ]
             assert sum("Stored chats cannot be listed or opened" in each for each in said) == 1
             mend()
-        monkeypatch.setattr("eca_server.chat.store.store.LATE_SECONDS", 30)
+        monkeypatch.setattr("eca_server.chat.store.worker.LATE_SECONDS", 30)
         listed = await ours.ask("chat/list")
         assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
 
@@ -116,7 +116,7 @@ async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(
 ) -> None:
     await stored(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(Database, "load", full_disk)
+        patch.setattr(queries, "load", full_disk)
         async with current(TITLES, data=tmp_path) as ours:
             await ours.turn("two", model=ECHO)
             await ours.ask("chat/update", {"chatId": "c", "trust": True})
@@ -131,7 +131,7 @@ async def test_a_chat_that_is_cleared_unread_keeps_its_title_and_what_is_said_th
     await stored(tmp_path)
     async with current(data=tmp_path) as ours:
         with monkeypatch.context() as patch:
-            patch.setattr(Database, "load", full_disk)
+            patch.setattr(queries, "load", full_disk)
             await ours.turn("two", model=ECHO)
             await ours.ask("chat/clear", {"chatId": "c", "messages": True})
             await ours.turn("three", model=ECHO)

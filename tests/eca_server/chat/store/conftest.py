@@ -10,4 +10,4 @@ from tests.eca_server.chat.store.keeping import PATIENCE
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in PATIENCE.items():
-        monkeypatch.setattr(f"eca_server.chat.store.store.{name}", seconds)
+        monkeypatch.setattr(f"eca_server.chat.store.worker.{name}", seconds)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import attrs
+import pytest
 
-from eca_server.chat.store import BeforeImage, Store, StoredChat, StoredMessage
+from eca_server.chat.store import BeforeImage, Store, StoredChat, StoredMessage, queries
+from eca_server.chat.store.file import ChatFile
+from eca_server.chat.store.rows import ChatRow
 from eca_server.llm.history import (
     Message,
     Origin,
@@ -40,6 +45,10 @@ class Kept:
         """The texts of a chat that is kept."""
         return texts_of(await self.store.load(chat_id))
 
+    async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
+        """Return the before-images of a chat, in the order of the changes."""
+        return await before_images(self.store, chat_id)
+
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[Kept]:
@@ -50,6 +59,47 @@ async def opened(path: Path) -> AsyncIterator[Kept]:
         yield Kept(store, problems)
     finally:
         await store.close()
+
+
+async def before_images(store: Store, chat_id: str) -> Sequence[BeforeImage]:
+    """Return the before-images of a chat, in the order of the changes."""
+
+    def read(file: ChatFile) -> list[BeforeImage]:
+        return [
+            BeforeImage(
+                content_id=content_id,
+                path=os.fsdecode(path),
+                moved_from=None if moved_from is None else os.fsdecode(moved_from),
+                existed=bool(existed),
+                mode=mode,
+                data=data,
+                after=after,
+            )
+            for content_id, path, moved_from, existed, mode, data, after in file.execute(
+                "SELECT content_id, path, moved_from, existed, mode, data, after"
+                " FROM before_image WHERE chat = ? ORDER BY number",
+                (chat_id,),
+            )
+        ]
+
+    return tuple(await store._worker.read(read) or ())
+
+
+@contextmanager
+def opened_file(path: Path) -> Iterator[ChatFile]:
+    """Return the file of chats for this thread, closed at the end without being rewritten."""
+    file = ChatFile(path, pytest.fail)
+    try:
+        yield file
+    finally:
+        file.close(lambda: True)
+
+
+def append(file: ChatFile, chat: str, *messages: StoredMessage, title: str | None = None) -> None:
+    """Add messages to a chat of a file."""
+    row = ChatRow(chat, WORKSPACE, title, 1.0, 2.0)
+    turn = f"{uuid4()}"
+    assert file.write(chat, lambda file: queries.append(file, row, messages, turn=turn, usage=None))
 
 
 def said(*texts: str) -> tuple[StoredMessage, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from eca_server.chat.store import store
+from eca_server.chat.store import worker
 from tests.eca_server.chat.store.keeping import (
     PATIENCE,
     WORKSPACE,
@@ -81,7 +81,7 @@ async def fill_the_disk(kept: Kept) -> None:
 
 async def write_where_it_is_forbidden(kept: Kept) -> None:
     """Try as a user without root's rights."""
-    import eca_server.chat.store.keeper  # noqa: F401, PLC0415 - the user without rights may not read the interpreter
+    import eca_server.chat.store.file  # noqa: F401, PLC0415 - the user without rights may not read the interpreter
 
     if os.geteuid() == 0:
         os.setuid(65534)
@@ -113,7 +113,7 @@ ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
 
 
 async def main(role: str, path: str, *arguments: str) -> None:
-    vars(store).update(PATIENCE)
+    vars(worker).update(PATIENCE)
     async with opened(Path(path)) as kept:
         await ROLES[role](kept, *arguments)
 

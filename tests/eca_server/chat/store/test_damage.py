@@ -181,7 +181,7 @@ async def test_an_update_killed_at_any_statement_leaves_the_older_file(path: Pat
     for statements in range(1, 200):
         connection = sqlite3.connect(path, isolation_level=None)
         try:
-            schema.set_up(Dying(connection, statements), schema.MIGRATIONS)  # type: ignore[arg-type]
+            schema.set_up(Dying(connection, statements))  # type: ignore[arg-type]
         except Killed:
             connection.close()
             with closing(sqlite3.connect(path)) as other:

@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.chat.store import database, keeper, store
-from eca_server.chat.store.rows import ChatRow
-from tests.eca_server.chat.store.keeping import WORKSPACE, Kept, image, opened, said
+from eca_server.chat.store import StoredMessage, queries, worker
+from eca_server.chat.store.file import ChatFile
+from eca_server.llm.history import Message, TextPart
+from tests.eca_server.chat.store.keeping import (
+    WORKSPACE,
+    Kept,
+    append,
+    image,
+    opened,
+    opened_file,
+    said,
+)
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -37,18 +46,20 @@ def fill(path: Path) -> None:
     3.40 do with this seed.
     """
     chance = random.Random(2)
-    kept = database.Database(path)
-    for number in range(CHATS * 20):
-        chat = chance.randrange(CHATS)
-        body = mark(chat) * chance.choice([10, 40, 100])
-        row = ChatRow(f"chat {chat}", WORKSPACE, mark(chat) * (number % 9), 1.0, 2.0)
-        kept.append(row, [(f"{number}", body.encode())], turn=f"{number}", usage=None)
-    for chat in range(CHATS):
-        name, text = f"chat {chat}", mark(chat)
-        kept.add_before_images(
-            name, [image("1", text, moved_from=text, data=text.encode() * 300, after=text.encode())]
-        )
-    kept.close()
+    with opened_file(path) as kept:
+        for number in range(CHATS * 20):
+            chat = chance.randrange(CHATS)
+            text = TextPart(mark(chat) * chance.choice([10, 40, 100]))
+            message = StoredMessage(id=f"{number}", message=Message(role="user", parts=(text,)))
+            append(kept, f"chat {chat}", message, title=mark(chat) * (number % 9))
+        for chat in range(CHATS):
+            add_image(kept, f"chat {chat}", mark(chat))
+
+
+def add_image(kept: ChatFile, name: str, text: str) -> None:
+    data = text.encode()
+    images = [image("1", text, moved_from=text, data=data * 300, after=data)]
+    assert kept.write_once(lambda file: queries.add_before_images(file, name, images))
 
 
 async def delete_all(kept: Kept) -> None:
@@ -116,14 +127,14 @@ async def test_the_file_is_rewritten_while_nothing_is_asked_for(
 ) -> None:
     rewritten = trio.Event()
     token = trio.lowlevel.current_trio_token()
-    tidy = keeper.Keeper.tidy
+    tidy = ChatFile.tidy
 
-    def tidy_and_tell(self: keeper.Keeper, *arguments: object) -> None:
+    def tidy_and_tell(self: ChatFile, *arguments: object) -> None:
         tidy(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
         token.run_sync_soon(rewritten.set)
 
-    monkeypatch.setattr(keeper.Keeper, "tidy", tidy_and_tell)
-    monkeypatch.setattr(store, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(ChatFile, "tidy", tidy_and_tell)
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
     fill(path)
     async with opened(path) as ours:
         await delete_all(ours)
@@ -138,12 +149,12 @@ async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(
 ) -> None:
     fill(path)
     with monkeypatch.context() as patched:
-        patched.setattr(store, "_REWRITE_SECONDS", 0)
+        patched.setattr(worker, "_REWRITE_SECONDS", 0)
         async with opened(path) as ours:
             await delete_all(ours)
     assert due(path) == len(DELETED)
     async with opened(path) as ours:
-        assert await ours.store.before_images("chat 1")
+        assert await ours.before_images("chat 1")
         assert await ours.store.close()
         assert ours.problems == []
     assert left(path) == set()

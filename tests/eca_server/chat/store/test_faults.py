@@ -20,14 +20,21 @@ from eca_server.chat.store import (
     Rollback,
     StoredMessage,
     UndoStep,
-    database,
-    journal,
+    queries,
     schema,
     store,
+    worker,
 )
-from eca_server.chat.store.rows import ChatRow
 from eca_server.llm.history import BlockPart, Message
-from tests.eca_server.chat.store.keeping import WORKSPACE, image, opened, said, texts_of
+from tests.eca_server.chat.store.keeping import (
+    WORKSPACE,
+    append,
+    image,
+    opened,
+    opened_file,
+    said,
+    texts_of,
+)
 from tests.eca_server.chat.store.process import spawn
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
@@ -209,38 +216,44 @@ async def test_a_file_of_an_older_server_is_brought_up_to_date_with_all_that_is_
         ("ALTER TABLE usage ADD COLUMN currency TEXT", "CREATE TABLE later (a)"),
         ("INSERT INTO later VALUES (1)",),
     )
+    monkeypatch.setattr(schema, "MIGRATIONS", newer)
     for _ in range(2):
-        opened_newer = database.Database(path, migrations=newer)
-        assert opened_newer.load("c").chat is not None
-        opened_newer.close()
+        async with opened(path) as ours:
+            assert await ours.texts("c") == ["old"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (len(newer),)
         assert connection.execute("SELECT * FROM later").fetchall() == [(1,)]
 
 
-async def test_a_file_of_each_older_version_is_brought_up_to_date(path: Path) -> None:
+async def test_a_file_of_each_older_version_is_brought_up_to_date(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for version in range(1, len(schema.MIGRATIONS)):
-        older = database.Database(path, migrations=schema.MIGRATIONS[:version])
-        older.append(ChatRow("c", WORKSPACE, None, 1.0, 2.0), [("1", b"{}")], turn="1", usage=None)
-        older.close()
+        with monkeypatch.context() as patched, opened_file(path) as older:
+            patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+            append(older, "c", *said("1"))
         async with opened(path) as ours:
             images = (image("1", "/f", data=b"before"),)
             assert (await ours.store.add_before_images("c", images)).numbers
-            assert await ours.store.before_images("c") == images
+            assert await ours.before_images("c") == images
             assert await ours.store.append("c", WORKSPACE, settings=ChatSettings(model="p/m"))
             assert [chat.model for chat in await ours.store.list(WORKSPACE, 9)] == ["p/m"]
             assert await ours.store.delete("c")
-            assert await ours.store.before_images("c") == ()
+            assert await ours.before_images("c") == ()
             assert ours.problems == []
         path.unlink()
 
 
-async def test_a_migration_that_fails_leaves_the_older_file_as_it_was(path: Path) -> None:
+async def test_a_migration_that_fails_leaves_the_older_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("old"))
     failing = (*schema.MIGRATIONS, ("DROP TABLE message", "DROP TABLE nothing"))
-    with pytest.raises(sqlite3.OperationalError):
-        database.Database(path, migrations=failing)
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", failing)
+        async with opened(path) as ours:
+            assert not await ours.store.append("c", WORKSPACE, said("new"))
     async with opened(path) as ours:
         assert await ours.texts("c") == ["old"]
 
@@ -249,14 +262,14 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("WRITE_SECONDS", "READ_SECONDS", "CLOSE_SECONDS"):
-        monkeypatch.setattr(store, limit, 0.02)
+        monkeypatch.setattr(worker, limit, 0.02)
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN EXCLUSIVE")
             for number in range(1, 4):
                 assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
-            monkeypatch.setattr(store, "READ_SECONDS", 30)
+            monkeypatch.setattr(worker, "READ_SECONDS", 30)
             with trio.fail_after(10):  # known to be late: reads do not wait again
                 assert await ours.store.load("c") is None
                 assert await ours.store.list(WORKSPACE, 5) == ()
@@ -268,11 +281,11 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(
             late, unread = ours.problems
             assert late == f"{path} does not answer: chats stay only in memory until it does."
             assert unread.startswith(f"Stored chats cannot be listed or opened until {path} ans")
-        monkeypatch.setattr(store, "LATE_SECONDS", 10)
+        monkeypatch.setattr(worker, "LATE_SECONDS", 10)
         assert await ours.texts("c") == ["0", "1", "2", "3"]
-        assert await ours.store.before_images("c") == (images[0],)
+        assert await ours.before_images("c") == (images[0],)
         assert (waiting.numbers, too_much.numbers) == ((1,), None)
-        monkeypatch.setattr(store, "WRITE_SECONDS", 10)
+        monkeypatch.setattr(worker, "WRITE_SECONDS", 10)
         assert await ours.store.append("c", WORKSPACE, said("4"))
         assert not ours.store.is_late
         assert len(ours.problems) == 2
@@ -286,8 +299,8 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
     monkeypatch: pytest.MonkeyPatch,
     mock_clock: trio.testing.MockClock,
 ) -> None:
-    monkeypatch.setattr(store, "WRITE_SECONDS", 1)
-    monkeypatch.setattr(store, "READ_SECONDS", 1)
+    monkeypatch.setattr(worker, "WRITE_SECONDS", 1)
+    monkeypatch.setattr(worker, "READ_SECONDS", 1)
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
@@ -303,17 +316,17 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
                 assert ours.store.is_late == is_late
                 holder.rollback()
         assert bool(ours.problems) == is_late
-        monkeypatch.setattr(store, "READ_SECONDS", 60)
+        monkeypatch.setattr(worker, "READ_SECONDS", 60)
         assert await ours.texts("d") == ["small"]
         await ours.store.append("d", WORKSPACE, said("more"))
-        assert ours.store._size_asked == 0
+        assert ours.store._worker._queued_bytes == 0
 
 
 async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "WRITE_SECONDS", 0)
-    monkeypatch.setattr(store, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "WRITE_SECONDS", 0)
+    monkeypatch.setattr(worker, "CLOSE_SECONDS", 0.05)
     problems: list[str] = []
     async with opened(path) as ours:
         await ours.store.load("c")
@@ -342,14 +355,14 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
         noted = attrs.evolve(rollback, last_message=2)
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (noted,)
         with monkeypatch.context() as patched:
-            patched.setattr(journal, "finish", full)
+            patched.setattr(queries, "finish_rollback", full)
             assert not await ours.store.finish_rollback(rollback)
             assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
         await another.store.finish_rollback(rollback)
         await another.store.add_before_images("c", later)
         assert await ours.texts("c") == ["zero"]
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
-        assert await ours.store.before_images("c") == later
+        assert await ours.before_images("c") == later
 
 
 async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path: Path) -> None:
@@ -367,7 +380,7 @@ async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path
         assert attrs.evolve(found, last_message=None, last_change=None) == rollback
         await another.store.finish_rollback(found)
         assert await another.texts("c") == ["two"]
-        assert await another.store.before_images("c") == later
+        assert await another.before_images("c") == later
         assert [chat.id for chat in await another.store.list(WORKSPACE, 9)] == ["c"]
 
 
@@ -421,7 +434,7 @@ async def test_an_interpreter_without_sqlite_is_told_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sqlite3", None)
-    for module in ("database", "keeper"):
+    for module in ("checks", "file", "salvage", "scan", "schema", "wal"):
         monkeypatch.delitem(sys.modules, f"eca_server.chat.store.{module}", raising=False)
     async with opened(path) as ours:
         for number in range(3):

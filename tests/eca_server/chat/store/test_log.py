@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.chat.store import database, store, wal
-from eca_server.chat.store.keeper import Keeper
-from eca_server.chat.store.rows import ChatRow
-from tests.eca_server.chat.store.keeping import WORKSPACE, opened, said
+from eca_server.chat.store import wal, worker
+from eca_server.chat.store.file import ChatFile
+from tests.eca_server.chat.store.keeping import WORKSPACE, append, opened, opened_file, said
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
@@ -29,9 +28,9 @@ def path(tmp_path: Path) -> Path:
 def emptied(monkeypatch: pytest.MonkeyPatch) -> Callable[[], trio.Event]:
     """Return a function that returns an event, set at the end of the next attempt at the log."""
     events: list[trio.Event] = []
-    empty_log = Keeper.empty_log
+    empty_log = ChatFile.empty_log
 
-    def empty_and_notify(self: Keeper) -> None:
+    def empty_and_notify(self: ChatFile) -> None:
         empty_log(self)
         for event in [events.pop() for _ in range(len(events))]:
             token.run_sync_soon(event.set)
@@ -43,7 +42,7 @@ def emptied(monkeypatch: pytest.MonkeyPatch) -> Callable[[], trio.Event]:
         return events[-1]
 
     token: trio.lowlevel.TrioToken
-    monkeypatch.setattr(Keeper, "empty_log", empty_and_notify)
+    monkeypatch.setattr(ChatFile, "empty_log", empty_and_notify)
     return next_end
 
 
@@ -59,8 +58,8 @@ def chats_without_log(path: Path) -> int:
 async def test_an_idle_store_has_all_chats_in_the_file_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
 ) -> None:
-    monkeypatch.setattr(store, "_IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(store, "_LOG_SECONDS", 3600)
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "_LOG_SECONDS", 3600)
     async with opened(path) as ours:
         for name in CHATS:
             assert await ours.store.append(name, WORKSPACE, said(name))
@@ -75,8 +74,8 @@ async def test_an_idle_store_has_all_chats_in_the_file_itself(
 async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
 ) -> None:
-    monkeypatch.setattr(store, "_IDLE_SECONDS", 3600)
-    monkeypatch.setattr(store, "_LOG_SECONDS", 0)
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 3600)
+    monkeypatch.setattr(worker, "_LOG_SECONDS", 0)
     async with opened(path) as ours:
         for number, name in enumerate(CHATS, 1):
             done = emptied()
@@ -89,8 +88,8 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
 async def test_a_log_that_another_server_reads_is_no_fault_and_waits(
     path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
 ) -> None:
-    monkeypatch.setattr(store, "_IDLE_SECONDS", 0.02)
-    monkeypatch.setattr(store, "_LOG_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(worker, "_LOG_SECONDS", 0.05)
     async with opened(path) as ours:
         assert await ours.store.append("0", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -113,12 +112,10 @@ async def test_a_log_that_another_server_reads_is_no_fault_and_waits(
 
 def killed_server(path: Path) -> None:
     """Leave the files of a server that was killed, with all its chats in the log."""
-    kept = database.Database(path)
-    for name in CHATS:
-        body = b'{"role":"user","parts":[{"type":"text","text":"%s"}]}' % (name.encode() * 5000)
-        kept.append(ChatRow(name, WORKSPACE, name, 1.0, 2.0), [(name, body)], turn="1", usage=None)
-    left = {file: file.read_bytes() for file in path.parent.iterdir()}
-    kept.close()
+    with opened_file(path) as kept:
+        for name in CHATS:
+            append(kept, name, *said(name * 5000), title=name)
+        left = {file: file.read_bytes() for file in path.parent.iterdir()}
     for file, content in left.items():
         file.write_bytes(content)
 
@@ -223,13 +220,11 @@ async def test_the_log_of_a_server_that_runs_is_not_looked_at(path: Path) -> Non
 async def test_checksums_are_those_of_sqlite_and_frames_of_an_earlier_log_are_no_damage(
     path: Path,
 ) -> None:
-    kept = database.Database(path)
-    for number in range(3):
-        row = ChatRow(f"{number}", WORKSPACE, None, 1.0, 2.0)
-        kept.append(row, [("m", b"x" * (90_000 // (number + 1)))], turn="1", usage=None)
-        kept._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-    left = {file: file.read_bytes() for file in path.parent.iterdir()}
-    kept.close()
+    with opened_file(path) as kept:
+        for number in range(3):
+            append(kept, f"{number}", *said("x" * (90_000 // (number + 1))))
+            kept.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        left = {file: file.read_bytes() for file in path.parent.iterdir()}
     for file, content in left.items():
         file.write_bytes(content)
     log = wal._read(path, Path(f"{path}-wal"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import sqlite3
 import threading
 import time
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ import pytest
 import trio
 
 from eca_server.chat.store import Store, StoredChat
-from eca_server.chat.store.database import Database
+from eca_server.chat.store.file import ChatFile
 from eca_server.llm.history import ToolCallPart, ToolResultPart, repair
 from tests.eca_server.chat.store.keeping import WORKSPACE, opened, texts_of, turn
 from tests.eca_server.chat.store.process import spawn
@@ -148,18 +147,15 @@ def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path: 
 
 def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
     together = threading.Barrier(4)
-    faults: list[BaseException] = []
+    faults: list[str] = []
 
     def open_all() -> None:
         with ExitStack() as stack:
             for number in range(40):
                 together.wait(timeout=30)
-                try:
-                    opened_file = Database(tmp_path / f"{number}" / "chats.sqlite")
-                except (OSError, sqlite3.Error) as fault:
-                    faults.append(fault)
-                else:
-                    stack.callback(opened_file.close)
+                file = ChatFile(tmp_path / f"{number}" / "chats.sqlite", faults.append)
+                stack.callback(file.close, lambda: True)
+                file.read(lambda _: True)
 
     threads = [threading.Thread(target=open_all) for _ in range(together.parties)]
     for thread in threads:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ async def whole(ours: Kept) -> list[str]:
             and texts == [f"{name} {place}" for place in PLACES]
             and (chat.title, chat.usages) == (name, (TurnUsage(tokens=3),))
             and chat.settings.model == "p/m"
-            and len(await ours.store.before_images(name)) == 1
+            and len(await ours.before_images(name)) == 1
         ):
             found.append(name)
     return found
@@ -223,19 +224,20 @@ async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
         assert "was damaged" in "".join(ours.problems)
 
 
+@pytest.mark.parametrize("table", ["message", "before_image"])
 async def test_a_salvage_that_is_killed_begins_anew_and_brings_nothing_twice(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     the_header(path)
-    bring = salvage._Plan.bring
+    insert = salvage._insert
 
-    def killed(self: salvage._Plan, *arguments: object) -> int:
-        if arguments[-1] == CHATS[10]:
+    def killed(target: sqlite3.Connection, into: str, row: Sequence[Any]) -> int | None:
+        if into.startswith(table) and CHATS[10] in row:
             raise sqlite3.OperationalError("killed")
-        return bring(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
+        return insert(target, into, row)
 
     with monkeypatch.context() as patch:
-        patch.setattr(salvage._Plan, "bring", killed)
+        patch.setattr(salvage, "_insert", killed)
         async with opened(path) as ours:
             await ours.store.load(CHATS[0])
     async with opened(path) as ours:

@@ -43,7 +43,7 @@ async def test_what_is_not_kept_is_none(path: Path) -> None:
     async with opened(path) as ours:
         assert await ours.store.load("c") is None
         assert await ours.store.list(WORKSPACE, 10) == ()
-        assert await ours.store.before_images("c") == ()
+        assert await ours.before_images("c") == ()
         assert await ours.store.delete("c")
         assert ours.problems == []
 
@@ -130,7 +130,7 @@ async def test_of_a_cleared_chat_the_name_and_what_it_took_stay(path: Path) -> N
         kept = ChatSettings(trust=True)
         assert await ours.store.clear("c", title="mine", settings=kept)
         assert await ours.store.clear("never there", title="x", settings=kept)
-        assert await ours.store.before_images("c") == ()
+        assert await ours.before_images("c") == ()
         await ours.store.append("c", WORKSPACE, said("new"))
         chat = await ours.store.load("c")
         by_age = [each.id for each in await ours.store.list(WORKSPACE, 9, by="created")]
@@ -148,7 +148,7 @@ async def test_a_deleted_chat_begins_anew(path: Path) -> None:
         await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
         assert await ours.store.delete("c")
         assert await ours.store.load("c") is None
-        assert await ours.store.before_images("c") == ()
+        assert await ours.before_images("c") == ()
         await ours.store.append("c", WORKSPACE, said("new"))
         chat = await ours.store.load("c")
         assert ours.problems == []
@@ -171,8 +171,8 @@ async def test_what_files_were_before_they_were_changed_is_kept_in_order(path: P
         assert (await ours.store.add_before_images("other", images[:1])).numbers
         assert (await ours.store.add_before_images("c", images[2:])).numbers
     async with opened(path) as ours:
-        assert await ours.store.before_images("c") == images
-        assert await ours.store.before_images("other") == images[:1]
+        assert await ours.before_images("c") == images
+        assert await ours.before_images("other") == images[:1]
 
 
 async def test_only_the_user_can_read_what_is_kept(path: Path) -> None:
