@@ -75,7 +75,8 @@ class StreamDecoder(ABC):
             if event.data.strip() == _END_MARK:
                 return self._end_mark()
             raise _unreadable(event.data, fault) from None
-        return self._text_delta(value) or self._decode(value, event.event)
+        events = self._text_delta(value)
+        return self._decode(value, event.event) if events is None else events
 
     def feed_object(self, value: Any) -> Iterable[Event]:
         """Decode a JSON value: a line of the stream, or a whole answer that was not streamed.
@@ -85,7 +86,8 @@ class StreamDecoder(ABC):
         """
         if self.done:
             return []
-        return self._text_delta(value) or self._decode(value, "")
+        events = self._text_delta(value)
+        return self._decode(value, "") if events is None else events
 
     def close(self) -> list[Event]:
         """Handle the end of the bytes.
@@ -102,7 +104,7 @@ class StreamDecoder(ABC):
 
     @abstractmethod
     def _text_delta(self, value: Any) -> list[Event] | None:
-        """Decode a plain text delta, which is nearly all of a stream; None for all else."""
+        """Decode a plain delta, which is nearly all of a stream; None for every other value."""
 
     @abstractmethod
     def _decode(self, value: Any, name: str) -> Iterable[Event]:
