@@ -22,6 +22,8 @@ __all__ = ["DecoderOptions", "StreamDecoder", "parse"]
 _END_MARK = "[DONE]"
 """The end mark of Chat Completions; gateways also send it in the streams of other APIs."""
 
+_EMPTY = "the model answered nothing; the prompt may be longer than its context"
+
 
 class DecoderOptions(TypedDict, total=False):
     """The arguments of `StreamDecoder`."""
@@ -132,10 +134,9 @@ class StreamDecoder(ABC):
             )
         ]
 
-    def _check_content(self, reason: FinishReason) -> None:
+    def _check_content(self, reason: FinishReason, message: str = _EMPTY) -> None:
         """Raise `empty_response` if the model answered nothing, and must not."""
         if reason in ("stop", "other") and not (self._has_content or self._may_be_empty):
-            message = "the model answered nothing; the prompt may be longer than its context"
             raise BackendError("empty_response", message, retryable=True)
 
     def _end(
