@@ -16,7 +16,7 @@ from runner import bytewise, cut, instrumented
 with instrumented():
     from eca_protocol import json
     from eca_server.llm.answer import Answer
-    from eca_server.llm.answer_body import AnswerBody, Decoder, Framing
+    from eca_server.llm.answer_body import AnswerBody, Framing
     from eca_server.llm.backend import BackendError
     from eca_server.llm.events import (
         Event,
@@ -36,11 +36,12 @@ with instrumented():
     )
     from eca_server.llm.facts import Price
     from eca_server.llm.history import Origin
+    from eca_server.llm.stream_decoder import StreamDecoder
 
 LARGEST = 2**63  # the limit of databases, and of JSON readers with 64 bits
 PRICE = Price(input=1.5, output=10)
 
-MakeDecoder = Callable[[Callable[[], str]], Decoder]
+MakeDecoder = Callable[[Callable[[], str]], StreamDecoder]
 Outcome = tuple[list[Event], str | None]
 
 

@@ -111,29 +111,20 @@ def load(
             unresolved.
     """
     home = home or home_directory(environ)
-    roots = tuple(roots)
     commands = CommandOutputs(environ, home, may_run=runs_commands)
-    previous_values = previous.values if previous else {}
-    sources = Sources(environ=environ, home=home, previous=previous_values, commands=commands)
+    before = previous.values if previous else {}
+    sources = Sources(environ=environ, home=home, previous=before, commands=commands)
     is_pure = sources.add_options(initialization_options)
     workspace = _WorkspaceRoots(environ=environ, home=home, previous=previous)
     workspace.may_ask = not is_pure
-    if is_pure:
-        _join_spellings(sources, known_providers)
-    else:
-        sources.add_text("ECA_CONFIG", environ.get("ECA_CONFIG", ""), directory=None)
-        if config_file is not None:
-            sources.add_file(config_file, required=True)
-        else:
-            directory = user_directory(environ, home)
-            if not is_first:
-                sources.add_agents(directory / FOLDER)
-            sources.add_file(directory / "config.json")
-        _join_spellings(sources, known_providers)
+    if not is_pure:
+        _add_user_sources(sources, config_file, reads_agents=not is_first)
+    _join_spellings(sources, known_providers)
+    if not is_pure:
         last = sources.empty_copy()
         for path in sources.config().extra_configs:
             last.add_file(Path(path), required=True)
-        last.add_saved_settings(roots, stored_secret)
+        last.add_saved_settings(roots := tuple(roots), stored_secret)
         if config_file is None and not is_first:
             editor = _editor_trust(initialization_options)
             workspace.accepts_all = trusts_workspace or editor is True
@@ -142,20 +133,19 @@ def load(
         sources.append(last)
         workspace.drop_removed(sources.merged)
     sources.report_missing_bases()
-    return LoadedConfig(
-        config=workspace.complete(sources.config()),
-        problems=tuple(sources.problems),
-        sources=tuple(sources.sources),
-        files=sources.files,
-        values=sources.values,
-        is_pure=is_pure,
-        withheld=tuple(workspace.withheld),
-        accepted=workspace.accepted,
-        trusted_roots=frozenset(workspace.trusted),
-        may_ask=workspace.may_ask,
-        secrets=tuple(commands.secrets),
-        awaits_commands=commands.has_skipped,
-    )
+    return workspace.loaded(sources, commands, is_pure=is_pure)
+
+
+def _add_user_sources(sources: Sources, config_file: Path | None, *, reads_agents: bool) -> None:
+    """Add the user's sources that those of the workspace override."""
+    sources.add_text("ECA_CONFIG", sources.environ.get("ECA_CONFIG", ""), directory=None)
+    if config_file is not None:
+        sources.add_file(config_file, required=True)
+        return
+    directory = user_directory(sources.environ, sources.home)
+    if reads_agents:
+        sources.add_agents(directory / FOLDER)
+    sources.add_file(directory / "config.json")
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
@@ -228,6 +218,23 @@ class _WorkspaceRoots:
         servers = merged.get("mcp_servers") or {}
         removed = {("mcpServers", name) for name, server in servers.items() if server is None}
         self.withheld = [each for each in self.withheld if each.path not in removed]
+
+    def loaded(self, sources: Sources, commands: CommandOutputs, *, is_pure: bool) -> LoadedConfig:
+        """Return the result of the load."""
+        return LoadedConfig(
+            config=self.complete(sources.config()),
+            problems=tuple(sources.problems),
+            sources=tuple(sources.sources),
+            files=sources.files,
+            values=sources.values,
+            is_pure=is_pure,
+            withheld=tuple(self.withheld),
+            accepted=self.accepted,
+            trusted_roots=frozenset(self.trusted),
+            may_ask=self.may_ask,
+            secrets=tuple(commands.secrets),
+            awaits_commands=commands.has_skipped,
+        )
 
     def complete(self, config: Config) -> Config:
         """Return the configuration with the roots' restrictions and the waiting servers."""

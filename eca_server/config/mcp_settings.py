@@ -78,7 +78,32 @@ def _masked(text: str | None) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class MCPServer:
+class OAuthClient:
+    """The client that an authorization server of an MCP server sees.
+
+    Attributes:
+        client_id: this client's id at the authorization server.
+        client_secret: the secret of that id, if it has one.
+        client_name: the name for dynamic registration at the authorization server.
+        client_metadata_url: the URL of this client's metadata document, used as the id at
+            authorization servers that support such documents.
+        oauth_port: the port of the redirect URL after a login; 0: any.
+        auth_scope: the workspaces that share a login: all, this one, or those with the same name
+            here.
+    """
+
+    client_id: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientId"))
+    client_secret: Secret | None = attrs.field(default=None, metadata=setting(KEY, "clientSecret"))
+    client_name: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientName"))
+    client_metadata_url: str | None = attrs.field(
+        default=None, metadata=setting(_NAME, "clientMetadataUrl")
+    )
+    oauth_port: int = attrs.field(default=0, metadata=setting(COUNT, "oauthPort"))
+    auth_scope: str = attrs.field(default="global", metadata=setting(_NAME, "authScope"))
+
+
+@attrs.frozen(kw_only=True)
+class MCPServer(OAuthClient):
     """`mcpServers.<name>`: a program to start, or an address.
 
     Attributes:
@@ -92,14 +117,6 @@ class MCPServer:
         type: the transport; default: from `command` or `url`.
         protocol: the family of protocol revisions to use; `auto`: negotiated.
         disabled: whether it starts only on the user's request.
-        client_id: this client's id at the authorization server.
-        client_secret: the secret of that id, if it has one.
-        client_name: the name for dynamic registration at the authorization server.
-        client_metadata_url: the URL of this client's metadata document, used as the id at
-            authorization servers that support such documents.
-        oauth_port: the port of the redirect URL after a login; 0: any.
-        auth_scope: the workspaces that share a login: all, this one, or those with the same name
-            here.
         start_timeout: limit until the server is ready; default: `mcpTimeoutSeconds`.
         call_timeout: limit of a call without progress.
         tool_timeouts: the same limit by the name of the tool.
@@ -128,14 +145,6 @@ class MCPServer:
         default="auto", metadata=setting(choice("auto", "legacy", "2026-07-28"), "protocol")
     )
     disabled: bool = attrs.field(default=False, metadata=setting(FLAG, "disabled"))
-    client_id: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientId"))
-    client_secret: Secret | None = attrs.field(default=None, metadata=setting(KEY, "clientSecret"))
-    client_name: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientName"))
-    client_metadata_url: str | None = attrs.field(
-        default=None, metadata=setting(_NAME, "clientMetadataUrl")
-    )
-    oauth_port: int = attrs.field(default=0, metadata=setting(COUNT, "oauthPort"))
-    auth_scope: str = attrs.field(default="global", metadata=setting(_NAME, "authScope"))
     start_timeout: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "startTimeoutSeconds")
     )

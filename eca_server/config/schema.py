@@ -79,6 +79,9 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attribute_notes(cls: type) -> dict[str, str]:
-    """Return the description of each attribute from the class's docstring; empty under `-OO`."""
-    _, _, attributes = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
-    return {name: " ".join(note.split()) for name, note in _ATTRIBUTE.findall(attributes)}
+    """Return the description of each attribute from the docstrings; empty under `-OO`."""
+    notes: dict[str, str] = {}
+    for each in cls.__mro__:
+        _, _, attributes = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
+        notes |= {name: " ".join(note.split()) for name, note in _ATTRIBUTE.findall(attributes)}
+    return notes

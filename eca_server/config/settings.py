@@ -246,12 +246,11 @@ class InlineChats:
     agent: str | None = attrs.field(default=None, metadata=setting(NAME, "agent"))
 
 
-@attrs.frozen(kw_only=True)
-class Config:
-    """The whole configuration. Times are in seconds; an unset one has a built-in default.
+@attrs.frozen(kw_only=True, slots=False)
+class ChatSettings:
+    """The settings of chats, completions and rewrites.
 
     Attributes:
-        providers: endpoints by name, the part before the slash in `provider/model`.
         default_model: `provider/model`; default: the first usable one.
         default_behavior: the behaviour of a new chat (ruling W-28 ranks it last).
         welcome_message: Markdown, shown by the editor in an empty chat.
@@ -266,43 +265,9 @@ class Config:
             replaces the chat's history.
         auto_compact_tokens_left: the tokens of a model's context to leave free, in place of that
             percentage; ignored for a model whose context is not larger.
-        connect_timeout: limit of the connection to an endpoint.
-        first_byte_timeout: limit from the request to the first byte of its answer.
-        stream_idle_timeout: limit between two bytes of an answer.
-        no_progress_timeout: limit between two meaningful events of an answer.
         answer_max_kb: limit of the text of one answer, in KiB; a longer answer is cut.
-        rate_limit_max_wait: the longest wait that an endpoint may demand before the request fails.
-        retry: how a failed request is repeated.
-        netrc_file: the netrc file, in place of `~/.netrc`.
-        keyring: whether logins are stored in the system's keyring.
-        network: the TLS certificates of connections.
-        otlp: OpenTelemetry properties by name (`otel.exporter.otlp.endpoint`); values may be
-            secret.
-        catalog: the public catalogue of models.
-        behaviors: the settings of each agent, by its name.
-        disabled_tools: tools that are never offered to the model.
-        enabled_tools: the only tools offered, named as in `disabledTools`; default: all.
-        tool_call: the approval of tool calls and the limits of tools.
-        custom_tools: commands that the model may call as tools, by the name of the tool.
-        rules: files whose text is added to every chat.
-        commands: files whose text a slash command sends.
-        skills: folders of skills, or SKILL.md files, besides the usual places.
-        hooks: commands that run on events of a chat, by the user's name for each.
-        ignore_files: the kinds of ignore files that trees and searches respect.
-        lsp_timeout: limit of a request to the editor.
-        mcp_servers: servers of tools, prompts and resources, by the user's name for each.
-        mcp_timeout: limit until an MCP server is ready.
-        mcp_tool_search: whether the model searches for MCP tools instead of getting the schemas of
-            all of them.
-        mcp_keep_alive: the time between two pings of an MCP server at a `url`.
-        extra_configs: further configuration files; they win over all others.
-        include_parent_agents_files: whether an AGENTS.md above the workspace is read.
-        restrictions: the restrictions of workspace folders, each with rules for tool calls alone.
     """
 
-    providers: Mapping[str, Provider] = attrs.field(
-        factory=dict, metadata=setting(each(record(Provider)), "providers")
-    )
     default_model: str | None = attrs.field(
         default=None, metadata=setting(NAME, "defaultModel", "chat.defaultModel")
     )
@@ -337,6 +302,34 @@ class Config:
     auto_compact_tokens_left: int | None = attrs.field(
         default=None, metadata=setting(COUNT, "autoCompactTokensLeft")
     )
+    answer_max_kb: int = attrs.field(
+        default=32 * 1024, metadata=setting(COUNT, "answerMaxKb", workspace=Workspace.SMALLER)
+    )
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class EndpointSettings:
+    """The endpoints and their requests. Times are in seconds; an unset one has a default.
+
+    Attributes:
+        providers: endpoints by name, the part before the slash in `provider/model`.
+        connect_timeout: limit of the connection to an endpoint.
+        first_byte_timeout: limit from the request to the first byte of its answer.
+        stream_idle_timeout: limit between two bytes of an answer.
+        no_progress_timeout: limit between two meaningful events of an answer.
+        rate_limit_max_wait: the longest wait that an endpoint may demand before the request fails.
+        retry: how a failed request is repeated.
+        netrc_file: the netrc file, in place of `~/.netrc`.
+        keyring: whether logins are stored in the system's keyring.
+        network: the TLS certificates of connections.
+        otlp: OpenTelemetry properties by name (`otel.exporter.otlp.endpoint`); values may be
+            secret.
+        catalog: the public catalogue of models.
+    """
+
+    providers: Mapping[str, Provider] = attrs.field(
+        factory=dict, metadata=setting(each(record(Provider)), "providers")
+    )
     connect_timeout: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "connectTimeoutSeconds")
     )
@@ -348,9 +341,6 @@ class Config:
     )
     no_progress_timeout: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "noProgressTimeoutSeconds")
-    )
-    answer_max_kb: int = attrs.field(
-        default=32 * 1024, metadata=setting(COUNT, "answerMaxKb", workspace=Workspace.SMALLER)
     )
     rate_limit_max_wait: float | None = attrs.field(
         default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
@@ -372,10 +362,26 @@ class Config:
         default=CatalogSettings(),
         metadata=setting(record(CatalogSettings), "catalog", workspace=Workspace.NEVER),
     )
-    behaviors: Mapping[str, Behavior] = attrs.field(
-        factory=lambda: {name: Behavior(**each) for name, each in BUILT_IN_SUBAGENTS.items()},
-        metadata=setting(BEHAVIORS, "agent", "behavior"),
-    )
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class ToolSettings:
+    """The settings of tools and MCP servers. Times are in seconds.
+
+    Attributes:
+        disabled_tools: tools that are never offered to the model.
+        enabled_tools: the only tools offered, named as in `disabledTools`; default: all.
+        tool_call: the approval of tool calls and the limits of tools.
+        custom_tools: commands that the model may call as tools, by the name of the tool.
+        ignore_files: the kinds of ignore files that trees and searches respect.
+        lsp_timeout: limit of a request to the editor.
+        mcp_servers: servers of tools, prompts and resources, by the user's name for each.
+        mcp_timeout: limit until an MCP server is ready.
+        mcp_tool_search: whether the model searches for MCP tools instead of getting the schemas of
+            all of them.
+        mcp_keep_alive: the time between two pings of an MCP server at a `url`.
+    """
+
     disabled_tools: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
     )
@@ -388,19 +394,6 @@ class Config:
     custom_tools: Mapping[str, CustomTool] = attrs.field(
         factory=dict, metadata=setting(each(record(CustomTool)), "customTools")
     )
-    rules: tuple[NamedFile, ...] = attrs.field(
-        default=(),
-        metadata=setting(listing(record(NamedFile)), "rules", workspace=Workspace.INSIDE),
-    )
-    commands: tuple[NamedFile, ...] = attrs.field(
-        default=(),
-        metadata=setting(listing(record(NamedFile)), "commands", workspace=Workspace.INSIDE),
-    )
-    skills: tuple[NamedFile, ...] = attrs.field(
-        default=(),
-        metadata=setting(listing(record(NamedFile)), "skills", workspace=Workspace.INSIDE),
-    )
-    hooks: Mapping[str, Hook] = attrs.field(factory=dict, metadata=setting(HOOKS, "hooks"))
     ignore_files: tuple[IgnoreFile, ...] = attrs.field(
         default=(IgnoreFile(type="gitignore"),),
         metadata=setting(
@@ -416,6 +409,40 @@ class Config:
     mcp_keep_alive: float = attrs.field(
         default=30, metadata=setting(SECONDS, "mcpKeepAliveSeconds")
     )
+
+
+@attrs.frozen(kw_only=True)
+class Config(ToolSettings, ChatSettings, EndpointSettings):
+    """The whole configuration.
+
+    Attributes:
+        behaviors: the settings of each agent, by its name.
+        rules: files whose text is added to every chat.
+        commands: files whose text a slash command sends.
+        skills: folders of skills, or SKILL.md files, besides the usual places.
+        hooks: commands that run on events of a chat, by the user's name for each.
+        extra_configs: further configuration files; they win over all others.
+        include_parent_agents_files: whether an AGENTS.md above the workspace is read.
+        restrictions: the restrictions of workspace folders, each with rules for tool calls alone.
+    """
+
+    behaviors: Mapping[str, Behavior] = attrs.field(
+        factory=lambda: {name: Behavior(**each) for name, each in BUILT_IN_SUBAGENTS.items()},
+        metadata=setting(BEHAVIORS, "agent", "behavior"),
+    )
+    rules: tuple[NamedFile, ...] = attrs.field(
+        default=(),
+        metadata=setting(listing(record(NamedFile)), "rules", workspace=Workspace.INSIDE),
+    )
+    commands: tuple[NamedFile, ...] = attrs.field(
+        default=(),
+        metadata=setting(listing(record(NamedFile)), "commands", workspace=Workspace.INSIDE),
+    )
+    skills: tuple[NamedFile, ...] = attrs.field(
+        default=(),
+        metadata=setting(listing(record(NamedFile)), "skills", workspace=Workspace.INSIDE),
+    )
+    hooks: Mapping[str, Hook] = attrs.field(factory=dict, metadata=setting(HOOKS, "hooks"))
     extra_configs: tuple[str, ...] = attrs.field(
         default=(), metadata=setting(listing(PATH), "extraConfigs")
     )

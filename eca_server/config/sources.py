@@ -210,16 +210,17 @@ class Sources:
         *,
         stored_secret: Callable[[str], str | None] | None = None,
     ) -> Place:
-        return Place(
-            ReferenceResolver(
-                environ=self.environ,
-                home=self.home,
-                directory=directory,
-                on_file=self.note_file,
-                stored_secret=stored_secret,
-                commands=self.commands,
-            )
+        resolver = self._resolver(
+            environ=self.environ,
+            home=self.home,
+            directory=directory,
+            on_file=self.note_file,
+            stored_secret=stored_secret,
         )
+        return Place(resolver)
+
+    def _resolver(self, **options: Any) -> ReferenceResolver:
+        return ReferenceResolver(commands=self.commands, **options)
 
     def note_file(self, path: Path) -> None:
         """Record the stamp of a file before it is read."""

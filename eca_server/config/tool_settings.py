@@ -313,7 +313,50 @@ _ONE_OR_MORE = Reader(
 
 
 @attrs.frozen(kw_only=True)
-class Behavior:
+class BehaviorPrompts:
+    """The prompts of one agent.
+
+    Attributes:
+        system_prompt: replaces the built-in system prompt.
+        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
+        completion_prompt: the prompt for a completion.
+        rewrite_prompt: the prompt for a rewrite.
+        title_prompt: the prompt for a chat's title.
+        compact_prompt: the prompt for a summary.
+        init_prompt: the prompt of `/init`.
+        skill_create_prompt: the prompt of `/skill-create`.
+        tool_prompts: descriptions of native tools for the model, by the tool's name.
+    """
+
+    system_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "systemPrompt", "prompts.chat")
+    )
+    system_prompt_file: str | None = attrs.field(
+        default=None, metadata=setting(PATH, "systemPromptFile")
+    )
+    completion_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.completion")
+    )
+    rewrite_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.rewrite")
+    )
+    title_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.chatTitle")
+    )
+    compact_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.compact")
+    )
+    init_prompt: str | None = attrs.field(default=None, metadata=setting(TEXT, "prompts.init"))
+    skill_create_prompt: str | None = attrs.field(
+        default=None, metadata=setting(TEXT, "prompts.skillCreate")
+    )
+    tool_prompts: Mapping[str, str] = attrs.field(
+        factory=dict, metadata=setting(each(TEXT), "prompts.tools")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Behavior(BehaviorPrompts):
     """`agent.<name>` or `behavior.<name>`: the settings of one agent.
 
     An unset one is inherited, else it is the global setting.
@@ -328,20 +371,11 @@ class Behavior:
         max_steps: limit of model requests in one turn; default: none.
         default_model: `provider/model`.
         variant: the variant to use if none was selected and the model has one of this name.
-        system_prompt: replaces the built-in system prompt.
-        system_prompt_file: a file with the system prompt, if `systemPrompt` is not set.
         disabled_tools: tools that are not offered; default: those of the built-in agent.
         enabled_tools: the only tools offered, within the global `enabledTools`.
         approval: approval rules; before the global ones of the same rank.
         auto_compact_percentage: the share of the context above which the chat is compacted.
         auto_compact_tokens_left: the tokens of the context to leave free.
-        completion_prompt: the prompt for a completion.
-        rewrite_prompt: the prompt for a rewrite.
-        title_prompt: the prompt for a chat's title.
-        compact_prompt: the prompt for a summary.
-        init_prompt: the prompt of `/init`.
-        skill_create_prompt: the prompt of `/skill-create`.
-        tool_prompts: descriptions of native tools for the model, by the tool's name.
         max_lines: limit of one call's output of the tool that reads files.
         summary_max_length: characters of a command in a call's summary.
         output_lines: limit of any call's output, in lines.
@@ -363,12 +397,6 @@ class Behavior:
     )
     default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
     variant: str | None = attrs.field(default=None, metadata=setting(NAME, "variant"))
-    system_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "systemPrompt", "prompts.chat")
-    )
-    system_prompt_file: str | None = attrs.field(
-        default=None, metadata=setting(PATH, "systemPromptFile")
-    )
     disabled_tools: tuple[str, ...] | None = attrs.field(
         default=None, metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
     )
@@ -383,25 +411,6 @@ class Behavior:
     )
     auto_compact_tokens_left: int | None = attrs.field(
         default=None, metadata=setting(COUNT, "autoCompactTokensLeft")
-    )
-    completion_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.completion")
-    )
-    rewrite_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.rewrite")
-    )
-    title_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.chatTitle")
-    )
-    compact_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.compact")
-    )
-    init_prompt: str | None = attrs.field(default=None, metadata=setting(TEXT, "prompts.init"))
-    skill_create_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.skillCreate")
-    )
-    tool_prompts: Mapping[str, str] = attrs.field(
-        factory=dict, metadata=setting(each(TEXT), "prompts.tools")
     )
     max_lines: int | None = attrs.field(
         default=None, metadata=setting(COUNT, "toolCall.readFile.maxLines")

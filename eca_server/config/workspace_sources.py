@@ -291,22 +291,8 @@ class WorkspaceSources(Sources):
 
         return name_of
 
-    def _place(
-        self,
-        directory: Path | None = None,
-        *,
-        stored_secret: Callable[[str], str | None] | None = None,
-    ) -> Place:
-        return Place(
-            WorkspaceResolver(
-                environ=self.environ,
-                home=self.home,
-                directory=directory,
-                on_file=self.note_file,
-                stored_secret=stored_secret,
-                files=self._named_files,
-            )
-        )
+    def _resolver(self, **options: Any) -> WorkspaceResolver:
+        return WorkspaceResolver(files=self._named_files, **options)
 
     def _accepting(self, place: Place) -> Place:
         """Return the place for accepted settings, which may run commands."""

@@ -7,60 +7,23 @@ are chunked. A body that is no answer is reported with its first words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON, RemoteProtocolError
 from eca_protocol.framing import FrameError, LineDecoder
-from eca_protocol.sse import SSEDecoder, SSEvent
+from eca_protocol.sse import SSEDecoder
 from eca_server.llm.backend import BackendError
 from eca_server.llm.errors import error_from_page, is_binary
 from eca_server.llm.events import Event
+from eca_server.llm.stream_decoder import StreamDecoder, parse
 
-__all__ = ["MAX_BODY", "AnswerBody", "Decoder", "Framing"]
+__all__ = ["MAX_BODY", "AnswerBody", "Framing"]
 
 Framing = Literal["sse", "lines"]
 """The format of a stream: server-sent events, or one JSON value a line."""
 
 MAX_BODY = 64 * 2**20
-
-
-class Decoder(Protocol):
-    """The decoder of one answer of an API: values in, events out, in the order of `events`.
-
-    Attributes:
-        started: `Started` was emitted.
-        finish_seen: the end is near: only usage and the API's own end mark may follow.
-        done: `Finished` was emitted; nothing follows.
-    """
-
-    started: bool
-    finish_seen: bool
-    done: bool
-
-    def feed(self, event: SSEvent) -> Iterable[Event]:
-        """Decode the next event of the stream.
-
-        Raises:
-            BackendError: the stream carries an error, or is unreadable.
-        """
-        ...
-
-    def feed_object(self, value: Any) -> Iterable[Event]:
-        """Decode a JSON value: a line of the stream, or a whole answer that was not streamed.
-
-        Raises:
-            BackendError: as `feed`.
-        """
-        ...
-
-    def close(self) -> Iterable[Event]:
-        """Handle the end of the bytes.
-
-        Raises:
-            BackendError: `premature_stop`, the answer is incomplete; or as `feed`.
-        """
-        ...
 
 
 class AnswerBody:
@@ -72,7 +35,9 @@ class AnswerBody:
         framing: the stream format of this API.
     """
 
-    def __init__(self, *, content_type: str, decoder: Decoder, framing: Framing = "sse") -> None:
+    def __init__(
+        self, *, content_type: str, decoder: StreamDecoder, framing: Framing = "sse"
+    ) -> None:
         self.decoder = decoder
         self._lines = LineDecoder(max_line=MAX_BODY) if framing == "lines" else None
         self._sse = SSEDecoder()
@@ -86,7 +51,7 @@ class AnswerBody:
         """Decode the next bytes; yield the events before an error.
 
         Raises:
-            BackendError: as `Decoder.feed`, or the body is unreadable.
+            BackendError: as `StreamDecoder.feed`, or the body is unreadable.
         """
         if len(self._head) < 200:
             self._head += chunk[: 200 - len(self._head)]
@@ -143,12 +108,7 @@ class AnswerBody:
     def _line(self, line: bytes | FrameError) -> Iterable[Event]:
         if isinstance(line, FrameError):
             raise BackendError("protocol", line.message)
-        try:
-            value = json.loads(line)
-        except InvalidJSON as fault:
-            excerpt = line[:200].decode("utf-8", "replace")
-            raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
-        return self.decoder.feed_object(value)
+        return self.decoder.feed_object(parse(line))
 
     def _close_whole(self) -> Iterator[Event]:
         try:

@@ -12,8 +12,9 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
+from eca_server.llm.events import Event, ToolCallArguments, ToolCallFinished, ToolCallStarted
 
-__all__ = ["MAX_NESTING", "is_too_deep", "new_call_key", "read_arguments"]
+__all__ = ["MAX_NESTING", "complete_call", "is_too_deep", "new_call_key", "read_arguments"]
 
 MAX_NESTING = 100
 """The nesting limit of a call's arguments: messages to clients, hooks, MCP servers and models nest
@@ -47,6 +48,18 @@ def read_arguments(raw: str, *, truncated: bool) -> tuple[Mapping[str, Any] | No
     if is_too_deep(arguments):
         return None, f"the arguments: expected at most {MAX_NESTING} levels of nesting, got more"
     return arguments, None
+
+
+def complete_call(
+    key: str, name: str, raw: str, *, provider_id: str | None = None, opaque: Any = None
+) -> list[Event]:
+    """Return the events of a call that came in one piece."""
+    arguments, error = read_arguments(raw, truncated=False)
+    return [
+        ToolCallStarted(key=key, name=name, provider_id=provider_id),
+        *([ToolCallArguments(key, raw)] if raw else []),
+        ToolCallFinished(key=key, raw=raw, arguments=arguments, error=error, opaque=opaque),
+    ]
 
 
 def is_too_deep(arguments: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from eca_protocol import json
 from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.llm.access import Access, Target
-from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Decoder, Framing
+from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Framing
 from eca_server.llm.attachments import Attachment, suspected_attachments, without_attachments
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
 from eca_server.llm.encoding import encoded
@@ -31,6 +31,7 @@ from eca_server.llm.events import Event, Note, Progress, Started, Usage
 from eca_server.llm.exchange_log import ExchangeLog
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
+from eca_server.llm.stream_decoder import StreamDecoder
 from eca_server.printable import printable_line
 from eca_server.secret import Secret, secrets_in
 
@@ -140,7 +141,7 @@ class HTTPBackend(ABC):
         """Write `request` in the API's format: an object whose values may be `EncodedJSON`."""
 
     @abstractmethod
-    def decoder(self, request: Request, headers: Mapping[str, str]) -> Decoder:
+    def decoder(self, request: Request, headers: Mapping[str, str]) -> StreamDecoder:
         """Return the decoder of the answer to `request`; `headers` are the answer's."""
 
     def headers_for(self, request: Request | None) -> Mapping[str, str]:

@@ -22,12 +22,13 @@ from openai.types.responses import ResponseStreamEvent
 from report import Row, compare, machine, print_rows
 
 from eca_protocol import json
-from eca_server.llm.answer_body import AnswerBody, Decoder, Framing
+from eca_server.llm.answer_body import AnswerBody, Framing
 from eca_server.llm.anthropic.decoder import MessagesDecoder
 from eca_server.llm.google.decoder import GeminiDecoder
 from eca_server.llm.ollama.decoder import OllamaDecoder
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_responses.decoder import ResponsesDecoder
+from eca_server.llm.stream_decoder import StreamDecoder
 
 COUNT = 4000
 READ = 64 * 1024  # bytes a read of a socket brings
@@ -37,7 +38,7 @@ class API(NamedTuple):
     """One API: its bytes, its decoder, what its SDK does with the bytes, how they are cut."""
 
     stream: bytes
-    decoder: Callable[[], Decoder]
+    decoder: Callable[[], StreamDecoder]
     sdk: Callable[[bytes], Iterable[object]]
     framing: Framing = "sse"
 

@@ -8,37 +8,32 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, Unpack
 
 import attrs
+from typing_extensions import override
 
 from eca_protocol import json
-from eca_protocol.errors import InvalidJSON
-from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
-from eca_server.llm.calls import new_call_key, read_arguments
+from eca_server.llm.calls import complete_call
 from eca_server.llm.counts import token_count
 from eca_server.llm.errors import error_in_payload
 from eca_server.llm.events import (
     Block,
     Event,
-    Finished,
     FinishReason,
     Image,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
     ServerTool,
-    Started,
     TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
     Usage,
 )
 from eca_server.llm.google.sources import Sources
+from eca_server.llm.stream_decoder import DecoderOptions, StreamDecoder
 
 __all__ = ["MODEL_ERRORS", "GeminiDecoder", "read_usage"]
 
@@ -73,35 +68,19 @@ _SERVER_TOOLS: Mapping[str, bool] = {
 """Parts of the provider's own tools; True: the part ends the tool's run."""
 
 
-class GeminiDecoder:
-    """Server-sent events of one answer in, our events out.
+class GeminiDecoder(StreamDecoder):
+    """The decoder of one answer.
 
     Args:
         names: the names of tools by their names on the wire, where they differ.
-        may_be_empty: accept an answer without content (after tool results it means that the model
-            has nothing to add).
-        new_key: makes the keys of tool calls and of reasoning.
-
-    Attributes:
-        started: `Started` was emitted.
-        finish_seen: a finish reason came; only token counts and sources may follow.
-        done: `Finished` was emitted; nothing follows.
+        options: the arguments of every decoder.
     """
 
     def __init__(
-        self,
-        *,
-        names: Mapping[str, str] | None = None,
-        may_be_empty: bool = False,
-        new_key: Callable[[], str] = new_call_key,
+        self, *, names: Mapping[str, str] | None = None, **options: Unpack[DecoderOptions]
     ) -> None:
-        self.started = False
-        self.finish_seen = False
-        self.done = False
+        super().__init__(**options)
         self._names = names or {}
-        self._may_be_empty = may_be_empty
-        self._new_key = new_key
-        self._has_content = False
         self._calls = 0
         self._blocks = 0
         self._thought: str | None = None
@@ -112,111 +91,75 @@ class GeminiDecoder:
         self._raw_reason = ""
         self._finish_words = ""
 
-    def feed(self, event: SSEvent) -> Iterable[Event]:
-        """Decode the next event of the stream.
+    @override
+    def _end_mark(self) -> list[Event]:
+        return []  # sources may follow
 
-        Raises:
-            BackendError: the stream carries an error, or is unreadable.
-        """
-        data = event.data
-        try:
-            value = json.loads(data)
-        except InvalidJSON as fault:
-            if data.strip() == "[DONE]":
-                return []  # added by a gateway
-            excerpt = data[:200]
-            raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
-        return self._decode_text(value) or self.feed_object(value)
-
-    def feed_object(self, value: Any) -> Iterable[Event]:
-        """Decode a response, or an array with all responses of a stream.
-
-        Raises:
-            BackendError: as `feed`.
-        """
-        if isinstance(value, list):
-            return chain.from_iterable(map(self._response, value))
-        return self._response(value)
-
-    def close(self) -> list[Event]:
-        """Handle the end of the bytes.
-
-        Raises:
-            BackendError: `premature_stop`, the answer is incomplete; or the answer is unusable.
-        """
-        if self.done:
-            return []
-        if not self.finish_seen:
-            raise BackendError(
-                "premature_stop", "the answer broke off before its end", retryable=True
-            )
-        events = [*self._end_thought(), *self._end_server_tools()]
-        reason = _REASONS.get(self._raw_reason, "other")
-        if self._calls:
-            reason = "tool_calls" if reason in ("stop", "other") else reason
-        else:
-            self._check_content(reason)
-        if isinstance(self._counts, dict):
-            events.append(read_usage(self._counts))
-        self.done = True
-        return [*events, Finished(reason=reason, raw_reason=self._raw_reason)]
-
-    def _check_content(self, reason: FinishReason) -> None:
-        reason_text = self._raw_reason + (f": {self._finish_words}" if self._finish_words else "")
-        if self._raw_reason in MODEL_ERRORS:
-            message = f"the model wrote an unreadable answer ({reason_text})"
-            raise BackendError("protocol", message, code=self._raw_reason)
-        if self._has_content:
-            return
-        if reason == "content_filter":
-            message = f"the answer was blocked ({reason_text})"
-            raise BackendError("content_filter", message, code=self._raw_reason)
-        if reason != "length" and not self._may_be_empty:
-            raise BackendError(
-                "empty_response", f"the model answered nothing ({reason_text})", retryable=True
-            )
-
-    def _decode_text(self, chunk: Any) -> list[Event] | None:
-        """Decode more plain text, which is nearly all of a stream; None for everything else."""
+    @override
+    def _text_delta(self, value: Any) -> list[Event] | None:
         if self._thought is not None or not self.started:
             return None
         try:
-            [candidate] = chunk["candidates"]
+            [candidate] = value["candidates"]
             [part] = candidate["content"]["parts"]
             text = part["text"]
             plain = (
                 len(part) == 1
                 and len(candidate) == 2
                 and candidate["index"] == 0
-                and "error" not in chunk
+                and "error" not in value
             )
         except (KeyError, TypeError, ValueError):
             return None
         if not plain or type(text) is not str or not text:
             return None
-        if "usageMetadata" in chunk:
-            self._counts = chunk["usageMetadata"]
+        if "usageMetadata" in value:
+            self._counts = value["usageMetadata"]
         self._has_content = True
         self._sources.text.append(text)
         return [TextDelta(text)]
 
+    @override
+    def _decode(self, value: Any, name: str) -> Iterable[Event]:
+        """Decode a response, or an array with all responses of a stream."""
+        if isinstance(value, list):
+            return chain.from_iterable(map(self._response, value))
+        return self._response(value)
+
     def _response(self, chunk: Any) -> list[Event]:
         if error := error_in_payload(chunk):
             raise error
-        events: list[Event] = []
-        if not self.started:
-            if not chunk.keys() & _FIELDS:
-                excerpt = json.dumps(chunk)[:100].decode("utf-8", "replace")
-                raise BackendError("protocol", f"expected an answer of Gemini, got {excerpt}")
-            self.started = True
-            made = _text(chunk, "responseId") or None, _text(chunk, "modelVersion") or None
-            events.append(Started(response_id=made[0], model=made[1]))
+        if not self.started and not chunk.keys() & _FIELDS:
+            excerpt = json.dumps(chunk)[:100].decode("utf-8", "replace")
+            raise BackendError("protocol", f"expected an answer of Gemini, got {excerpt}")
+        names = {"id": chunk.get("responseId") or None, "model": chunk.get("modelVersion") or None}
+        events = self._start(names)
         self._counts = chunk.get("usageMetadata", self._counts)
         _check_prompt(_object(chunk, "promptFeedback"))
         for candidate in _items(chunk, "candidates"):
             if isinstance(candidate, dict) and not candidate.get("index"):
                 events += self._candidate(candidate)
         return events
+
+    @override
+    def _finish(self) -> list[Event]:
+        events = [*self._end_thought(), *self._end_server_tools()]
+        reason = _REASONS.get(self._raw_reason, "other")
+        if not self._calls:
+            self._check_content(reason)
+        usage = read_usage(self._counts) if isinstance(self._counts, dict) else None
+        return [*events, *self._end(reason, self._raw_reason, calls=self._calls, usage=usage)]
+
+    @override
+    def _check_content(self, reason: FinishReason, message: str = "") -> None:
+        reason_text = self._raw_reason + (f": {self._finish_words}" if self._finish_words else "")
+        if self._raw_reason in MODEL_ERRORS:
+            text = f"the model wrote an unreadable answer ({reason_text})"
+            raise BackendError("protocol", text, code=self._raw_reason)
+        if reason == "content_filter" and not self._has_content:
+            text = f"the answer was blocked ({reason_text})"
+            raise BackendError("content_filter", text, code=self._raw_reason)
+        super()._check_content(reason, f"the model answered nothing ({reason_text})")
 
     def _candidate(self, candidate: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
@@ -291,23 +234,18 @@ class GeminiDecoder:
         name = _text(call, "name")
         if not name:
             raise BackendError("protocol", "a tool call came without a name")
-        key, arguments_sent = self._new_key(), call.get("args")
-        raw = "" if arguments_sent is None else json.dumps(arguments_sent).decode()
-        arguments, error = read_arguments(raw, truncated=False)
+        arguments = call.get("args")
+        raw = "" if arguments is None else json.dumps(arguments).decode()
         signed = {name: value for name, value in part.items() if name != "functionCall"}
         self._calls += 1
         self._has_content = True
-        return [
-            ToolCallStarted(
-                key=key,
-                name=self._names.get(name, name),
-                provider_id=_text(call, "id") or None,
-            ),
-            *([ToolCallArguments(key, raw)] if raw else []),
-            ToolCallFinished(
-                key=key, raw=raw, arguments=arguments, error=error, opaque=_opaque(signed)
-            ),
-        ]
+        return complete_call(
+            self._new_key(),
+            self._names.get(name, name),
+            raw,
+            provider_id=_text(call, "id") or None,
+            opaque=_opaque(signed),
+        )
 
     def _image(self, kind: str, data: str, extra: Mapping[str, Any]) -> list[Event]:
         try:

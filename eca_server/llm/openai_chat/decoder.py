@@ -8,32 +8,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Unpack
 
-from eca_protocol import json
-from eca_protocol.errors import InvalidJSON
-from eca_protocol.sse import SSEvent
+from typing_extensions import override
+
 from eca_server.llm.backend import BackendError
-from eca_server.llm.calls import new_call_key
 from eca_server.llm.errors import error_from_payload, error_in_payload
 from eca_server.llm.events import (
     Block,
     Citation,
     Event,
-    Finished,
     FinishReason,
     Image,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
     RefusalDelta,
-    Started,
     TextDelta,
     Usage,
 )
 from eca_server.llm.openai_chat.pieces import ToolCalls, merge_details, read_usage
-from eca_server.llm.think_tags import THINK_TAGS, ThinkTags
+from eca_server.llm.stream_decoder import DecoderOptions
+from eca_server.llm.think_tags import THINK_TAGS, TaggedDecoder, ThinkTags
 
 __all__ = ["ChatDecoder"]
 
@@ -52,22 +46,14 @@ _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"}
 """Finish reasons of incomplete answers."""
 
 
-class ChatDecoder:
-    """Server-sent events of one answer in, our events out.
+class ChatDecoder(TaggedDecoder):
+    """The decoder of one answer.
 
     Args:
         think_tags: `auto`: a tag at the start of the text opens reasoning; `open`: the text starts
             inside reasoning; `off`: tags are text.
         tags: the tags that the user configured; they are never text.
-        may_be_empty: accept an answer without content (after tool results it means that the model
-            has nothing to add).
-        request_id: reported in `Started`.
-        new_key: makes the keys of tool calls.
-
-    Attributes:
-        started: `Started` was emitted.
-        finish_seen: a finish reason came; only usage and `[DONE]` may follow.
-        done: `Finished` was emitted; nothing follows.
+        options: the arguments of every decoder.
     """
 
     def __init__(
@@ -75,106 +61,38 @@ class ChatDecoder:
         *,
         think_tags: Literal["auto", "open", "off"] = "auto",
         tags: tuple[str, str] | None = None,
-        may_be_empty: bool = False,
-        request_id: str | None = None,
-        new_key: Callable[[], str] = new_call_key,
+        **options: Unpack[DecoderOptions],
     ) -> None:
-        self.finish_seen = False
-        self.done = False
-        self._tags = (
-            None
-            if think_tags == "off" and tags is None
-            else ThinkTags(open_from_start=think_tags == "open", tags=tags or THINK_TAGS)
-        )
-        self._may_be_empty = may_be_empty
-        self._request_id = request_id
-        self._calls = ToolCalls(new_key)
-        self.started = False
-        self._has_content = False
+        is_text = think_tags == "off" and tags is None
+        opened = think_tags == "open"
+        splitter = None if is_text else ThinkTags(open_from_start=opened, tags=tags or THINK_TAGS)
+        super().__init__(tags=splitter, **options)
+        self._calls = ToolCalls(self._new_key)
         self._refused = False
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
-        self._reasonings = 0
-        self._reasoning_open = False
-        self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
         self._opaque: str | None = None  # from Copilot
         self._cited: set[str] = set()
         self._blocks = 0
 
-    def feed(self, event: SSEvent) -> list[Event]:
-        """Decode the next event of the stream.
+    @override
+    def _end_mark(self) -> list[Event]:
+        return self._finish() if self.started else self.close()
 
-        Raises:
-            BackendError: the stream carries an error, or is unreadable.
-        """
-        if self.done:
-            return []
-        data = event.data
-        if data.strip() == "[DONE]":
-            return self._finish() if self.started else self.close()
-        try:
-            chunk = json.loads(data)
-        except InvalidJSON as fault:
-            excerpt = data[:200]
-            raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
-        return self._decode_text(chunk) or self.feed_object(chunk, failed=event.event == "error")
-
-    def feed_object(self, chunk: Any, *, failed: bool = False) -> list[Event]:
-        """Decode a JSON chunk: one of the stream, or a whole answer.
-
-        Raises:
-            BackendError: as `feed`.
-        """
-        if error := error_in_payload(chunk, failed=failed):
-            raise error
-        events: list[Event] = []
-        if not self.started:
-            self.started = True
-            started = Started(
-                response_id=_text_or_none(chunk.get("id")),
-                model=_text_or_none(chunk.get("model")),
-                request_id=self._request_id,
-            )
-            events.append(started)
-        for choice in _items(chunk, "choices"):
-            events += self._choice(choice)
-        groq = chunk.get("x_groq")
-        for counts in (chunk.get("usage"), groq.get("usage") if isinstance(groq, dict) else None):
-            if isinstance(counts, dict):
-                self._usage = read_usage(counts)
-        for url in _items(chunk, "citations"):
-            if isinstance(url, str):
-                events += self._cite({"url": url})
-        return events
-
-    def close(self) -> list[Event]:
-        """Handle the end of the bytes.
-
-        Raises:
-            BackendError: `premature_stop`, the answer is incomplete; or as `feed`.
-        """
-        if self.done:
-            return []
-        if not self.finish_seen:
-            raise BackendError(
-                "premature_stop", "the answer broke off before its end", retryable=True
-            )
-        return self._finish()
-
-    def _decode_text(self, chunk: Any) -> list[Event] | None:
-        """Decode a plain text delta, which is nearly all of a stream; None for everything else."""
-        if self._tags is not None or self._reasoning_open or not self.started:
+    @override
+    def _text_delta(self, value: Any) -> list[Event] | None:
+        if not self._is_plain:
             return None
         try:
-            [choice] = chunk["choices"]
+            [choice] = value["choices"]
             delta = choice["delta"]
             text = delta["content"]
             plain = (
                 choice["finish_reason"] is None
                 and len(delta) == 1
-                and chunk.get("usage") is None
-                and "error" not in chunk
+                and value.get("usage") is None
+                and "error" not in value
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -182,6 +100,22 @@ class ChatDecoder:
             return None
         self._has_content = True
         return [TextDelta(text)]
+
+    @override
+    def _decode(self, value: Any, name: str) -> list[Event]:
+        if error := error_in_payload(value, failed=name == "error"):
+            raise error
+        events = self._start(value)
+        for choice in _items(value, "choices"):
+            events += self._choice(choice)
+        groq = value.get("x_groq")
+        for counts in (value.get("usage"), groq.get("usage") if isinstance(groq, dict) else None):
+            if isinstance(counts, dict):
+                self._usage = read_usage(counts)
+        for url in _items(value, "citations"):
+            if isinstance(url, str):
+                events += self._cite({"url": url})
+        return events
 
     def _choice(self, choice: Any) -> list[Event]:
         if not isinstance(choice, dict):
@@ -233,14 +167,6 @@ class ChatDecoder:
             self._blocks += 1
         return events
 
-    def _content(self, content: str) -> list[Event]:
-        if self._tags is None:
-            return self._text(content)
-        reasoning, text = self._tags.feed(content)
-        if self._tags.done:
-            self._tags = None
-        return [*self._reason(reasoning, "tags"), *self._text(text)]
-
     def _content_part(self, part: Any) -> list[Event]:
         match part:
             case {"type": "text", "text": str(text)}:
@@ -253,12 +179,6 @@ class ChatDecoder:
                 return self._reason(text, "content")
         return []
 
-    def _text(self, text: str) -> list[Event]:
-        if not text:
-            return []
-        self._has_content = True
-        return [*self._end_reasoning(), TextDelta(text)]
-
     def _reasoning_of(self, delta: Mapping[str, Any]) -> list[Event]:
         detailed = merge_details(self._details, delta.get("reasoning_details"))
         if isinstance(opaque := delta.get("reasoning_opaque"), str) and opaque:
@@ -269,27 +189,14 @@ class ChatDecoder:
                 return self._reason(text, field)
         return self._reason(detailed, "reasoning_details")
 
-    def _reason(self, text: str, field: str) -> list[Event]:
-        if not text:
-            return []
-        self._has_content = True
-        events: list[Event] = []
-        if not self._reasoning_open:
-            self._reasonings += 1
-            self._reasoning_open, self._reasoning_field = True, field
-            events.append(ReasoningStarted(f"reasoning_{self._reasonings}"))
-        return [*events, ReasoningDelta(f"reasoning_{self._reasonings}", text)]
-
-    def _end_reasoning(self) -> list[Event]:
-        if not self._reasoning_open:
-            return []
-        self._reasoning_open = False
+    @override
+    def _reasoning_opaque(self) -> Any:
         opaque: dict[str, Any] = {"field": self._reasoning_field}
         if self._details:
             opaque["details"], self._details = self._details, []
         if self._opaque is not None:
             opaque["reasoning_opaque"], self._opaque = self._opaque, None
-        return [ReasoningFinished(key=f"reasoning_{self._reasonings}", opaque=opaque)]
+        return opaque
 
     def _image(self, image: Any) -> list[Event]:
         match image:
@@ -312,39 +219,22 @@ class ChatDecoder:
         span = (start, end) if isinstance(start, int) and isinstance(end, int) else None
         return [Citation(url=url, title=str(source.get("title") or ""), span=span)]
 
+    @override
     def _finish(self) -> list[Event]:
-        events: list[Event] = []
-        if self._tags is not None:
-            reasoning, text = self._tags.close()
-            events += [*self._reason(reasoning, "tags"), *self._text(text)]
-        events += self._end_reasoning()
+        events = [*self._end_tags(), *self._end_reasoning()]
         if self._details or self._opaque:  # they came after the text, and must be sent back, too
-            events += [ReasoningStarted(f"reasoning_{self._reasonings + 1}")]
-            self._reasonings, self._reasoning_open = self._reasonings + 1, True
-            self._reasoning_field = "reasoning_details" if self._details else "reasoning_text"
-            events += self._end_reasoning()
+            field = "reasoning_details" if self._details else "reasoning_text"
+            events += [*self._begin_reasoning(field), *self._end_reasoning()]
         reason = _REASONS.get((self._raw_reason or "").lower(), "other")
-        if not self._has_content and not self._may_be_empty and reason in ("stop", "other"):
-            message = "the model answered nothing; the prompt may be longer than its context"
-            raise BackendError("empty_response", message, retryable=True)
+        self._check_content(reason)
         events += self._calls.finish(truncated=reason == "length")
-        if self._calls and reason in ("stop", "other"):
-            reason = "tool_calls"
-        elif not self._calls and reason == "tool_calls":
-            reason = "other"
-        elif self._refused and reason == "stop":
+        if self._refused and reason == "stop" and not self._calls:
             reason = "refusal"
-        if self._usage is not None:
-            events.append(self._usage)
-        self.done = True
-        return [*events, Finished(reason=reason, raw_reason=self._raw_reason)]
+        calls = len(self._calls)
+        return [*events, *self._end(reason, self._raw_reason, calls=calls, usage=self._usage)]
 
 
 def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
     """Return a list; null, absent or any other value is an empty one."""
     value = holder.get(name)
     return value if isinstance(value, list) else []
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

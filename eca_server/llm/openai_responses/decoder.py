@@ -7,30 +7,28 @@ in the last event counts, too. Unknown events are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from typing_extensions import override
 
 from eca_protocol import json
-from eca_protocol.errors import InvalidJSON
-from eca_protocol.sse import SSEvent
 from eca_server.llm.backend import BackendError
-from eca_server.llm.calls import new_call_key
 from eca_server.llm.counts import token_count
 from eca_server.llm.errors import error_from_payload, error_in_payload
 from eca_server.llm.events import (
     Event,
-    Finished,
     FinishReason,
     Image,
     Progress,
     ReasoningDelta,
     RefusalDelta,
-    Started,
     TextDelta,
     ToolCallStarted,
     Usage,
 )
 from eca_server.llm.openai_responses.output_items import AnswerState, Message, OutputItem
+from eca_server.llm.stream_decoder import DecoderOptions, StreamDecoder
 
 __all__ = ["ResponsesDecoder", "read_usage"]
 
@@ -50,91 +48,18 @@ _INCOMPLETE_REASONS: Mapping[str, FinishReason] = {
 """Finish reasons of incomplete answers."""
 
 
-class ResponsesDecoder:
-    """Server-sent events of one answer in, our events out.
+class ResponsesDecoder(StreamDecoder):
+    """The decoder of one answer; the end mark comes with all content."""
 
-    Args:
-        may_be_empty: accept an answer without content (after tool results it means that the model
-            has nothing to add).
-        request_id: reported in `Started`.
-        new_key: makes the keys of tool calls.
-
-    Attributes:
-        started: `Started` was emitted.
-        finish_seen: as `done`: the end mark comes with all content.
-        done: `Finished` was emitted; nothing follows.
-    """
-
-    def __init__(
-        self,
-        *,
-        may_be_empty: bool = False,
-        request_id: str | None = None,
-        new_key: Callable[[], str] = new_call_key,
-    ) -> None:
-        self.started = False
-        self.finish_seen = False
-        self.done = False
-        self._may_be_empty = may_be_empty
-        self._request_id = request_id
-        self._answer = AnswerState(new_key)
+    def __init__(self, **options: Unpack[DecoderOptions]) -> None:
+        super().__init__(**options)
+        self._answer = AnswerState(self._new_key)
         self._open: dict[int | str, OutputItem] = {}
         self._ended: set[int | str] = set()
-        self._has_content = False
         self._calls = 0
 
-    def feed(self, event: SSEvent) -> list[Event]:
-        """Decode the next event of the stream.
-
-        Raises:
-            BackendError: the stream carries an error, or is unreadable.
-        """
-        if self.done:
-            return []
-        if event.data.strip() == "[DONE]":
-            return self.close()
-        try:
-            value = json.loads(event.data)
-        except InvalidJSON as fault:
-            excerpt = event.data[:200]
-            raise BackendError("protocol", f"not JSON in the stream ({fault}): {excerpt}") from None
-        if events := self._decode_text(value):
-            return events
-        if isinstance(value, dict) and "type" not in value and event.event != "message":
-            value["type"] = event.event
-        return self.feed_object(value)
-
-    def feed_object(self, value: Any) -> list[Event]:
-        """Decode a JSON event, or a whole response that was not streamed.
-
-        Raises:
-            BackendError: as `feed`.
-        """
-        if self.done:
-            return []
-        kind = value.get("type") if isinstance(value, dict) else None
-        if not isinstance(kind, str) or not kind.startswith("response."):
-            return self._other(value)
-        events: list[Event] = []
-        if not self.started:
-            response = value.get("response")
-            events.append(self._start(response if isinstance(response, dict) else {}))
-        events += self._event(kind.removeprefix("response."), value)
-        self._has_content = self._has_content or any(isinstance(e, _CONTENT) for e in events)
-        return events
-
-    def close(self) -> list[Event]:
-        """Handle the end of the bytes.
-
-        Raises:
-            BackendError: `premature_stop`, the answer is incomplete.
-        """
-        if self.done:
-            return []
-        raise BackendError("premature_stop", "the answer broke off before its end", retryable=True)
-
-    def _decode_text(self, value: Any) -> list[Event] | None:
-        """Decode a piece of text, which is nearly all of a stream; None for everything else."""
+    @override
+    def _text_delta(self, value: Any) -> list[Event] | None:
         try:
             if value["type"] != "response.output_text.delta":
                 return None
@@ -146,26 +71,29 @@ class ResponsesDecoder:
         self._has_content = True
         return item.text(text, value.get("content_index"))
 
+    @override
+    def _decode(self, value: Any, name: str) -> list[Event]:
+        if isinstance(value, dict) and "type" not in value and name not in ("", "message"):
+            value["type"] = name
+        kind = value.get("type") if isinstance(value, dict) else None
+        if not isinstance(kind, str) or not kind.startswith("response."):
+            return self._other(value)
+        response = value.get("response")
+        events = self._start(response if isinstance(response, dict) else {})
+        events += self._event(kind.removeprefix("response."), value)
+        self._has_content = self._has_content or any(isinstance(e, _CONTENT) for e in events)
+        return events
+
     def _other(self, value: Any) -> list[Event]:
         """Decode a value that is no event: an error, a sign of life, a whole response."""
         if error := error_in_payload(value):
             raise error
         if isinstance(value.get("output"), list):
-            opening = [] if self.started else [self._start(value)]
-            return [*opening, *self._end(value, str(value.get("status")))]
+            return [*self._start(value), *self._end_with(value, str(value.get("status")))]
         if "type" in value:
             return []
         excerpt = json.dumps(value)[:200].decode("utf-8", "replace")
         raise BackendError("protocol", f"expected an event of Responses, got {excerpt}")
-
-    def _start(self, response: Mapping[str, Any]) -> Started:
-        self.started = True
-        response_id, model = response.get("id"), response.get("model")
-        return Started(
-            response_id=response_id if isinstance(response_id, str) else None,
-            model=model if isinstance(model, str) else None,
-            request_id=self._request_id,
-        )
 
     def _event(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
         match kind, event:
@@ -175,7 +103,7 @@ class ResponsesDecoder:
             case "output_item.done", {"item": dict(item)}:
                 return self._finish_item(_item_key(event, item), item)
             case (("completed" | "incomplete" | "failed"), {"response": dict(response)}):
-                return self._end(response, kind)
+                return self._end_with(response, kind)
             case "queued", _:
                 return [Progress("queued")]
         return self._piece(kind, event)
@@ -208,7 +136,7 @@ class ResponsesDecoder:
         truncated = whole.get("status") == "incomplete"
         return [*opening, *self._open.pop(key).end(whole, truncated=truncated)]
 
-    def _end(self, response: Mapping[str, Any], status: str) -> list[Event]:
+    def _end_with(self, response: Mapping[str, Any], status: str) -> list[Event]:
         error = response.get("error")
         if status in ("failed", "cancelled") or error:
             detail = error or {"message": f"the provider ended the answer as {status}"}
@@ -223,19 +151,16 @@ class ResponsesDecoder:
         reason, raw_reason = _reason(response, status)
         for key in list(self._open):
             events += self._open.pop(key).end(None, truncated=reason != "stop")
-        if isinstance(usage := response.get("usage"), dict):
-            events.append(read_usage(usage))
         if any(isinstance(event, _CONTENT) for event in events):
             self._has_content = True
-        if not self._has_content and not self._may_be_empty and reason == "stop":
-            message = "the model answered nothing; the prompt may be longer than its context"
-            raise BackendError("empty_response", message, retryable=True)
-        if reason == "stop" and self._calls:
-            reason = "tool_calls"
-        elif reason == "stop" and self._answer.refused:
+        if reason == "stop":
+            self._check_content(reason)
+        calls = self._calls if reason == "stop" else 0
+        if reason == "stop" and not calls and self._answer.refused:
             reason = "refusal"
-        self.finish_seen = self.done = True
-        return [*events, Finished(reason=reason, raw_reason=raw_reason)]
+        counts = response.get("usage")
+        usage = read_usage(counts) if isinstance(counts, dict) else None
+        return [*events, *self._end(reason, raw_reason, calls=calls, usage=usage)]
 
 
 def _item_key(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:

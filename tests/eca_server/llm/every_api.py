@@ -15,7 +15,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing import script as chat_script
 from eca_protocol.testing.provider import Provider, Reply, Script, raw
 from eca_server.llm.answer import Answer
-from eca_server.llm.answer_body import AnswerBody, Decoder, Framing
+from eca_server.llm.answer_body import AnswerBody, Framing
 from eca_server.llm.anthropic.decoder import MessagesDecoder
 from eca_server.llm.apis import APIS
 from eca_server.llm.backend import Request
@@ -27,6 +27,7 @@ from eca_server.llm.ollama.decoder import OllamaDecoder
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_responses.decoder import ResponsesDecoder
 from eca_server.llm.providers import ProviderSettings, Registry
+from eca_server.llm.stream_decoder import StreamDecoder
 from eca_server.secret import Secret
 from tests.eca_server.llm.anthropic import scripted as anthropic
 from tests.eca_server.llm.google import scripted as google
@@ -93,7 +94,7 @@ class ScriptedAPI:
     name: str
     model: str
     say: Callable[[ScriptedAnswer], list[bytes]]
-    decoder: Callable[[Callable[[], str]], Decoder]
+    decoder: Callable[[Callable[[], str]], StreamDecoder]
     refuse: Callable[[int, str, str], Any]
     fail: Callable[[str, str], bytes]
     overloaded: tuple[int, str]
