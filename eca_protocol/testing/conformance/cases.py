@@ -1,4 +1,4 @@
-"""Cases: their declaration, and the exceptions that end them early."""
+"""The declaration of cases."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import fnmatch
 import importlib
 from collections.abc import Awaitable, Callable, Collection
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import attrs
 
 from eca_protocol.revisions import Revision, Window
+from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.requirements import lookup
-
-if TYPE_CHECKING:
-    from eca_protocol.testing.conformance.harness import Harness
 
 __all__ = [
     "Case",
     "Need",
     "NotApplicable",
-    "ServerExited",
     "Unmet",
     "case",
     "is_named",
@@ -34,24 +32,7 @@ Need = Literal["process", "config", "native-tools", "mcp"]
 the model's can be given to it.
 """
 
-Run = Callable[["Harness"], Awaitable[None]]
-
-
-class Unmet(Exception):
-    """A precondition of a case is not met; its remaining rows are untestable."""
-
-    def __init__(self, expected: str, got: object = "nothing") -> None:
-        super().__init__(f"expected {expected}, got {got}")
-        self.expected = expected
-        self.got = got
-
-
-class ServerExited(Unmet):
-    """A precondition is not met because the server has ended."""
-
-
-class NotApplicable(Exception):
-    """The target lacks the feature; the remaining rows are not applicable."""
+Run = Callable[[Harness], Awaitable[None]]
 
 
 @attrs.frozen(kw_only=True)

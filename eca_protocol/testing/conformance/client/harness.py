@@ -7,7 +7,8 @@ from typing import ClassVar, Final
 
 from eca_protocol.testing.conformance.client.client_run import ClientRun
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
-from eca_protocol.testing.conformance.verdicts import Finding, Transmission, judgement
+from eca_protocol.testing.conformance.judge import Judge
+from eca_protocol.testing.conformance.verdicts import Transmission
 
 __all__ = ["ClientHarness", "Scenario"]
 
@@ -31,33 +32,18 @@ class Scenario(ScriptedServer):
             harness.check_undisturbed(row)
 
 
-class ClientHarness:
+class ClientHarness(Judge):
     """The verdicts on one run of the client.
 
     Attributes:
         run: the client's run with the scenario.
         baseline: its run with the plain server.
-        case: the scenario's name.
-        findings: the verdicts.
     """
 
     def __init__(self, case: str, run: ClientRun, baseline: ClientRun) -> None:
-        self.case = case
+        super().__init__(case)
         self.run = run
         self.baseline = baseline
-        self.findings: list[Finding] = []
-
-    def check(self, id: str, ok: object, *, expected: str, got: object) -> bool:  # noqa: A002
-        """Judge a row; return `ok`."""
-        finding = judgement(
-            id, ok, case=self.case, expected=expected, got=got, exchange=self._exchange
-        )
-        self.findings.append(finding)
-        return bool(ok)
-
-    def untestable(self, id: str, why: str) -> None:  # noqa: A002
-        """Record that the row could not be judged in this run."""
-        self.findings.append(Finding(id=id, verdict="untestable", case=self.case, got=why))
 
     def check_undisturbed(self, id: str) -> None:  # noqa: A002
         """Check that the client did the same, and ended the same, as with the plain server.
@@ -81,7 +67,8 @@ class ClientHarness:
             else "the same methods and exit code",
         )
 
-    def _exchange(self) -> list[Transmission]:
+    def exchange(self) -> list[Transmission]:
+        """Return the last messages of the run."""
         record = self.run.server.record if self.run.server is not None else []
         return [each.transmission for each in record[-_SHOWN:]]
 

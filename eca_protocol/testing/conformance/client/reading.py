@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from eca_protocol import json
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.client.client_link import Connection
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
-from eca_protocol.testing.conformance.client.scripted_server import DECISIONS, Connection
+from eca_protocol.testing.conformance.client.scripted_server import DECISIONS
 
 __all__ = ["SCENARIOS"]
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import anyio
 
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.client.client_link import Connection
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
-from eca_protocol.testing.conformance.client.scripted_server import Connection, RecordEntry
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 
 __all__ = ["SCENARIOS"]
 
@@ -52,7 +53,7 @@ class Plain(Scenario):
             "BASE-18", not answers, expected="no answer to a notification", got=str(answers)
         )
 
-    def _judge_greeting(self, harness: ClientHarness, entries: list[RecordEntry]) -> None:
+    def _judge_greeting(self, harness: ClientHarness, entries: list[ReceivedMessage]) -> None:
         first = next((each for each in entries if each.method == "initialize"), None)
         params = first.params if first else {}
         info = params.get("clientInfo")
@@ -94,7 +95,7 @@ class Plain(Scenario):
             else f"message {initialized_at + 1} of the record",
         )
 
-    def _judge_chats(self, harness: ClientHarness, entries: list[RecordEntry]) -> None:
+    def _judge_chats(self, harness: ClientHarness, entries: list[ReceivedMessage]) -> None:
         prompts = [each for each in entries if each.method == "chat/prompt"]
         ours = [
             each for each in prompts if str(each.params.get("chatId", "")).startswith("played-")
@@ -176,12 +177,8 @@ class LateShutdown(Scenario):
     def _answered(self) -> int:
         """Return the position of the answer to `shutdown`, or the end of the record."""
         request = next(entries for entries in self.record if entries.method == "shutdown")
-        assert request.message is not None
         for place, entries in enumerate(self.record):
-            if (
-                entries.side == "server"
-                and (entries.message or {}).get("id") == request.message["id"]
-            ):
+            if entries.side == "server" and entries.message.get("id") == request.message["id"]:
                 return place
         return len(self.record)
 

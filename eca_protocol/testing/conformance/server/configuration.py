@@ -15,8 +15,8 @@ import anyio
 
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
-from eca_protocol.testing.conformance.wire import ReceivedMessage
 
 MEMBERS: Final = (
     "models",

@@ -41,9 +41,9 @@ async def exit_code(
     Returns:
         The code as a shell shows it: 143 after SIGTERM. None if the server keeps running.
     """
-    began = session.wire.now
+    began = session.wire.recorder.now
     code = await session.exit_code(END_SECONDS + _EXTRA_SECONDS)
-    took = session.wire.now - began
+    took = session.wire.recorder.now - began
     if code is None:
         if failing_row is not None:
             late = f"a running process after {END_SECONDS + _EXTRA_SECONDS:g} s"
@@ -57,8 +57,8 @@ async def exit_code(
         got=f"the end of the process after {took:.1f} s",
     )
     with anyio.move_on_after(1.0):
-        while not session.wire.output_ended:
-            await session.wire.changed.wait()
+        while not session.process.output_ended:
+            await session.process.changed.wait()
     return 128 - code if code < 0 else code
 
 
@@ -101,13 +101,13 @@ async def shutdown_while_a_turn_runs(harness: Harness) -> None:
     async with harness.session(fresh=True) as session:
         chat = await busy(session)
         request = await session.request("shutdown")
-        began = session.wire.now
+        began = session.wire.recorder.now
         try:
             await session.answer(request, seconds=6)
-            answered = f"the answer after {session.wire.now - began:.1f} s"
+            answered = f"the answer after {session.wire.recorder.now - began:.1f} s"
         except Unmet:
             answered = "no answer"
-        on_time = answered != "no answer" and session.wire.now - began <= 2
+        on_time = answered != "no answer" and session.wire.recorder.now - began <= 2
         finished = _is_finished(chat)
     harness.check(
         "W-13a",
@@ -211,7 +211,7 @@ async def input_ends_inside_a_body(harness: Harness) -> None:
 async def nobody_reads_the_output_any_more(harness: Harness) -> None:
     """Close the reading end of the server's output, then send requests."""
     async with harness.session(fresh=True) as session:
-        session.wire.close_output()
+        session.process.close_output()
         for number in range(3):
             try:
                 await session.send(query(f"unread {number}"))

@@ -181,7 +181,7 @@ async def what_means_nothing_may_be_missing(harness: Harness) -> None:
     async with harness.session() as session:
         results = []
         for params in (ABSENT, None, {}, []):
-            request = message("chat/queryCommands", params, id=session.wire.next_id())
+            request = message("chat/queryCommands", params, id=session.wire.router.next_id())
             await session.send(request)
             answer = await session.answer(request["id"])
             results.append((answer.get("result"), code_of(answer)))
@@ -196,7 +196,7 @@ async def what_means_nothing_may_be_missing(harness: Harness) -> None:
             harness.check(
                 row, "result" in got, expected=f"a result for {method} with {description}", got=got
             )
-        request = {**query(session.wire.next_id()), "odd": 1, "Params": [], "": None}
+        request = {**query(session.wire.router.next_id()), "odd": 1, "Params": [], "": None}
         await session.send(request)
         got = await session.answer(request["id"])
         harness.check(

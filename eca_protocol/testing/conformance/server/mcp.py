@@ -16,6 +16,7 @@ from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.children import becomes_true, has_ended
 from eca_protocol.testing.conformance.server.contexts import require_files
 from eca_protocol.testing.conformance.server.queries import commands, find_contexts
@@ -34,7 +35,6 @@ from eca_protocol.testing.conformance.server.reading import (
 from eca_protocol.testing.conformance.server.stops import stop_turn
 from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.session import ClientSession
-from eca_protocol.testing.conformance.wire import ReceivedMessage
 from eca_protocol.testing.script import reply
 
 PROGRAM: Final = Path(__file__).parents[1] / "mcp_server.py"
@@ -58,8 +58,11 @@ CONFIG: Final = {"chat": {"title": False}, "mcpServers": SERVERS}
 
 def updates(session: ClientSession, name: str) -> list[ReceivedMessage]:
     """Return all updates of that MCP server since the ECA server was started."""
-    all_updates = [received for received in session.wire.messages if received.method == UPDATED]
-    return [received for received in all_updates if received.params.get("name") == name]
+    return [
+        received
+        for received in session.wire.recorder.messages
+        if received.method == UPDATED and received.params.get("name") == name
+    ]
 
 
 async def wait_for_status(

@@ -90,11 +90,11 @@ async def a_client_that_does_not_read_for_a_while(harness: Harness) -> None:
         ids = [f"unread {number}" for number in range(UNREAD)]
         long_name = {"chatId": "x" * 500}
         requests = (message("chat/queryCommands", long_name, id=id_) for id_ in ids)
-        session.wire.reading = False
+        session.process.reading = False
         async with anyio.create_task_group() as group:
             group.start_soon(session.write, b"".join(map(frame, requests)))
             await anyio.sleep(DEAF_SECONDS)
-            session.wire.reading = True
+            session.process.reading = True
             unanswered = await _unanswered(session, ids)
     harness.check(
         "BASE-17",

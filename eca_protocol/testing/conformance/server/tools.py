@@ -392,7 +392,7 @@ def listed_tools(session: ClientSession) -> Mapping[str, Mapping[str, Any]]:
     """Return the native tools by name, as announced last."""
     announced = [
         received.params.get("tools")
-        for received in session.wire.messages
+        for received in session.wire.recorder.messages
         if received.method == "tool/serverUpdated" and received.params.get("type") == "native"
     ]
     tools = announced[-1] if announced and isinstance(announced[-1], list) else ()
