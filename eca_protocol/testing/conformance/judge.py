@@ -27,7 +27,7 @@ class Judge:
         """Return the messages to show with a breach."""
         return ()
 
-    def check(self, id: str, ok: object, *, expected: str, got: object) -> bool:  # noqa: A002
+    def check(self, id: str, ok: object, expected: str, got: object) -> bool:  # noqa: A002
         """Judge a row without raising; return `ok`.
 
         Args:

@@ -183,7 +183,7 @@ class MessageSession:
             await self.process.until(has_come, seconds=seconds, expected=expected)
         except Unmet as stuck:
             if shows is not None:
-                self._judge.check(shows, False, expected=stuck.expected, got=stuck.got)
+                self._judge.check(shows, False, stuck.expected, stuck.got)
             raise
         return matches[0]
 

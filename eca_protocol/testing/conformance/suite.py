@@ -183,7 +183,7 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
         elif isinstance(raised, TimeoutError):
             why = why or f"the case exceeded {case.seconds:g} s"
         elif not isinstance(raised, _FORESEEN):
-            error = SuiteError.of(case.name, inspect.getfile(case.run), raised)
+            error = SuiteError.of(case.name, inspect.getfile(inspect.unwrap(case.run)), raised)
             why = error.reason
     result = {finding.id for finding in harness.findings}
     rest = [

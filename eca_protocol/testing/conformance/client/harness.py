@@ -60,9 +60,9 @@ class ClientHarness(Judge):
         self.check(
             id,
             not missing and ended,
-            expected=f"the methods as with the plain server: {_joined(self.baseline.methods)}; and "
+            f"the methods as with the plain server: {_joined(self.baseline.methods)}; and "
             f"exit code {self.baseline.exit_code}",
-            got=f"{got}{self.run.exit_description}"
+            f"{got}{self.run.exit_description}"
             if missing or not ended
             else "the same methods and exit code",
         )

@@ -184,8 +184,8 @@ class WhatIsNoMessage(Scenario):
             harness.check(
                 row,
                 code in accepted,
-                expected=f"the error {expected_codes[row]} with id null",
-                got=f"no answer; {harness.run.exit_description}"
+                f"the error {expected_codes[row]} with id null",
+                f"no answer; {harness.run.exit_description}"
                 if code is None
                 else f"an error {code!r}",
             )
@@ -213,8 +213,8 @@ class _LostStream(Scenario):
             harness.check(
                 row,
                 noticed,
-                expected="an error with id null, or the end of the connection",
-                got="an error or the end" if noticed else "neither within 2 s",
+                "an error with id null, or the end of the connection",
+                "an error or the end" if noticed else "neither within 2 s",
             )
 
 

@@ -29,12 +29,12 @@ async def a_citation_is_a_link(harness: Harness) -> None:
         harness.check(
             "CHAT-17",
             all(title and url for title, url in links),
-            expected="a url content with a title and a URL",
-            got=links,
+            "a url content with a title and a URL",
+            links,
         )
         harness.check(
             "W-26c",
             [url for _, url in links] == [PAGE] and f"({PAGE})" in chat.assistant_text,
-            expected=f"one url content, and a link to {PAGE} in the text",
-            got=f"url contents {links}, the text {chat.assistant_text!r}",
+            f"one url content, and a link to {PAGE} in the text",
+            f"url contents {links}, the text {chat.assistant_text!r}",
         )
