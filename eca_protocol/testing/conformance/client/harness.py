@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 from eca_protocol.testing.conformance.client.client_run import ClientRun
@@ -10,7 +10,7 @@ from eca_protocol.testing.conformance.client.scripted_server import ScriptedServ
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.verdicts import Transmission
 
-__all__ = ["ClientHarness", "Scenario"]
+__all__ = ["ClientHarness", "Scenario", "scenarios_in"]
 
 _SHOWN: Final = 30  # messages of an exchange
 
@@ -19,17 +19,27 @@ class Scenario(ScriptedServer):
     """A server with one deviation; its docstring describes it for people.
 
     Attributes:
-        rows: the client's requirements that it judges.
+        rows: the client's requirements that it judges; a subclass names them as it is declared.
         triggers: methods, one of which the client has to send before the deviation occurs.
     """
 
     rows: ClassVar[tuple[str, ...]] = ()
     triggers: ClassVar[tuple[str, ...]] = ("initialized",)
 
+    def __init_subclass__(cls, *, rows: str = "", triggers: tuple[str, ...] = ()) -> None:
+        cls.rows = tuple(rows.split())
+        cls.triggers = triggers or cls.triggers
+
     def judge(self, harness: ClientHarness) -> None:
         """Judge the rows; by default the client must do all that it does with the plain server."""
         for row in self.rows:
             harness.check_undisturbed(row)
+
+
+def scenarios_in(module: Mapping[str, object]) -> tuple[type[Scenario], ...]:
+    """Return the scenarios among the names of a module."""
+    classes = (each for each in module.values() if isinstance(each, type))
+    return tuple(each for each in classes if issubclass(each, Scenario) and each.rows)
 
 
 class ClientHarness(Judge):

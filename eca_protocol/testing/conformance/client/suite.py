@@ -38,7 +38,9 @@ __all__ = [
     "run_client_suite",
 ]
 
-SCENARIOS: Final = (talking.Plain, *reading.SCENARIOS, *talking.SCENARIOS, *oddities.SCENARIOS)
+SCENARIOS: Final = tuple(
+    dict.fromkeys((talking.Plain, *reading.SCENARIOS, *talking.SCENARIOS, *oddities.SCENARIOS))
+)
 """All scenarios; the plain one, the baseline of the others, comes first."""
 
 

@@ -9,28 +9,18 @@ import anyio
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.client_link import Connection
-from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 
 __all__ = ["SCENARIOS"]
 
 
-class Plain(Scenario):
+class Plain(
+    Scenario,
+    rows="LIFE-7 LIFE-11 LIFE-12 CHAT-10 TOOL-16 TOOL-17 TOOL-20 BASE-18 "
+    "ARROW:chat-text-1 ARROW:shutdown-1 ARROW:shutdown-3",
+):
     """A plain server that takes a moment to answer `initialize`."""
-
-    rows: ClassVar = (
-        "LIFE-7",
-        "LIFE-11",
-        "LIFE-12",
-        "CHAT-10",
-        "TOOL-16",
-        "TOOL-17",
-        "TOOL-20",
-        "ARROW:chat-text-1",
-        "ARROW:shutdown-1",
-        "ARROW:shutdown-3",
-        "BASE-18",
-    )
 
     async def on_initialize(self, id_: Any, params: Mapping[str, Any]) -> None:
         await anyio.sleep(0.1)  # reveals a client that does not wait for the answer
@@ -146,10 +136,8 @@ def _check_seen(harness: ClientHarness, row: str, method: str, is_seen: bool) ->
         harness.untestable(row, f"the client never sends {method}")
 
 
-class LateShutdown(Scenario):
+class LateShutdown(Scenario, rows="LIFE-23"):
     """The server answers `shutdown` late; `exit` has to wait for it."""
-
-    rows: ClassVar = ("LIFE-23",)
 
     async def on_shutdown(self, id_: Any) -> None:
         self.early = await self.until(lambda: self.ended, seconds=0.3)
@@ -176,10 +164,9 @@ class LateShutdown(Scenario):
         return len(self.record)
 
 
-class RequestsOfTheServer(Scenario):
+class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 EDIT-4 W-2a W-2b"):
     """The server requests diagnostics and unknown methods, with ids of every kind."""
 
-    rows: ClassVar = ("BASE-1", "BASE-17", "BASE-19", "BASE-25", "EDIT-3", "EDIT-4", "W-2a", "W-2b")
     ids: ClassVar = (0, -1, 2**40, "", "a text")
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
@@ -274,10 +261,8 @@ def _is_error(error: object) -> bool:
     return is_code and isinstance(error.get("message"), str)
 
 
-class AnswersToNobody(Scenario):
+class AnswersToNobody(Scenario, rows="BASE-30"):
     """The server answers ids that the client never used."""
-
-    rows: ClassVar = ("BASE-30",)
 
     async def after_greeting(self) -> None:
         await self.answer(987_654_321, {})
@@ -285,10 +270,8 @@ class AnswersToNobody(Scenario):
         await self.refuse(-5, -32603, "no such request")
 
 
-class NoParams(Scenario):
+class NoParams(Scenario, rows="W-3a"):
     """The server sends requests whose params are null, an array, an object, or missing."""
-
-    rows: ClassVar = ("W-3a",)
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
@@ -315,10 +298,8 @@ class NoParams(Scenario):
             harness.check("W-3a", False, "five equal error codes", str(self.codes))
 
 
-class AnswersOutOfOrder(Scenario):
+class AnswersOutOfOrder(Scenario, rows="BASE-29"):
     """The server answers two waiting queries in reverse order."""
-
-    rows: ClassVar = ("BASE-29",)
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
@@ -351,10 +332,4 @@ class AnswersOutOfOrder(Scenario):
             harness.untestable("BASE-29", "the client never sends two queries at once")
 
 
-SCENARIOS = (
-    LateShutdown,
-    RequestsOfTheServer,
-    AnswersToNobody,
-    NoParams,
-    AnswersOutOfOrder,
-)
+SCENARIOS = scenarios_in(globals())
