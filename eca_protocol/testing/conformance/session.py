@@ -134,3 +134,14 @@ class ClientSession(MessageSession):
             self.wire.router.claim_chat(named, self)
         self._chats.append(ChatSession(self, model, named))
         return self._chats[-1]
+
+    async def take_turn(self, prompt: str, *script: AnswersWith, **params: Any) -> ChatSession:
+        """Create a chat with its script, prompt it, and wait for the end of the turn.
+
+        Raises:
+            Unmet: there is no answer, or no end.
+        """
+        chat = self.chat(*script)
+        await chat.prompt(prompt, **params)
+        await chat.finished()
+        return chat

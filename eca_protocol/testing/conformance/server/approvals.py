@@ -358,7 +358,5 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(
 
 async def _offered_now(session: ClientSession) -> set[str]:
     """Return the tools that are offered to the model of a new chat."""
-    chat = session.chat(reply("Hi."))
-    await chat.prompt("Hi.")
-    await chat.finished()
+    chat = await session.take_turn("Hi.", reply("Hi."))
     return set(offered_tools(chat.model.first.body))

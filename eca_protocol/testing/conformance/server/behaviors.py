@@ -55,9 +55,7 @@ def _choice(session: ClientSession) -> Choice:
 
 async def _parts_for_prompt(session: ClientSession, **params: Any) -> str:
     """Return the instructions and tools of a request, for a prompt with these params."""
-    chat = session.chat(reply("Hello."))
-    await chat.prompt("Hi.", **params)
-    await chat.finished()
+    chat = await session.take_turn("Hi.", reply("Hello."), **params)
     return _governed_parts(chat.model.first.body)
 
 

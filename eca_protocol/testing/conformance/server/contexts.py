@@ -35,9 +35,7 @@ async def text_sent_to_model(
     Raises:
         Unmet: it becomes none.
     """
-    chat = session.chat(reply("I see."))
-    await chat.prompt(text, contexts=list(contexts))
-    await chat.finished()
+    chat = await session.take_turn(text, reply("I see."), contexts=list(contexts))
     return all_text(chat.model.first.body)
 
 

@@ -48,9 +48,7 @@ def _may_come(content: Content, client: str) -> bool:
 @case("W-24d", since=Revision.CURRENT)
 async def a_delete_is_told_of_in_current(harness: Harness, session: ClientSession) -> None:
     """Delete an idle chat."""
-    chat = session.chat(reply("Hi."))
-    await chat.prompt("Hi.")
-    await chat.finished()
+    chat = await session.take_turn("Hi.", reply("Hi."))
     await session.ask("chat/delete", {"chatId": chat.id})
     await session.until(
         lambda message: message.get("method") == "chat/deleted",

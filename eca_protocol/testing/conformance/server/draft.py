@@ -112,9 +112,7 @@ async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSe
         {"type": "code", "content": "SELECT 4711", "language": "sql", "description": "a query"},
         {"type": "terminal", "lines": []},
     ]
-    chat = session.chat(reply("I see."))
-    await chat.prompt("Look.", context=contexts)
-    await chat.finished()
+    chat = await session.take_turn("Look.", reply("I see."), context=contexts)
     text = all_text(chat.model.first.body)
     harness.check(
         "W-51a",
@@ -131,9 +129,7 @@ async def the_models_of_the_draft_mean_the_default(
     """Prompt with the model `auto`, and with one that is not configured."""
     models = []
     for model in ("auto", "claude-2"):
-        chat = session.chat(reply("Hi."))
-        await chat.prompt("Hi.", model=model)
-        await chat.finished()
+        chat = await session.take_turn("Hi.", reply("Hi."), model=model)
         models += [request.body.get("model") for request in chat.model.requests]
     harness.check(
         "W-51c",

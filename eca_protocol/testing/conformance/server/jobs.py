@@ -6,7 +6,7 @@ from eca_protocol.testing.conformance.cases import NotApplicable, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result
 from eca_protocol.testing.conformance.server.reading import calls, result_of
-from eca_protocol.testing.conformance.server.tools import approve_all, listed_tools
+from eca_protocol.testing.conformance.server.tools import listed_tools, take_approved_turn
 
 
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", "W-3g", "W-44c", since=CURRENT)
@@ -36,9 +36,7 @@ async def jobs_run_end_and_are_killed(harness: Harness, session: ClientSession) 
         raise NotApplicable("no command runs in the background")
     commands = ("echo out; echo err >&2; sleep 60", "true", "false")
     made = [("shell_command", {"command": each, "background": "job"}) for each in commands]
-    chat = session.chat(calls(*made))
-    await chat.prompt("Start them.")
-    await approve_all(chat)
+    await take_approved_turn(session, "Start them.", calls(*made))
     for job in (await request_result(session, "jobs/list"))["jobs"]:
         await request_result(session, "jobs/readOutput", jobId=job["id"])
         await request_result(session, "jobs/kill", jobId=job["id"])

@@ -20,9 +20,7 @@ async def a_citation_is_a_link(harness: Harness) -> None:
     }
     event = {"choices": [{"index": 0, "delta": {"annotations": [cited]}}]}
     async with harness.session() as session:
-        chat = session.chat(reply(text("Rain."), chunk(event)))
-        await chat.prompt("Will it rain?")
-        await chat.finished()
+        chat = await session.take_turn("Will it rain?", reply(text("Rain."), chunk(event)))
         if not chat.of("url") and PAGE not in chat.assistant_text:
             raise Unmet("a link", "none: the server may not read citations of this model")
         links = [(each.get("title"), each.get("url")) for each in chat.of("url")]

@@ -33,7 +33,7 @@ from eca_protocol.testing.conformance.server.reading import (
     wait_for_requests,
 )
 from eca_protocol.testing.conformance.server.stops import stop_turn
-from eca_protocol.testing.conformance.server.tools import approve_all
+from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.script import reply
 
@@ -123,12 +123,12 @@ async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSes
     """Call a tool of an MCP server by the name in the request to the model."""
     await wait_for_status(session, "kit", "running")
     await wait_for_status(session, "toggled", "running")
-    chat = session.chat(
+    chat = await take_approved_turn(
+        session,
+        "Call it.",
         lambda request: calls((name_of(request.body, "kit", "echo"), {"text": "hello"})),
         reply("Called."),
     )
-    await chat.prompt("Call it.")
-    await approve_all(chat)
     names = offered_tools(chat.model.first.body)
     foreign = [name for name in names if "kit" in name or "toggled" in name]
     wrong = [name for name in foreign if not _LEGAL.fullmatch(name)]
@@ -283,9 +283,7 @@ async def a_resource_of_an_mcp_server_is_a_context(
     listed = [
         each for each in await find_contexts(session, "") if each.get("type") == "mcpResource"
     ]
-    chat = session.chat(reply("I see."))
-    await chat.prompt("What is on?", contexts=[resource])
-    await chat.finished()
+    chat = await session.take_turn("What is on?", reply("I see."), contexts=[resource])
     sent = all_text(chat.model.first.body)
     harness.check(
         "CTX-7",

@@ -85,9 +85,7 @@ async def no_title_follows_a_stop_or_a_delete(harness: Harness, session: ClientS
 @case("W-25c", needs="config", config={"chat": {"title": False}})
 async def titles_can_be_turned_off(harness: Harness, session: ClientSession) -> None:
     """Prompt twice with `chat.title: false`."""
-    chat = session.chat(reply("one"), reply("two"))
-    await chat.prompt("Hi.")
-    await chat.finished()
+    chat = await session.take_turn("Hi.", reply("one"), reply("two"))
     await chat.prompt("Hi.")
     await chat.finished(2)
     count = len(chat.model.title_requests)

@@ -32,7 +32,7 @@ from eca_protocol.testing.conformance.server.reading import (
     result_of,
     wait_for_gate,
 )
-from eca_protocol.testing.conformance.server.tools import approve_all
+from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.script import reply, wait
 
@@ -123,9 +123,9 @@ async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -
 @case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
 async def a_flag_follows_a_call(harness: Harness, session: ClientSession) -> None:
     """Add a flag at a tool call."""
-    chat = session.chat(calls(("eca_directory_tree", {"path": str(session.root)})), reply("done"))
-    await chat.prompt("Look.")
-    await approve_all(chat)
+    chat = await take_approved_turn(
+        session, "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
+    )
     end_contents, before = ends(chat), len(chat.messages)
     [call] = {str(each.get("id")) for each in end_contents}
     await _set_flag(harness, chat, call, "done")
@@ -411,14 +411,14 @@ async def the_editor_and_its_user_are_asked(harness: Harness, session: ClientSes
     question = {"question": "Which one?", "options": [{"label": "blue", "description": "b"}]}
     for kind in ("editor_definition", "editor_references", "ask_user"):
         session.tool(kind)
-    chat = session.chat(
+    await take_approved_turn(
+        session,
+        "Ask.",
         calls(("editor_definition", place)),
         calls(("editor_references", {**place, "include_declaration": True})),
         calls(("ask_user", question)),
         reply("Blue, then."),
     )
-    await chat.prompt("Ask.")
-    await approve_all(chat)
 
 
 @case("FIELD:Completion*", since=CURRENT)

@@ -13,7 +13,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.model import bare_name
+from eca_protocol.testing.conformance.model import AnswersWith, bare_name
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
     calls,
@@ -115,13 +115,13 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
     session.tool(READ)
     path = session.workspace / "read.txt"
     path.write_text("the text of the file\n")
-    chat = session.chat(
+    chat = await take_approved_turn(
+        session,
+        "Read.",
         calls((READ, {"path": str(path)})),
         calls((READ, {"path": str(path.with_name("no-such-file"))})),
         reply("Read."),
     )
-    await chat.prompt("Read.")
-    await approve_all(chat)
     ends_of_calls = ends(chat)
     texts = [all_text(each.get("outputs")) for each in ends_of_calls]
     is_right = (
@@ -164,6 +164,20 @@ async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
             await chat.approve(call)
 
 
+async def take_approved_turn(
+    session: ClientSession, prompt: str, *script: AnswersWith
+) -> ChatSession:
+    """Prompt a new chat with its script, and approve each call until the turn has finished.
+
+    Raises:
+        Unmet: there is no answer, or no end.
+    """
+    chat = session.chat(*script)
+    await chat.prompt(prompt)
+    await approve_all(chat)
+    return chat
+
+
 @case("W-30h", needs="native-tools")
 async def two_calls_of_one_answer_are_told_one_after_the_other(
     harness: Harness, session: ClientSession
@@ -176,11 +190,12 @@ async def two_calls_of_one_answer_are_told_one_after_the_other(
     arguments = [json.dumps({"path": str(path)}) for path in files]
     both = calls(*[(READ, {"path": str(path)}) for path in files])
     is_plain = harness.target.api == "openai-chat"
-    chat = session.chat(
-        partial(_interleaved_calls, arguments) if is_plain else both, reply("Read.")
+    chat = await take_approved_turn(
+        session,
+        "Read both.",
+        partial(_interleaved_calls, arguments) if is_plain else both,
+        reply("Read."),
     )
-    await chat.prompt("Read both.")
-    await approve_all(chat)
     if len(runs(chat)) != len(files):
         raise Unmet("two calls", len(runs(chat)))
     harness.record_pass("W-30h")
@@ -217,9 +232,9 @@ async def what_cannot_be_called_is_called_with_an_error(
     for tool, arguments in (
         ("no_such_tool", "{}"), (READ, '{"path": '), (READ, "[1]"),
     ):  # fmt: skip
-        chat = session.chat(calls((tool, arguments)), reply("I see."))
-        await chat.prompt("Do it.")
-        await approve_all(chat)
+        chat = await take_approved_turn(
+            session, "Do it.", calls((tool, arguments)), reply("I see.")
+        )
         closed = ends(chat)
         harness.check(
             "W-30e",
@@ -239,13 +254,13 @@ async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> No
     new_file, path = session.workspace / "made.txt", session.workspace / "changed.txt"
     path.write_text("one\ntwo\nthree\n")
     edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
-    chat = session.chat(
+    chat = await take_approved_turn(
+        session,
+        "Change it.",
         calls((WRITE, {"path": str(new_file), "content": "one\ntwo\nthree\n"})),
         calls((EDIT, edit)),
         reply("Changed."),
     )
-    await chat.prompt("Change it.")
-    await approve_all(chat)
     details = [each.get("details", {}) for each in runs(chat)]
     if len(details) != 2:
         raise Unmet("two calls", len(details))
@@ -270,9 +285,7 @@ async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: Client
     path.write_text("other\n" * 20 + "same\n" * 17)
     for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
         edit = {"path": str(path), "original_content": original, "new_content": "x"}
-        chat = session.chat(calls((EDIT, edit)), reply("I see."))
-        await chat.prompt("Edit it.")
-        await approve_all(chat)
+        chat = await take_approved_turn(session, "Edit it.", calls((EDIT, edit)), reply("I see."))
         end = await next_end(chat)
         if original == "same" and end.get("error") is False:
             continue
@@ -296,9 +309,9 @@ _CUT = re.compile(r"\d+ bytes left out")
 async def a_long_output_is_cut_and_says_so(harness: Harness, session: ClientSession) -> None:
     """Run a command that writes two megabytes."""
     session.tool(SHELL)
-    chat = session.chat(calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long."))
-    await chat.prompt("Count.")
-    await approve_all(chat)
+    chat = await take_approved_turn(
+        session, "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
+    )
     output = all_text((await next_end(chat)).get("outputs"))
     if "1\n2\n3\n" not in output:
         raise Unmet("an output with the first numbers", output[:200])
@@ -333,9 +346,7 @@ async def native_tools_have_the_names_that_people_configure(
         and _deviates(bare_name(name), arguments)
     }
     harness.check("W-33f", not deviating, "the parameter names of upstream's tools", deviating)
-    chat = session.chat(reply("Hi."))
-    await chat.prompt("Hi.")
-    await chat.finished()
+    chat = await session.take_turn("Hi.", reply("Hi."))
     without_prefix = [each for each in offered_tools(chat.model.first.body) if each in NEEDED]
     if harness.edition <= Revision.R2025_10:
         without_prefix += [name for name in listed if name in NEEDED]
@@ -376,9 +387,9 @@ async def contents_have_the_names_without_a_prefix_in_current(
 ) -> None:
     """Read a file, and compare the names in its contents."""
     session.tool(READ)
-    chat = session.chat(calls((READ, {"path": str(session.workspace / "none")})), reply("Hi."))
-    await chat.prompt("Read.")
-    await approve_all(chat)
+    chat = await take_approved_turn(
+        session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
+    )
     names = {str(each.get("name")) for each in contents(chat) if "server" in each}
     has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
     harness.check("W-33d", not has_prefix, "names without the prefix eca_", has_prefix)

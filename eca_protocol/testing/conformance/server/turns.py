@@ -94,9 +94,7 @@ LONG = "Ein langer Satz über nichts, 😀. " * 500
 async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
     """Answer with 20 KiB in one piece."""
     async with harness.session() as session:
-        chat = session.chat(reply(LONG))
-        await chat.prompt("Tell me much.")
-        await chat.finished()
+        chat = await session.take_turn("Tell me much.", reply(LONG))
         if chat.assistant_text != LONG:
             raise Unmet(
                 "the whole of a long text", f"{len(chat.assistant_text)} of {len(LONG)} characters"
@@ -107,9 +105,7 @@ async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
 @case("W-6c", initialize=EMACS)
 async def the_pieces_of_an_echo_join_to_the_text(harness: Harness, session: ClientSession) -> None:
     """Prompt with 20 KiB as a client that takes no large frames."""
-    chat = session.chat(reply("I see."))
-    await chat.prompt(LONG)
-    await chat.finished()
+    chat = await session.take_turn(LONG, reply("I see."))
     echo = text_of_role(chat, "user")
     if not echo:
         raise Unmet("an echo")
@@ -142,9 +138,9 @@ async def a_chat_goes_on_with_what_was_said(harness: Harness, session: ClientSes
 @case("W-26b", "CHAT-15", "CHAT-16")
 async def a_thought_is_started_told_and_finished(harness: Harness, session: ClientSession) -> None:
     """Answer with reasoning before the text."""
-    chat = session.chat(reply(reasoning("hm, "), reasoning("well"), "So be it."))
-    await chat.prompt("Think.")
-    await chat.finished()
+    chat = await session.take_turn(
+        "Think.", reply(reasoning("hm, "), reasoning("well"), "So be it.")
+    )
     thoughts = [each for each in contents(chat) if str(each.get("type")).startswith("reason")]
     if not thoughts:
         raise Unmet("a thought", "none: the server may not show reasoning of this model")
@@ -195,14 +191,10 @@ async def the_model_that_a_prompt_names_answers_it(
     harness: Harness, session: ClientSession
 ) -> None:
     """Prompt with either of two models, and without one."""
-    chat = session.chat(*[reply("a")] * 3)
-    await chat.prompt("Hi.", model=OTHER_MODEL)
-    await chat.finished()
+    chat = await session.take_turn("Hi.", *[reply("a")] * 3, model=OTHER_MODEL)
     await chat.prompt("Hi.", model=MODEL)
     await chat.finished(2)
-    unsaid = session.chat(reply("a"))
-    await unsaid.prompt("Hi.")
-    await unsaid.finished()
+    unsaid = await session.take_turn("Hi.", reply("a"))
     requests = (*chat.model.requests, *unsaid.model.requests)
     models = [each.body.get("model") for each in requests]
     expected_models = ["other", "scripted", "scripted"]
