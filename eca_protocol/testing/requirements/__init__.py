@@ -1,8 +1,8 @@
 """The requirements of the protocol, one row each; tests name the rows that they verify.
 
 A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
-verifies none. Each row has either a test or planned work that adds one. A ruling with several
-requirements has lettered rows. Its plain number (`W-13`) names the group and verifies no row.
+verifies none. A ruling with several requirements has lettered rows. Its plain number (`W-13`) names
+the group and verifies no row.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Final
 
 from eca_protocol.testing.requirements import diagrams, interfaces, rulings, specification
-from eca_protocol.testing.requirements.row import LATER, Requirement
+from eca_protocol.testing.requirements.row import Requirement
 
-__all__ = ["GROUPS", "LATER", "REQUIREMENTS", "SECTIONS", "Requirement", "lookup"]
+__all__ = ["GROUPS", "REQUIREMENTS", "SECTIONS", "Requirement", "lookup"]
 
 _CHAPTERS: Final = (specification, rulings, interfaces, diagrams)
 

@@ -10,10 +10,8 @@ import attrs
 from eca_protocol.revisions import EVER, Revision, Window
 
 __all__ = [
-    "LATER",
     "SINCE_2025_10",
     "SINCE_CURRENT",
-    "Later",
     "Level",
     "Requirement",
     "Side",
@@ -22,10 +20,6 @@ __all__ = [
 
 Side = Literal["server", "client", "both"]
 Level = Literal["must", "should", "observed"]
-Later = Literal["tools", "providers", "mcp", "editions", "ecp", "kit", "parity"]
-
-LATER: Final = ("tools", "providers", "mcp", "editions", "ecp", "kit", "parity")
-"""Names of planned work: rows that name one have no test yet."""
 
 _RULING: Final = re.compile(r"W-\d+")
 _ROW: Final = re.compile(
@@ -50,7 +44,6 @@ class Requirement:
             specification.
         window: the editions that have it.
         ruling: the ruling that states, extends or changes it (`W-13`), if any.
-        later: the planned work that implements and tests it; None: it has a test.
     """
 
     id: str
@@ -60,7 +53,6 @@ class Requirement:
     level: Level = "must"
     window: Window = EVER
     ruling: str | None = None
-    later: Later | None = None
 
 
 def rows(table: str) -> tuple[Requirement, ...]:

@@ -11,14 +11,13 @@ import pytest
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import (
     GROUPS,
-    LATER,
     REQUIREMENTS,
     Requirement,
     diagrams,
     lookup,
 )
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
-from eca_protocol.testing.requirements.row import Later, Level, Side, rows
+from eca_protocol.testing.requirements.row import Level, Side, rows
 
 WELL_FORMED = re.compile(
     r"(BASE|LIFE|CHAT|TOOL|CTX|EDIT|CONF|GEN|CLIENT)-[1-9]\d*"
@@ -45,7 +44,6 @@ def is_well_formed(requirement: Requirement) -> bool:
         and requirement.section != ""
         and requirement.side in typing.get_args(Side)
         and requirement.level in typing.get_args(Level)
-        and requirement.later in {None, *LATER}
         and requirement.statement.endswith(".")
         and requirement.window.since <= requirement.window.until
     )
@@ -53,10 +51,6 @@ def is_well_formed(requirement: Requirement) -> bool:
 
 def test_every_row_is_well_formed() -> None:
     assert [id_ for id_, row in REQUIREMENTS.items() if not is_well_formed(row)] == []
-
-
-def test_the_later_works_are_those_of_the_type() -> None:
-    assert typing.get_args(Later) == LATER
 
 
 def test_no_two_rows_have_the_same_statement() -> None:
