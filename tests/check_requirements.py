@@ -2,9 +2,9 @@
 
     python tests/check_requirements.py [--table] [--root FOLDER]
 
-The suite is collected, not run. Exit code 0: every row has a test or names the later work that
-brings one, no test names a row that is not there, and each test names one where one binds. There, a
-test that shows none says so with an empty marker, `@pytest.mark.requirement`.
+The suite is collected, not run. Exit code 0: every row has a test, no test names a row that is not
+there, and each test names one where one binds. There, a test that shows none says so with an empty
+marker, `@pytest.mark.requirement`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import contextlib
 import fnmatch
 import io
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -85,20 +84,18 @@ def binds(test: str) -> bool:
 
 
 def print_table(result: Audit) -> None:
-    """One line per row: its id, the later work or how many tests, one of them, the requirement."""
+    """One line per row: its id, how many tests, one of them, the requirement."""
     for id_, requirement in REQUIREMENTS.items():
         tests = result.shown.get(id_, ())
-        state = f"later: {requirement.later}" if requirement.later else f"tests: {len(tests)}"
+        state = f"tests: {len(tests)}"
         first = f" [{tests[0]}]" if tests else ""
         print(f"{id_:<44} {state:<16} {requirement.statement}{first}")
 
 
 def summary(result: Audit) -> str:
-    later = Counter(row.later for row in REQUIREMENTS.values() if row.later)
-    waiting = ", ".join(f"{name} {count}" for name, count in sorted(later.items()))
     return (
-        f"{len(REQUIREMENTS)} requirements: {len(result.shown)} shown by tests, "
-        f"{later.total()} later ({waiting}); {len(result.findings)} findings"
+        f"{len(REQUIREMENTS)} requirements: {len(result.shown)} shown by tests; "
+        f"{len(result.findings)} findings"
     )
 
 

@@ -6,16 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import attrs
 import pytest
 
-from eca_protocol.testing.requirements import GROUPS, REQUIREMENTS, lookup
-from eca_protocol.testing.requirements import audit as room
+from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.requirements.audit import Audit, Claim, audit
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "tests" / "check_requirements.py"
-DUE = tuple(id_ for id_, requirement in REQUIREMENTS.items() if not requirement.later)
+DUE = tuple(REQUIREMENTS)
 
 
 def judge(*claims: tuple[str, ...] | None, binding: bool = False) -> Audit:
@@ -35,19 +33,9 @@ def test_one_test_may_show_many_rows_and_one_row_may_have_many_tests() -> None:
     assert result.shown["BASE-2"] == ("test_0", "test_1")
 
 
-def test_a_row_without_test_and_without_later_work_is_found() -> None:
+def test_a_row_without_a_test_is_found() -> None:
     (finding,) = judge(DUE[1:]).findings
-    assert finding.startswith(f"{DUE[0]}: has neither")
-
-
-def test_a_row_that_waits_for_later_work_has_no_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = attrs.evolve(REQUIREMENTS["BASE-2"], later="kit")
-    monkeypatch.setattr(room, "REQUIREMENTS", {**REQUIREMENTS, "BASE-2": row})
-    due = tuple(id_ for id_ in DUE if id_ != "BASE-2")
-    assert not judge(due).findings
-    (finding,) = judge(due, ("BASE-2",)).findings
-    assert finding.startswith("BASE-2: is planned for")
-    assert "test_1" in finding
+    assert finding.startswith(f"{DUE[0]}: has no test")
 
 
 def test_a_name_that_is_no_requirement_is_found() -> None:
@@ -69,13 +57,6 @@ def test_a_ruling_named_as_a_whole_shows_none_of_its_duties() -> None:
     without = tuple(id_ for id_ in DUE if id_ != "W-13a")
     result = judge(without, ("W-13",), binding=True)
     assert [finding.partition(":")[0] for finding in result.findings] == ["W-13a"]
-
-
-def test_a_ruling_that_waits_as_a_whole_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = [attrs.evolve(row, later="ecp") for row in GROUPS["W-50"]]
-    monkeypatch.setattr(room, "lookup", lambda name: waiting if name == "W-50" else lookup(name))
-    (finding,) = judge(DUE, ("W-50",)).findings
-    assert finding.startswith("test_1: names W-50, whose rows are all planned")
 
 
 def test_a_pattern_shows_all_fields_that_it_fits() -> None:
@@ -135,7 +116,7 @@ def test_the_script_reads_every_place_a_marker_may_stand_in(suite: Path) -> None
     assert "test_marked.py::test_parameter: names 'NO-1'" in done.stderr
     assert "chat/test_silent.py::test_silent: carries no requirement" in done.stderr
     assert "test_free" not in done.stderr
-    assert "BASE-1: has neither" in done.stderr
+    assert "BASE-1: has no test" in done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "tests: 2" in lines["BASE-2"]
     assert all("tests: 1" in lines[id_] for id_ in ("BASE-3", "BASE-4", "BASE-5"))

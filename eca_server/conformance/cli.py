@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -93,87 +93,53 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    about = parser.add_argument_group("COMMAND")
-    about.add_argument("--client", action="store_true", help="COMMAND is a client")
-    about.add_argument(
-        "--edition",
-        type=_edition,
-        metavar="EDITION",
-        help="2025-06, 2025-09, 2025-10 or current (default: the target's own)",
-    )
-    about.add_argument(
-        "--as",
-        dest="personality",
-        choices=sorted(PERSONALITIES),
-        metavar="CLIENT",
-        help=f"behave like this client: {', '.join(sorted(PERSONALITIES))}",
-    )
-    about.add_argument("--cwd", type=Path, metavar="FOLDER", help="working folder of COMMAND")
-    about.add_argument(
-        "--env",
-        action="append",
-        type=_variable,
-        default=[],
-        metavar="NAME=VALUE",
-        help="an environment variable of COMMAND; may be repeated",
-    )
-    about.add_argument(
-        "--config-template", type=Path, metavar="FILE", help="template of its configuration file"
-    )
-    about.add_argument(
-        "--config-arg",
-        action="append",
-        default=[],
-        metavar="ARGUMENT",
-        help="an argument appended to COMMAND, such as --config={{file}}; may be repeated",
-    )
-    about.add_argument(
-        "--api",
-        choices=("openai-chat", "anthropic"),
-        default="openai-chat",
-        help="the model's API (default: %(default)s)",
-    )
-    suite = parser.add_argument_group("the suite")
-    suite.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="requirements, cases or chapters by name, such as 'W-2*' or stops; may be repeated",
-    )
-    suite.add_argument("--list", action="store_true", help="list the cases without running them")
-    suite.add_argument("--jobs", type=_count, metavar="N", help="parallel cases (default: by CPUs)")
-    suite.add_argument(
-        "--seconds",
-        type=_seconds,
-        default=SECONDS,
-        metavar="N",
-        help="time limit; later requirements are untestable (default: %(default)g)",
-    )
-    reports = parser.add_argument_group("reports")
-    reports.add_argument("--verbose", action="store_true", help="print every requirement")
-    reports.add_argument(
-        "--json-out", type=Path, metavar="FILE", help="write the findings as a JSON list"
-    )
-    reports.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit XML report")
-    reports.add_argument("--html", type=Path, metavar="FILE", help="write an HTML report")
-    reports.add_argument("--badge", type=Path, metavar="FILE", help="write a badge as SVG")
-    reports.add_argument(
-        "--compare", type=Path, metavar="FILE", help="compare with an earlier --json-out"
-    )
-    reports.add_argument(
-        "--known-failures",
-        type=Path,
-        metavar="FILE",
-        help="ids, one per line; their failures do not fail the run",
-    )
-    reports.add_argument(
-        "--write-known-failures",
-        type=Path,
-        metavar="FILE",
-        help="write the ids of this run's failures",
-    )
+    _add_target_options(parser.add_argument_group("COMMAND").add_argument)
+    _add_suite_options(parser.add_argument_group("the suite").add_argument)
+    add = parser.add_argument_group("reports").add_argument
+    add("--verbose", action="store_true", help="print every requirement")
+    for name, help_ in _FILES.items():
+        add(name, type=Path, metavar="FILE", help=help_)
     return parser
+
+
+_FILES: Final = {
+    "--json-out": "write the findings as a JSON list",
+    "--junit": "write a JUnit XML report",
+    "--html": "write an HTML report",
+    "--badge": "write a badge as SVG",
+    "--compare": "compare with an earlier --json-out",
+    "--known-failures": "ids, one per line; their failures do not fail the run",
+    "--write-known-failures": "write the ids of this run's failures",
+}
+"""The options that name a file."""
+
+
+def _add_target_options(add: Callable[..., object]) -> None:
+    clients = sorted(PERSONALITIES)
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    add("--client", action="store_true", help="COMMAND is a client")
+    editions = "2025-06, 2025-09, 2025-10 or current (default: the target's own)"
+    add("--edition", type=_edition, metavar="EDITION", help=editions)
+    as_client = f"behave like this client: {', '.join(clients)}"
+    add("--as", dest="personality", choices=clients, metavar="CLIENT", help=as_client)
+    add("--cwd", type=Path, metavar="FOLDER", help="working folder of COMMAND")
+    env = "an environment variable of COMMAND; may be repeated"
+    add("--env", type=_variable, metavar="NAME=VALUE", help=env, **repeated)
+    template = "template of its configuration file"
+    add("--config-template", type=Path, metavar="FILE", help=template)
+    argument = "an argument appended to COMMAND, such as --config={{file}}; may be repeated"
+    add("--config-arg", metavar="ARGUMENT", help=argument, **repeated)
+    apis, api = ("openai-chat", "anthropic"), "the model's API (default: %(default)s)"
+    add("--api", choices=apis, default=apis[0], help=api)
+
+
+def _add_suite_options(add: Callable[..., object]) -> None:
+    only = "requirements, cases or chapters by name, such as 'W-2*' or stops; may be repeated"
+    add("--only", action="append", default=[], metavar="PATTERN", help=only)
+    add("--list", action="store_true", help="list the cases without running them")
+    add("--jobs", type=_count, metavar="N", help="parallel cases (default: by CPUs)")
+    limit = "time limit; later requirements are untestable (default: %(default)g)"
+    add("--seconds", type=_seconds, default=SECONDS, metavar="N", help=limit)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,26 +1,26 @@
-"""Cases: their declaration, and the exceptions that end them early."""
+"""The declaration of cases."""
 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import importlib
-from collections.abc import Awaitable, Callable, Collection
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import attrs
 
 from eca_protocol.revisions import Revision, Window
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.requirements import lookup
-
-if TYPE_CHECKING:
-    from eca_protocol.testing.conformance.harness import Harness
 
 __all__ = [
     "Case",
     "Need",
     "NotApplicable",
-    "ServerExited",
     "Unmet",
     "case",
     "is_named",
@@ -34,24 +34,9 @@ Need = Literal["process", "config", "native-tools", "mcp"]
 the model's can be given to it.
 """
 
-Run = Callable[["Harness"], Awaitable[None]]
-
-
-class Unmet(Exception):
-    """A precondition of a case is not met; its remaining rows are untestable."""
-
-    def __init__(self, expected: str, got: object = "nothing") -> None:
-        super().__init__(f"expected {expected}, got {got}")
-        self.expected = expected
-        self.got = got
-
-
-class ServerExited(Unmet):
-    """A precondition is not met because the server has ended."""
-
-
-class NotApplicable(Exception):
-    """The target lacks the feature; the remaining rows are not applicable."""
+Run = Callable[[Harness], Awaitable[None]]
+RunWithSession = Callable[[Harness, ClientSession], Awaitable[None]]
+F = TypeVar("F", Run, RunWithSession)
 
 
 @attrs.frozen(kw_only=True)
@@ -86,8 +71,9 @@ def case(
     until: Revision = Revision.CURRENT,
     needs: Collection[Need] | Need = (),
     seconds: float = 20.0,
-) -> Callable[[Run], Run]:
-    """Declare a case.
+    **session: Any,
+) -> Callable[[F], F]:
+    """Declare a case: an async function of the harness, and of a session if it has two parameters.
 
     Args:
         rows: the rows that it judges, by id or as a pattern for `requirements.lookup`. Rows
@@ -96,6 +82,7 @@ def case(
         until: the last one.
         needs: its requirements on the target; if one is not met, its rows are untestable.
         seconds: its deadline.
+        session: arguments of `Harness.session` for its session.
 
     Raises:
         KeyError: there is no such row.
@@ -103,7 +90,7 @@ def case(
     """
     ids = tuple(dict.fromkeys(row.id for name in rows for row in lookup(name)))
 
-    def declare(function: Run) -> Run:
+    def declare(function: F) -> F:
         chapter = function.__module__.rpartition(".")[2]
         name = f"{chapter}.{function.__name__}"
         if name in _REGISTERED:
@@ -112,7 +99,7 @@ def case(
             name=name,
             summary=" ".join((function.__doc__ or "").split("\n\n")[0].split()),
             rows=ids,
-            run=function,
+            run=_with_session(function, session),
             window=Window(since=since, until=until),
             needs=frozenset((needs,) if isinstance(needs, str) else needs),
             seconds=seconds,
@@ -120,6 +107,18 @@ def case(
         return function
 
     return declare
+
+
+def _with_session(function: Callable[..., Awaitable[None]], options: Mapping[str, Any]) -> Run:
+    if len(inspect.signature(function).parameters) == 1:
+        return function
+
+    @functools.wraps(function)
+    async def run(harness: Harness) -> None:
+        async with harness.session(**options) as session:
+            await function(harness, session)
+
+    return run
 
 
 def is_named(name: str, pattern: str) -> bool:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import ChatModel
-
-if TYPE_CHECKING:
-    from eca_protocol.testing.conformance.session import ClientSession
-    from eca_protocol.testing.conformance.wire import ReceivedMessage
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 
 __all__ = ["ChatSession"]
 
@@ -25,7 +23,7 @@ class ChatSession:
         prompts: the exact text of each prompt.
     """
 
-    def __init__(self, session: ClientSession, model: ChatModel, id_: str | None) -> None:
+    def __init__(self, session: MessageSession, model: ChatModel, id_: str | None) -> None:
         self.session = session
         self.model = model
         self.id = id_

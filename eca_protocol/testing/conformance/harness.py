@@ -10,13 +10,13 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import Target
-from eca_protocol.testing.conformance.verdicts import Finding, Transmission, judgement
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
 __all__ = ["ChatSession", "ClientSession", "Harness", "NotApplicable", "Unmet"]
@@ -24,15 +24,13 @@ __all__ = ["ChatSession", "ClientSession", "Harness", "NotApplicable", "Unmet"]
 _SHOWN: Final = 30  # messages of an exchange
 
 
-class Harness:
+class Harness(Judge):
     """The sessions, the scripted model and the verdicts of one case.
 
     Attributes:
         edition: the edition that is spoken.
         target: what is tested.
         model: the scripted model of the whole run.
-        case: the case's name.
-        findings: the verdicts so far.
         died: whether a shared server ended while the case ran.
     """
 
@@ -46,20 +44,14 @@ class Harness:
         case: str = "",
         alone: bool = False,
     ) -> None:
+        super().__init__(case)
         self.edition = edition
         self.target = target
         self.model = model
-        self.case = case
-        self.findings: list[Finding] = []
         self.died = False
         self._servers = servers
         self._alone = alone
         self._sessions: list[ClientSession] = []
-
-    @property
-    def introduction_seconds(self) -> float:
-        """Seconds that a server has for its announcements after `initialized`."""
-        return self._servers.introduction_seconds
 
     @asynccontextmanager
     async def session(
@@ -94,7 +86,7 @@ class Harness:
             wire = await self._servers.shared(
                 config or {}, initialize or {}, lambda wire: self._greet(wire, initialize)
             )
-        session = ClientSession(self, wire, alone=alone)
+        session = self._new_session(wire, alone=alone)
         self._sessions.append(session)
         try:
             if alone and handshake:
@@ -102,54 +94,27 @@ class Harness:
             yield session
         finally:
             if alone:
-                wire.stop()
+                wire.process.stop()
                 with anyio.CancelScope(shield=True):
-                    await wire.gone.wait()
+                    await wire.process.gone.wait()
             else:
-                self.died = self.died or not wire.alive
+                self.died = self.died or not wire.process.may_write
             session.close()
 
     async def _greet(self, wire: Wire, initialize: Mapping[str, Any] | None) -> None:
-        session = ClientSession(self, wire, alone=True)
+        session = self._new_session(wire, alone=True)
         try:
             await session.handshake(initialize)
         finally:
             session.close()
 
+    def _new_session(self, wire: Wire, *, alone: bool) -> ClientSession:
+        return ClientSession(wire, self, self.target, self.model, self.edition, alone=alone)
+
     def initialize_params(self, root: Path) -> dict[str, Any]:
         """Return the params of `initialize` with that workspace."""
         return self.target.initialize_params(root)
 
-    def check(self, id: str, ok: object, *, expected: str, got: object) -> bool:  # noqa: A002
-        """Judge a row without raising; return `ok`.
-
-        Args:
-            id: the row.
-            ok: whether the target complies.
-            expected: the behaviour that the row requires.
-            got: the observed behaviour.
-        """
-        finding = judgement(
-            id, ok, case=self.case, expected=expected, got=got, exchange=self._exchange
-        )
-        self.findings.append(finding)
-        return bool(ok)
-
-    def record_pass(self, *ids: str) -> None:
-        """Pass these rows, unless the watcher fails them: their subject occurred."""
-        for id_ in ids:
-            self.findings.append(
-                Finding(id=id_, verdict="pass", case=self.case, got="occurred without a breach")
-            )
-
-    def not_applicable(self, id: str, why: str) -> None:  # noqa: A002
-        """Record that the row does not concern this target."""
-        self.findings.append(Finding(id=id, verdict="not-applicable", case=self.case, got=why))
-
-    def untestable(self, id: str, why: str) -> None:  # noqa: A002
-        """Record that the row could not be judged in this run."""
-        self.findings.append(Finding(id=id, verdict="untestable", case=self.case, got=why))
-
-    def _exchange(self) -> tuple[Transmission, ...]:
+    def exchange(self) -> tuple[Transmission, ...]:
         """Return the last messages of the newest session, the model's included."""
         return self._sessions[-1].exchange(_SHOWN) if self._sessions else ()

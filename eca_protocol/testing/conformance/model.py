@@ -19,7 +19,7 @@ import anyio
 import attrs
 
 from eca_protocol import json
-from eca_protocol.testing.conformance.cases import Unmet
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import Provider, ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, reply
 

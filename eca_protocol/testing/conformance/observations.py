@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.watching import Observation
@@ -17,12 +16,13 @@ _AFTER: Final = 5
 
 def finding_of(wire: Wire, observation: Observation) -> Finding:
     """Return the finding for an observation."""
-    entry = wire.record[observation.index] if observation.index < len(wire.record) else None
+    record = wire.recorder.record
+    entry = record[observation.index] if observation.index < len(record) else None
     chat_id = observation.chat_id or (entry.chat_id if entry else "")
-    owner = wire.chat_owners.get(chat_id)
+    owner = wire.router.owner_of_chat(chat_id)
     around = [
         recorded.transmission
-        for index, recorded in enumerate(wire.record)
+        for index, recorded in enumerate(record)
         if observation.index - 4 * _BEFORE <= index <= observation.index + 4 * _AFTER
         and (not chat_id or recorded.chat_id in ("", chat_id))
     ]
@@ -31,7 +31,7 @@ def finding_of(wire: Wire, observation: Observation) -> Finding:
     return Finding(
         id=observation.requirement,
         verdict=failing(observation.requirement),
-        case=owner.case if isinstance(owner, ClientSession) else wire.case,
+        case=wire.case if owner is None else owner.case,
         expected=observation.expected,
         got=observation.got,
         exchange=around[first : place + _AFTER],

@@ -12,8 +12,8 @@ import anyio.abc
 import attrs
 
 from eca_protocol import json
-from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.conformance.target import Directories, Target
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
 __all__ = ["Servers"]
@@ -53,7 +53,7 @@ class Servers:
             StartFailed: it cannot be started.
         """
         wire = self._new(config)
-        await self._group.start(wire.run)
+        await self._group.start(wire.process.run)
         return wire
 
     async def shared(
@@ -67,14 +67,14 @@ class Servers:
         """
         key = json.dumps([config, initialize]).decode()
         entry = self._shared.get(key)
-        if entry is not None and entry.wire.alive:
+        if entry is not None and entry.wire.process.may_write:
             await entry.ready.wait()
             if entry.failed is not None:
                 raise entry.failed
             return entry.wire
         entry = self._shared[key] = _Shared(self._new(config))
         try:
-            await self._group.start(entry.wire.run)
+            await self._group.start(entry.wire.process.run)
             await greet(entry.wire)
         except BaseException as error:
             unready = Unmet(
@@ -83,7 +83,7 @@ class Servers:
             entry.failed = error if isinstance(error, Unmet) else unready
             if self._shared.get(key) is entry:
                 del self._shared[key]
-            entry.wire.stop()
+            entry.wire.process.stop()
             raise
         finally:
             entry.ready.set()
@@ -93,11 +93,12 @@ class Servers:
         """Shut all shared servers down at once."""
         async with anyio.create_task_group() as leaving:
             for entry in self._shared.values():
-                if entry.wire.alive:
+                if entry.wire.process.may_write:
                     leaving.start_soon(entry.wire.shut_down)
 
     def _new(self, config: Mapping[str, Any]) -> Wire:
         directories = Directories(root=self._root / f"server-{next(self._numbers)}")
         wire = Wire(self._target, directories, self._url, config)
+        wire.introduction_seconds = self.introduction_seconds
         self.started.append(wire)
         return wire

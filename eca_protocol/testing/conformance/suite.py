@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,13 +15,11 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.testing.conformance.cases import (
     Case,
-    NotApplicable,
-    ServerExited,
-    Unmet,
     server_cases,
 )
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.judging import by_row, judge_cases, unjudged
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
@@ -31,7 +27,15 @@ from eca_protocol.testing.conformance.server import RUN_ORDER
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.target import Target, temporary_directory
 from eca_protocol.testing.conformance.untestable import UNTESTABLE
-from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, Verdict, failing, worst
+from eca_protocol.testing.conformance.verdicts import (
+    Finding,
+    NotApplicable,
+    ServerExited,
+    Unmet,
+    Verdict,
+    failing,
+    worst,
+)
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = ["Suite", "run_suite"]
@@ -88,7 +92,7 @@ class Suite:
                     max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
                 )
         except Unmet as stuck:
-            stderr_lines = self.servers.started[-1].errors.splitlines()[-_STDERR_LINES:]
+            stderr_lines = self.servers.started[-1].process.errors.splitlines()[-_STDERR_LINES:]
             return StartFailed("\n".join([str(stuck), *stderr_lines]))
         except StartFailed as failure:
             return failure
@@ -107,7 +111,7 @@ class Suite:
         """
         lacking = self._lacking(case)
         if lacking:
-            return [_unjudged(case, id_, "untestable", lacking) for id_ in case.rows]
+            return [unjudged(case, id_, lacking) for id_ in case.rows]
         harness = self.harness(case.name)
         result = await _judge(case, harness)
         if harness.died:
@@ -118,17 +122,21 @@ class Suite:
             self.suite_errors.append(result.error)
         return result.findings
 
+    async def judge_with_observed(self, case: Case) -> list[Finding]:
+        """Run a case; return its findings, and the watchers' new ones."""
+        return [*await self.judge(case), *self.take_observed()]
+
     def take_observed(self) -> list[Finding]:
         """Return the watchers' new findings of all servers."""
         findings = []
         for wire in tuple(self.servers.started):
             findings += [
                 finding_of(wire, observation)
-                for observation in wire.take_observations()
+                for observation in wire.recorder.take_observations()
                 if observation.side == "server"
             ]
-            self._observed_rows |= wire.observed_rows
-            if wire.gone.is_set():
+            self._observed_rows |= wire.recorder.observed_rows
+            if wire.process.gone.is_set():
                 self.servers.started.remove(wire)
         return findings
 
@@ -175,11 +183,11 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
         elif isinstance(raised, TimeoutError):
             why = why or f"the case exceeded {case.seconds:g} s"
         elif not isinstance(raised, _FORESEEN):
-            error = SuiteError.of(case.name, inspect.getfile(case.run), raised)
+            error = SuiteError.of(case.name, inspect.getfile(inspect.unwrap(case.run)), raised)
             why = error.reason
     result = {finding.id for finding in harness.findings}
     rest = [
-        _unjudged(case, id_, verdict, why or _reason_unjudged(id_))
+        unjudged(case, id_, why or _reason_unjudged(id_), verdict)
         for id_ in case.rows
         if id_ not in result
     ]
@@ -211,10 +219,6 @@ def _leaf_errors(raised: Exception) -> Iterator[Exception]:
         yield raised
 
 
-def _unjudged(case: Case, id_: str, verdict: Verdict, why: str) -> Finding:
-    return Finding(id=id_, verdict=verdict, case=case.name, got=why)
-
-
 @asynccontextmanager
 async def open_suite(target: Target) -> AsyncIterator[Suite]:
     """Prepare a target to be judged; everything started has ended after the block.
@@ -232,7 +236,7 @@ async def open_suite(target: Target) -> AsyncIterator[Suite]:
                     yield suite
             finally:
                 for wire in servers.started:
-                    wire.stop()
+                    wire.process.stop()
     if failure is not None:
         raise failure
 
@@ -261,46 +265,24 @@ async def run_suite(
     """
     start, started = anyio.current_time(), datetime.now(UTC)
     chosen = tuple(server_cases().values() if cases is None else cases)
-    findings_by_row: dict[str, list[Finding]] = {}
     async with open_suite(target) as suite:
-        applicable = [case for case in chosen if case.window.holds(suite.edition)]
-        waiting, unfinished = (
-            deque(_by_weight(applicable)),
-            {case.name: case for case in applicable},
-        )
-
-        async def work() -> None:
-            while waiting:
-                case = waiting.popleft()
-                findings = [*await suite.judge(case), *suite.take_observed()]
-                del unfinished[case.name]
-                for finding in findings:
-                    findings_by_row.setdefault(finding.id, []).append(finding)
-                if on_case is not None:
-                    on_case(case, findings)
-
-        shutdown_seconds = min(_END_SECONDS, seconds / 10)
-        with anyio.move_on_after(start + seconds - shutdown_seconds - anyio.current_time()):
-            async with anyio.create_task_group() as workers:
-                for _ in range(jobs or os.cpu_count() or 1):
-                    workers.start_soon(work)
-        reason = f"{NO_TIME} {seconds:g} s"
-        unjudged = [
-            _unjudged(case, id_, "untestable", reason)
-            for case in unfinished.values()
-            for id_ in case.rows
-        ]
-        for finding in await suite.close() + unjudged:
-            findings_by_row.setdefault(finding.id, []).append(finding)
         edition = suite.edition
+        findings = await judge_cases(
+            _by_weight(case for case in chosen if case.window.holds(edition)),
+            suite.judge_with_observed,
+            jobs=jobs,
+            end=start + seconds - min(_END_SECONDS, seconds / 10),
+            seconds=seconds,
+            on_case=on_case,
+        )
+        findings += await suite.close()
+    others = _rows_of_other_editions(chosen, edition)
     return Run(
         target=name or " ".join(target.command),
         edition=edition,
         started=started,
         seconds=anyio.current_time() - start,
-        findings=tuple(
-            _final_findings(findings_by_row, edition, _rows_of_other_editions(chosen, edition))
-        ),
+        findings=tuple(_final_findings(by_row(findings), edition, others)),
         incidents=tuple(suite.incidents),
         suite_errors=tuple(suite.suite_errors),
     )
@@ -339,5 +321,5 @@ def _final_findings(
         elif id_ in other_editions or DUPLICATES.get(id_) in other_editions:
             yield Finding(id=id_, verdict="not-applicable", got="it concerns other editions")
         else:
-            unjudged = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
-            yield Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, unjudged))
+            why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
+            yield Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, why))

@@ -1,9 +1,9 @@
-"""The findings of a run: a verdict for each row, with the exchange that shows it."""
+"""The findings of a run, a verdict for each row, and the exceptions that end a case early."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import attrs
@@ -14,11 +14,13 @@ __all__ = [
     "NO_TIME",
     "VERDICTS",
     "Finding",
+    "NotApplicable",
     "Party",
+    "ServerExited",
     "Transmission",
+    "Unmet",
     "Verdict",
     "failing",
-    "judgement",
     "worst",
 ]
 
@@ -32,7 +34,23 @@ NO_TIME: Final = "no time in"
 """The beginning of the reason of rows that had no time."""
 
 _SHOWN: Final = 4096  # bytes of one message in a finding
-_LONGEST: Final = 600  # characters of `got`
+
+
+class Unmet(Exception):
+    """A precondition of a case is not met; its remaining rows are untestable."""
+
+    def __init__(self, expected: str, got: object = "nothing") -> None:
+        super().__init__(f"expected {expected}, got {got}")
+        self.expected = expected
+        self.got = got
+
+
+class ServerExited(Unmet):
+    """A precondition is not met because the server has ended."""
+
+
+class NotApplicable(Exception):
+    """The target lacks the feature; the remaining rows are not applicable."""
 
 
 @attrs.frozen(kw_only=True)
@@ -131,24 +149,3 @@ def failing(id_: str) -> Verdict:
 def worst(findings: Iterable[Finding]) -> Finding:
     """Return the most severe finding of a row; the first of equals."""
     return min(findings, key=lambda finding: VERDICTS.index(finding.verdict))
-
-
-def judgement(
-    id_: str,
-    ok: object,
-    *,
-    case: str,
-    expected: str,
-    got: object,
-    exchange: Callable[[], Iterable[Transmission]],
-) -> Finding:
-    """Build a case's finding on one row; `exchange` is called only for a breach."""
-    text = got if isinstance(got, str) else repr(got)
-    return Finding(
-        id=id_,
-        verdict="pass" if ok else failing(id_),
-        case=case,
-        expected=expected,
-        got=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...",
-        exchange=() if ok else tuple(exchange()),
-    )

@@ -1,8 +1,8 @@
 """The requirements of the protocol, one row each; tests name the rows that they verify.
 
 A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
-verifies none. Each row has either a test or planned work that adds one. A ruling with several
-requirements has lettered rows. Its plain number (`W-13`) names the group and verifies no row.
+verifies none. A ruling with several requirements has lettered rows. Its plain number (`W-13`) names
+the group and verifies no row.
 """
 
 from __future__ import annotations
@@ -13,40 +13,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from eca_protocol.testing.requirements import (
-    base,
-    chat,
-    clients,
-    configuration,
-    contexts,
-    diagrams,
-    editor,
-    general,
-    interfaces,
-    lifecycle,
-    rulings,
-    rulings_tools,
-    tools,
-)
-from eca_protocol.testing.requirements.row import LATER, SECTIONS, Requirement
+from eca_protocol.testing.requirements import diagrams, interfaces, rulings, specification
+from eca_protocol.testing.requirements.row import Requirement
 
-__all__ = ["GROUPS", "LATER", "REQUIREMENTS", "SECTIONS", "Requirement", "lookup"]
+__all__ = ["GROUPS", "REQUIREMENTS", "SECTIONS", "Requirement", "lookup"]
 
-_CHAPTERS: Final = (
-    base,
-    lifecycle,
-    chat,
-    tools,
-    contexts,
-    editor,
-    configuration,
-    general,
-    rulings,
-    rulings_tools,
-    clients,
-    interfaces,
-    diagrams,
-)
+_CHAPTERS: Final = (specification, rulings, interfaces, diagrams)
 
 
 def _table() -> dict[str, Requirement]:
@@ -70,6 +42,9 @@ def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ..
 
 REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(_table())
 """All rows, by id and in the order of the chapters."""
+
+SECTIONS: Final = tuple(dict.fromkeys(requirement.section for requirement in REQUIREMENTS.values()))
+"""Sections with requirements: of the specification, of its references, and our own."""
 
 GROUPS: Final[Mapping[str, tuple[Requirement, ...]]] = MappingProxyType(_groups(REQUIREMENTS))
 """The lettered rows of each ruling that has several: `W-13` -> `W-13a`, `W-13b`, ..."""

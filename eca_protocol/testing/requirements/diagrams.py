@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from eca_protocol.testing.requirements.row import Later, Requirement, Side
+from eca_protocol.testing.requirements.row import Requirement, Side
 
 _CLIENT: Final[Side] = "client"
 _SERVER: Final[Side] = "server"
 
-_DIAGRAMS: Final[dict[str, tuple[str, Later | None, tuple[tuple[Side, str], ...]]]] = {
+_DIAGRAMS: Final[dict[str, tuple[str, tuple[tuple[Side, str], ...]]]] = {
     "initialization": (
         "Lifecycle Messages",
-        None,
         (
             (_CLIENT, "sends the request `initialize`"),
             (_SERVER, "responds to `initialize`"),
@@ -24,7 +23,6 @@ _DIAGRAMS: Final[dict[str, tuple[str, Later | None, tuple[tuple[Side, str], ...]
     ),
     "shutdown": (
         "Lifecycle Messages",
-        None,
         (
             (_CLIENT, "sends the request `shutdown`"),
             (_SERVER, "responds to `shutdown`"),
@@ -33,7 +31,6 @@ _DIAGRAMS: Final[dict[str, tuple[str, Later | None, tuple[tuple[Side, str], ...]
     ),
     "chat-text": (
         "Code Assistant Features",
-        None,
         (
             (_CLIENT, "sends the request `chat/prompt`"),
             (_SERVER, "announces the start of the turn"),
@@ -48,7 +45,6 @@ _DIAGRAMS: Final[dict[str, tuple[str, Later | None, tuple[tuple[Side, str], ...]
     ),
     "chat-tool-call": (
         "Code Assistant Features",
-        None,
         (
             (_CLIENT, "sends the request `chat/prompt`"),
             (_SERVER, "sends prompt and tools to the model"),
@@ -69,14 +65,13 @@ _DIAGRAMS: Final[dict[str, tuple[str, Later | None, tuple[tuple[Side, str], ...]
 
 
 def _rows() -> Iterator[Requirement]:
-    for diagram, (section, later, arrows) in _DIAGRAMS.items():
+    for diagram, (section, arrows) in _DIAGRAMS.items():
         for number, (side, what) in enumerate(arrows, 1):
             yield Requirement(
                 id=f"ARROW:{diagram}-{number}",
                 section=section,
                 statement=f"The {side} {what}.",
                 side=side,
-                later=later,
             )
 
 

@@ -21,7 +21,7 @@ from eca_protocol.testing.requirements.row import (
     Side,
 )
 
-__all__ = ["ALIASES", "INTERFACES", "ROWS", "aliases_of", "interfaces_of"]
+__all__ = ["ROWS", "aliases_of", "interfaces_of"]
 
 _TOOL_CALL = "origin:ToolCallOrigin id:string name:string *server:string"
 _DETAILS = "summary?:string details?:ToolCallDetails"
@@ -174,25 +174,15 @@ _ALIASES: Final[dict[str, dict[str, str]]] = {
     "showMessage": {"MessageType": "'error'|'warning'|'info'"},
 }
 
-INTERFACES: Final = {
-    interface: tuple(fields.split())
-    for group in _DATA.values()
-    for interface, fields in group.items()
-}
-"""The fields of each interface, in the notation of the data."""
-
-ALIASES: Final = {
-    alias: tuple(alternatives.split("|"))
-    for group in _ALIASES.values()
-    for alias, alternatives in group.items()
-}
-"""The alternatives of each alias, in the notation of the data."""
-
 
 def interfaces_of(revision: Revision) -> dict[str, tuple[str, ...]]:
-    """Return the interfaces of an edition; see `INTERFACES`."""
-    known = {name: _known(fields, revision) for name, fields in INTERFACES.items()}
-    interfaces = {name: fields for name, fields in known.items() if fields or not INTERFACES[name]}
+    """Return the fields of each interface of an edition, in the notation of the data."""
+    interfaces = {
+        name: known
+        for group in _DATA.values()
+        for name, fields in group.items()
+        if (known := _known(fields.split(), revision)) or not fields
+    }
     if SINCE_CURRENT.holds(revision):
         for group in current.INTERFACES_DATA.values():
             for interface, changes in group.items():
@@ -201,8 +191,12 @@ def interfaces_of(revision: Revision) -> dict[str, tuple[str, ...]]:
 
 
 def aliases_of(revision: Revision) -> dict[str, tuple[str, ...]]:
-    """Return the aliases of an edition; see `ALIASES`."""
-    aliases = {name: _known(alternatives, revision) for name, alternatives in ALIASES.items()}
+    """Return the alternatives of each alias of an edition, in the notation of the data."""
+    aliases = {
+        name: _known(alternatives.split("|"), revision)
+        for group in _ALIASES.values()
+        for name, alternatives in group.items()
+    }
     if SINCE_CURRENT.holds(revision):
         for group in current.ALIASES_DATA.values():
             for alias, added in group.items():
@@ -210,10 +204,9 @@ def aliases_of(revision: Revision) -> dict[str, tuple[str, ...]]:
     return aliases
 
 
-def _known(spelled: tuple[str, ...], revision: Revision) -> tuple[str, ...]:
-    if SINCE_2025_10.holds(revision):
-        return spelled
-    return tuple(each for each in spelled if not each.startswith("*"))
+def _known(spelled: list[str], revision: Revision) -> tuple[str, ...]:
+    is_october = SINCE_2025_10.holds(revision)
+    return tuple(each for each in spelled if is_october or not each.startswith("*"))
 
 
 def _changed(fields: tuple[str, ...], changes: list[str]) -> tuple[str, ...]:

@@ -3,82 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Any, Final, Literal, cast
 
 import attrs
 
 from eca_protocol.revisions import EVER, Revision, Window
 
 __all__ = [
-    "LATER",
-    "SECTIONS",
     "SINCE_2025_10",
     "SINCE_CURRENT",
-    "UNTIL_2025_10",
-    "Later",
     "Level",
     "Requirement",
     "Side",
-    "row",
+    "rows",
 ]
 
 Side = Literal["server", "client", "both"]
 Level = Literal["must", "should", "observed"]
-Later = Literal["tools", "providers", "mcp", "editions", "ecp", "kit", "parity"]
-
-LATER: Final = ("tools", "providers", "mcp", "editions", "ecp", "kit", "parity")
-"""Names of planned work: rows that name one have no test yet."""
-
-SECTIONS: Final = (
-    "ECA Protocol",
-    "Header Part",
-    "Content Part",
-    "JSON-RPC 2.0",
-    "Lifecycle Messages",
-    "Initialize",
-    "Initialized",
-    "Shutdown",
-    "Exit",
-    "Code Assistant Features",
-    "Chat Prompt",
-    "Chat Content Received",
-    "Chat approve tool call",
-    "Chat reject tool call",
-    "Chat Query Context",
-    "Chat Query Commands",
-    "Chat stop prompt",
-    "Chat delete",
-    "Chat selected behavior changed",
-    "Editor diagnostics",
-    "Config updated",
-    "Tool updated",
-    "Stop MCP server",
-    "Start MCP server",
-    "showMessage",
-    "CURRENT: lifecycle",
-    "CURRENT: chat",
-    "CURRENT: editor",
-    "CURRENT: completion and rewrite",
-    "CURRENT: configuration",
-    "CURRENT: tools",
-    "CURRENT: providers",
-    "CURRENT: jobs",
-    "Rulings: base",
-    "Rulings: lifecycle",
-    "Rulings: chat",
-    "Rulings: tools",
-    "Rulings: queries, contexts, editor",
-    "Rulings: draft",
-    "Rulings: reading others",
-    "Clients in the field",
-)
-"""Sections with requirements: of the specification, of its references, and our own."""
 
 _RULING: Final = re.compile(r"W-\d+")
+_ROW: Final = re.compile(
+    r"(\S+) (server|client|both) "
+    r"((?:(?:should|observed|W-\d+|since:\S+|until:\S+) )*)(.+)"
+)
 
 SINCE_2025_10: Final = Window(since=Revision.R2025_10)
 SINCE_CURRENT: Final = Window(since=Revision.CURRENT)
-UNTIL_2025_10: Final = Window(until=Revision.R2025_10)
 
 
 @attrs.frozen(kw_only=True)
@@ -87,14 +37,13 @@ class Requirement:
 
     Attributes:
         id: the id in markers: `BASE-3`, `W-13a`, `FIELD:ChatPromptParams.message`.
-        section: its source, one of `SECTIONS`.
+        section: its source: a section of the specification, of its references, or our own.
         statement: the requirement as one testable sentence.
         side: the side that has to meet it.
         level: `must` and `should` as usual; `observed`: required by peers in the field, by no
             specification.
         window: the editions that have it.
         ruling: the ruling that states, extends or changes it (`W-13`), if any.
-        later: the planned work that implements and tests it; None: it has a test.
     """
 
     id: str
@@ -104,30 +53,44 @@ class Requirement:
     level: Level = "must"
     window: Window = EVER
     ruling: str | None = None
-    later: Later | None = None
 
 
-def row(
-    id: str,  # noqa: A002 - the column's name
-    side: Side,
-    statement: str,
-    *,
-    section: str,
-    level: Level = "must",
-    window: Window = EVER,
-    ruling: str | None = None,
-    later: Later | None = None,
-) -> Requirement:
-    """Return a requirement; a row with the id of a ruling (`W-13a`) belongs to that ruling."""
-    if ruling is None and (named := _RULING.match(id)):
-        ruling = named.group()
-    return Requirement(
-        id=id,
-        section=section,
-        statement=statement,
-        side=side,
-        level=level,
-        window=window,
-        ruling=ruling,
-        later=later,
-    )
+def rows(table: str) -> tuple[Requirement, ...]:
+    """Read rows from a text.
+
+    A line `# SECTION` begins a section. A row is `ID SIDE [COLUMN ...] STATEMENT`, continued by
+    indented lines. Columns are a level, a ruling, and `since:` and `until:` with an edition. A row
+    with the id of a ruling (`W-13a`) belongs to that ruling.
+    """
+    section, result = "", []
+    for line in re.sub(r"\n +", " ", table).splitlines():
+        if line.startswith("# "):
+            section = line.removeprefix("# ")
+        elif match := _ROW.fullmatch(line):
+            id_, side, columns, statement = match.groups()
+            options = dict(map(_option, columns.split()))
+            window = {
+                key: Revision(options.pop(key)) for key in ("since", "until") & options.keys()
+            }
+            if ruling := _RULING.match(id_):
+                options["ruling"] = ruling.group()
+            requirement = Requirement(
+                id=id_,
+                section=section,
+                statement=statement,
+                side=cast("Side", side),
+                window=Window(**window),
+                **cast("Any", options),
+            )
+            result.append(requirement)
+        elif line:
+            raise ValueError(f"expected a row of requirements, got {line!r}")
+    return tuple(result)
+
+
+def _option(column: str) -> tuple[str, str]:
+    """Return the name and the value of a column."""
+    if _RULING.fullmatch(column):
+        return "ruling", column
+    name, colon, value = column.partition(":")
+    return (name, value) if colon else ("level", column)

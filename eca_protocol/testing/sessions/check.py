@@ -98,21 +98,22 @@ def check_sessions(
             on_progress(run)
     finally:
         run.end()
-    seconds_spent, failure, replays = time.monotonic() - started, run.failure, False
-    if failure is not None:
-        again = _again(command, edition, failure.steps, step_seconds)
-        replays = again is not None
-        if shrink and again and again.requirement == failure.violation.requirement:
-            failure = _without_unnecessary_steps(command, edition, failure, run.seconds)
-    return Outcome(
+    outcome = Outcome(
         steps=run.steps,
         examples=run.examples,
         processes=run.processes,
-        seconds=seconds_spent,
-        failure=failure,
-        replays=replays,
-        script="" if failure is None else script_of(edition, failure.steps, failure.violation),
+        seconds=time.monotonic() - started,
     )
+    return outcome if run.failure is None else _with_failure(outcome, run, run.failure, shrink)
+
+
+def _with_failure(outcome: Outcome, run: Run, failure: Failure, shrink: bool) -> Outcome:
+    """Return the outcome with the failure, replayed and, if wanted, without unnecessary steps."""
+    again = _again(run, failure.steps)
+    if shrink and again and again.requirement == failure.violation.requirement:
+        failure = _without_unnecessary_steps(run, failure)
+    script = script_of(run.edition, failure.steps, failure.violation)
+    return attrs.evolve(outcome, failure=failure, replays=again is not None, script=script)
 
 
 def _one_batch(run: Run, *, seed: int, own: bool, remaining: int, shrink: bool) -> None:
@@ -136,15 +137,13 @@ def _one_batch(run: Run, *, seed: int, own: bool, remaining: int, shrink: bool) 
             raise
 
 
-def _without_unnecessary_steps(
-    command: Sequence[str], edition: str, failure: Failure, seconds: float
-) -> Failure:
+def _without_unnecessary_steps(run: Run, failure: Failure) -> Failure:
     """Return the failure without unnecessary actions; hypothesis leaves some."""
     actions = _actions(failure.steps)
     for place in range(len(actions) - 2, 0, -1):
         fewer = [*actions[:place], *actions[place + 1 :]]
         steps = tuple(step for action in fewer for step in action)
-        violation = _again(command, edition, steps, seconds)
+        violation = _again(run, steps)
         if violation is not None and violation.requirement == failure.violation.requirement:
             actions, failure = fewer, Failure(violation=violation, steps=steps)
     return failure
@@ -163,12 +162,10 @@ def _actions(steps: Sequence[Step]) -> list[list[Step]]:
     return [opening, *actions[2:]]
 
 
-def _again(
-    command: Sequence[str], edition: str, steps: Sequence[Step], seconds: float
-) -> Violation | None:
+def _again(run: Run, steps: Sequence[Step]) -> Violation | None:
     """Return the violation that the steps show in a new process, or None."""
     try:
-        play(command, edition, steps, seconds=seconds, watch=session_watcher(edition))
+        play(run.command, run.edition, steps, seconds=run.seconds, watch=run.watcher())
     except Violation as violation:
         return violation
     return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -23,6 +23,8 @@ from eca_protocol.testing.sessions.session import DRAFT
 from eca_protocol.testing.sessions.wire import Violation
 
 __all__ = ["SessionMachine", "machine_for"]
+
+T = TypeVar("T")
 
 _QUEUE = 3
 """The maximum number of prompts of a chat without a finished turn."""
@@ -81,7 +83,7 @@ class SessionMachine(RuleBasedStateMachine):
             return
         mark = f"mark-{self.run.number()}"
         drawn = data.draw(replies(edition=self.run.edition))
-        self._do("replies", mark, [self._with_gates(reply) for reply in drawn])
+        self._do("replies", mark, [_with_gates(reply, self.run) for reply in drawn])
         params = {"message": f"{mark} {text}"}
         if self.run.edition != DRAFT:
             params["model"] = "scripted/any"
@@ -124,30 +126,29 @@ class SessionMachine(RuleBasedStateMachine):
         """Open a gate at which a reply of the model waits."""
         self._flush()
         if gates := self._gates():
-            self._do("open", gates[which % len(gates)])
+            self._do("open", _chosen(gates, which))
             self._do("rest")
             self.run.steps += 1
 
     @rule(which=_which, way=_ways)
     def query(self, which: int, way: int) -> None:
         """Send a request that is answered at once in every state."""
-        method, params = self._query(which)
-        self._request(method, params, way=way)
+        self._request(*_chosen(QUERIES[self.run.edition], which), way=way)
 
     @rule(odd=_oddities, which=_which, way=_ways)
     def do_something_odd(self, odd: str, which: int, way: int) -> None:
         """Send an invalid or useless message; the session continues."""
         number = self.run.number()
-        request = {**_message(*self._query(which)), "id": number}
+        request = {**_message(*_chosen(QUERIES[self.run.edition], which)), "id": number}
         cancel = _message("$/cancelRequest", {"id": number})
         messages: list[Any]
         match odd:
             case "refused":
-                self._request(*ERRORS[which % len(ERRORS)], way=way, answer="error")
+                self._request(*_chosen(ERRORS, which), way=way, answer="error")
                 return
             case "no message":
                 self._do("expect", None, "error")
-                messages = [NONSENSE[which % len(NONSENSE)]]
+                messages = [_chosen(NONSENSE, which)]
             case "unknown":
                 answer = {"jsonrpc": "2.0", "id": "not yours", "result": None}
                 messages = [_message("no/such", {"x": 1}), _message("$/x", None), answer]
@@ -186,14 +187,10 @@ class SessionMachine(RuleBasedStateMachine):
         self._over = True
         self.run.steps += 1
 
-    def _query(self, which: int) -> tuple[str, Any]:
-        known = QUERIES[self.run.edition]
-        return known[which % len(known)]
-
     def _decide(self, method: str, which: int, way: int) -> None:
         self._flush()
         if waiting := self._waiting_calls():
-            chat, place = waiting[which % len(waiting)]
+            chat, place = _chosen(waiting, which)
             call = f"{{{{call {chat} {place}}}}}"
             self._notify(method, {"chatId": chat, "toolCallId": call}, way=way)
 
@@ -205,7 +202,7 @@ class SessionMachine(RuleBasedStateMachine):
             for place, call in enumerate(self._session.rules.calls_of(self._session.name(chat)))
             if call.ended
         ]
-        chat, place = over[which % len(over)] if over else ("nobody", 0)
+        chat, place = _chosen(over or [("nobody", 0)], which)
         params = {"chatId": chat, "toolCallId": f"{{{{call {chat} {place}}}}}"}
         return _message(f"chat/toolCall{'Approve' if which % 2 else 'Reject'}", params)
 
@@ -228,9 +225,6 @@ class SessionMachine(RuleBasedStateMachine):
     def _gates(self) -> list[str]:
         waits = self._session.model.waits
         return [waits[turn.mark] for _, turn in self._under_way() if turn.mark in waits]
-
-    def _with_gates(self, reply: Reply) -> Reply:
-        return [{"wait": f"gate-{self.run.number()}"} if "wait" in step else step for step in reply]
 
     def _request(
         self, method: str, params: Any, *, way: int = 0, answer: str | int = "result"
@@ -272,6 +266,14 @@ class SessionMachine(RuleBasedStateMachine):
             self._failed = True
             kind = _kind(violation.requirement)
             raise kind(violation.requirement, violation.expected, violation.got) from None
+
+
+def _chosen(known: Sequence[T], which: int) -> T:
+    return known[which % len(known)]
+
+
+def _with_gates(reply: Reply, run: Run) -> Reply:
+    return [{"wait": f"gate-{run.number()}"} if "wait" in step else step for step in reply]
 
 
 def _message(method: str, params: Any) -> dict[str, Any]:

@@ -73,11 +73,6 @@ class Calls:
         self._ignored_ids: set[str] = set()
         self._prepared: str | None = None
 
-    @property
-    def has_open(self) -> bool:
-        """True if a call has not ended."""
-        return any(call.state not in {"called", "rejected"} for call in self._calls.values())
-
     def on_decision(self, call_id: str, *, approved: bool) -> None:
         """Handle an approval or a rejection of the client."""
         call = self._calls.get(call_id)

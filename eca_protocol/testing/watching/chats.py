@@ -331,10 +331,10 @@ class Chats:
             return
         if method == "chat/opened":
             self._ignored_ids.discard(chat_id)
-            self._chat(chat_id).replay()
+            self._chat(chat_id).is_replaying = True
         elif method == "chat/cleared":
             self._tokens.pop(chat_id, None)
-            self._chat(chat_id).replay()
+            self._chat(chat_id).is_replaying = True
         elif method == "chat/statusChanged" and chat_id in self._chats:
             self._chats[chat_id].set_awaits_key(params.get("status") == "login")
         elif method == "chat/statusChanged" and chat_id in self._deleted - self._ignored_ids:

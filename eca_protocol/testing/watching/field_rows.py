@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_protocol.testing.requirements import interfaces_current as current
-from eca_protocol.testing.requirements.interfaces import ALIASES, INTERFACES
+from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
 
 __all__ = ["row_of_path", "rows_used"]
 
@@ -111,26 +111,13 @@ def _known(row: str) -> str | None:
 
 def _fields() -> dict[str, dict[str, str]]:
     """Return the fields of every interface of every edition, with their newest types."""
-    interface_name: dict[str, dict[str, str]] = {}
-    newer = [
-        (name, spelled.split())
-        for group in current.INTERFACES_DATA.values()
-        for name, spelled in group.items()
-    ]
-    for name, fields in (*INTERFACES.items(), *newer):
-        known = interface_name.setdefault(name, {})
-        matches = filter(None, map(_SPELLED.fullmatch, fields))
-        known.update((match[1], match[2]) for match in matches)
-    return interface_name
-
-
-def _aliases() -> dict[str, tuple[str, ...]]:
-    interface_name = dict(ALIASES)
-    for group in current.ALIASES_DATA.values():
-        for name, added in group.items():
-            interface_name[name] = (*interface_name.get(name, ()), *added.split("|"))
-    return interface_name
+    interfaces: dict[str, dict[str, str]] = {}
+    for revision in (Revision.R2025_10, Revision.CURRENT):
+        for name, fields in interfaces_of(revision).items():
+            matches = filter(None, map(_SPELLED.fullmatch, fields))
+            interfaces.setdefault(name, {}).update((match[1], match[2]) for match in matches)
+    return interfaces
 
 
 _FIELDS: Final = _fields()
-_ALIASES: Final = _aliases()
+_ALIASES: Final = aliases_of(Revision.CURRENT)

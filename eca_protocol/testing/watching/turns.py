@@ -140,10 +140,6 @@ class ChatTurns:
         for prompt in self.prompts:
             prompt.is_key = prompt.is_key or asks
 
-    def replay(self) -> None:
-        """Accept earlier contents again, outside of turns."""
-        self.is_replaying = True
-
     def on_answered(self, prompt: Prompt) -> None:
         """Handle the result of a prompt."""
         prompt.is_answered = True

@@ -18,7 +18,8 @@ import attrs
 from eca_protocol.errors import ConnectionClosed, StartFailed
 from eca_protocol.process import Child, GracePeriods, spawn, watch_descriptor
 from eca_protocol.streams import FdTransport, Transport
-from eca_protocol.testing.conformance.client.scripted_server import Connection, ScriptedServer
+from eca_protocol.testing.conformance.client.client_link import Connection
+from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.target import Directories, Target
 
 __all__ = ["SERVER", "ClientRun", "run_client"]

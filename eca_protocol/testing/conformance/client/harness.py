@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 from eca_protocol.testing.conformance.client.client_run import ClientRun
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
-from eca_protocol.testing.conformance.verdicts import Finding, Transmission, judgement
+from eca_protocol.testing.conformance.judge import Judge
+from eca_protocol.testing.conformance.verdicts import Transmission
 
-__all__ = ["ClientHarness", "Scenario"]
+__all__ = ["ClientHarness", "Scenario", "scenarios_in"]
 
 _SHOWN: Final = 30  # messages of an exchange
 
@@ -18,12 +19,16 @@ class Scenario(ScriptedServer):
     """A server with one deviation; its docstring describes it for people.
 
     Attributes:
-        rows: the client's requirements that it judges.
+        rows: the client's requirements that it judges; a subclass names them as it is declared.
         triggers: methods, one of which the client has to send before the deviation occurs.
     """
 
     rows: ClassVar[tuple[str, ...]] = ()
     triggers: ClassVar[tuple[str, ...]] = ("initialized",)
+
+    def __init_subclass__(cls, *, rows: str = "", triggers: tuple[str, ...] = ()) -> None:
+        cls.rows = tuple(rows.split())
+        cls.triggers = triggers or cls.triggers
 
     def judge(self, harness: ClientHarness) -> None:
         """Judge the rows; by default the client must do all that it does with the plain server."""
@@ -31,33 +36,24 @@ class Scenario(ScriptedServer):
             harness.check_undisturbed(row)
 
 
-class ClientHarness:
+def scenarios_in(module: Mapping[str, object]) -> tuple[type[Scenario], ...]:
+    """Return the scenarios among the names of a module."""
+    classes = (each for each in module.values() if isinstance(each, type))
+    return tuple(each for each in classes if issubclass(each, Scenario) and each.rows)
+
+
+class ClientHarness(Judge):
     """The verdicts on one run of the client.
 
     Attributes:
         run: the client's run with the scenario.
         baseline: its run with the plain server.
-        case: the scenario's name.
-        findings: the verdicts.
     """
 
     def __init__(self, case: str, run: ClientRun, baseline: ClientRun) -> None:
-        self.case = case
+        super().__init__(case)
         self.run = run
         self.baseline = baseline
-        self.findings: list[Finding] = []
-
-    def check(self, id: str, ok: object, *, expected: str, got: object) -> bool:  # noqa: A002
-        """Judge a row; return `ok`."""
-        finding = judgement(
-            id, ok, case=self.case, expected=expected, got=got, exchange=self._exchange
-        )
-        self.findings.append(finding)
-        return bool(ok)
-
-    def untestable(self, id: str, why: str) -> None:  # noqa: A002
-        """Record that the row could not be judged in this run."""
-        self.findings.append(Finding(id=id, verdict="untestable", case=self.case, got=why))
 
     def check_undisturbed(self, id: str) -> None:  # noqa: A002
         """Check that the client did the same, and ended the same, as with the plain server.
@@ -74,14 +70,15 @@ class ClientHarness:
         self.check(
             id,
             not missing and ended,
-            expected=f"the methods as with the plain server: {_joined(self.baseline.methods)}; and "
+            f"the methods as with the plain server: {_joined(self.baseline.methods)}; and "
             f"exit code {self.baseline.exit_code}",
-            got=f"{got}{self.run.exit_description}"
+            f"{got}{self.run.exit_description}"
             if missing or not ended
             else "the same methods and exit code",
         )
 
-    def _exchange(self) -> list[Transmission]:
+    def exchange(self) -> list[Transmission]:
+        """Return the last messages of the run."""
         record = self.run.server.record if self.run.server is not None else []
         return [each.transmission for each in record[-_SHOWN:]]
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eca_protocol.framing import encode_frame
-from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.scripted_server import RecordEntry, ScriptedServer
-from eca_protocol.testing.conformance.observed_fields import ObservedFields
+from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.verdicts import Finding, failing
-from eca_protocol.testing.conformance.wire import id_key
-from eca_protocol.testing.watching import Observation, Watcher
-from eca_protocol.transcript.splitter import header_of
+from eca_protocol.testing.watching import Observation
 
 __all__ = ["observed_findings"]
 
@@ -22,31 +17,14 @@ _ALWAYS = ("BASE-10", "BASE-13", "LIFE-1", "LIFE-5", "W-1", "W-2d")
 _AROUND = 10  # entries of an exchange, before and behind the breach
 
 
-def observed_findings(server: ScriptedServer, edition: Revision) -> Iterator[Finding]:
+def observed_findings(server: ScriptedServer) -> Iterator[Finding]:
     """Yield the watcher's breaches, and a pass for each field and value that occurred."""
-    watcher, fields = Watcher(revision=edition), ObservedFields()
-    observations: list[Observation] = []
-    for entry in server.record:
-        observations += _feed(watcher, entry)
-        if entry.message is not None:
-            fields.take(entry.side, entry.message, id_key(entry.message.get("id")))
-    observations += watcher.finish()
-    for observation in observations:
+    server.recorder.finish()
+    for observation in server.recorder.take_observations():
         if observation.side == "client":
             yield _finding(server, observation)
-    for row in (*_ALWAYS, *sorted(fields.rows)):
+    for row in (*_ALWAYS, *sorted(server.recorder.observed_rows)):
         yield Finding(id=row, verdict="pass", case=_CASE, got="it came, as it should")
-
-
-def _feed(watcher: Watcher, entry: RecordEntry) -> list[Observation]:
-    if entry.message is None or encode_frame(_body(entry.data)) != entry.data:
-        return watcher.feed_raw(entry.side, entry.data, at=entry.at)
-    return watcher.feed(entry.side, entry.message, at=entry.at)
-
-
-def _body(frame: bytes) -> bytes:
-    header = header_of(frame)
-    return frame[header[0] :] if header else frame
 
 
 def _finding(server: ScriptedServer, observation: Observation) -> Finding:

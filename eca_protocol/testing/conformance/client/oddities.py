@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
 from eca_protocol.testing.conformance.client.scripted_server import DECISIONS, MODEL
 
 __all__ = ["SCENARIOS"]
 
 
-class UnknownNotifications(Scenario):
+class UnknownNotifications(Scenario, rows="W-4c"):
     """The server sends unknown notifications."""
-
-    rows: ClassVar = ("W-4c",)
 
     async def after_greeting(self) -> None:
         await self.notify("$/conformance", {"a": 1})
@@ -22,10 +20,8 @@ class UnknownNotifications(Scenario):
         await self.notify("chat/conformance", {"chatId": "no-such-chat"})
 
 
-class UnknownKeys(Scenario):
+class UnknownKeys(Scenario, rows="W-3e"):
     """Every object of the server has unknown keys."""
-
-    rows: ClassVar = ("W-3e",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         yield from super().frames(_with_strange_keys(message))
@@ -40,11 +36,8 @@ def _with_strange_keys(value: Any) -> Any:
     return value
 
 
-class NullsForWhatIsAbsent(Scenario):
+class NullsForWhatIsAbsent(Scenario, rows="W-3b W-60a", triggers=("chat/prompt",)):
     """Optional members are null, as the upstream server writes them."""
-
-    rows: ClassVar = ("W-3b", "W-60a")
-    triggers: ClassVar = ("chat/prompt",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         params = message.get("params")
@@ -62,11 +55,8 @@ class NullsForWhatIsAbsent(Scenario):
         await self.content(chat_id, "system", usage)
 
 
-class MembersLeftOut(Scenario):
+class MembersLeftOut(Scenario, rows="W-60b", triggers=("chat/prompt",)):
     """Members that the upstream server omits are missing."""
-
-    rows: ClassVar = ("W-60b",)
-    triggers: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await super().body(chat_id, params)
@@ -74,10 +64,8 @@ class MembersLeftOut(Scenario):
         await self.content(chat_id, "system", {"type": "progress", "state": "running"})
 
 
-class ValuesBeyondTheText(Scenario):
+class ValuesBeyondTheText(Scenario, rows="W-60c"):
     """The server sends contents, states and types that no edition lists."""
-
-    rows: ClassVar = ("W-60c",)
 
     async def after_greeting(self) -> None:
         await self.notify(
@@ -91,10 +79,8 @@ class ValuesBeyondTheText(Scenario):
         await super().body(chat_id, params)
 
 
-class OlderNames(Scenario):
+class OlderNames(Scenario, rows="W-60d"):
     """The configuration comes in the names that servers used before and after October 2025."""
-
-    rows: ClassVar = ("W-60d",)
 
     async def greet(self) -> None:
         await super().greet()
@@ -105,10 +91,9 @@ class OlderNames(Scenario):
         await self.notify("config/updated", {"chat": {"agents": ["agent"], "selectAgent": "agent"}})
 
 
-class ErrorsWithoutCode(Scenario):
+class ErrorsWithoutCode(Scenario, rows="W-60e"):
     """The first query is refused with a text as the code, as the upstream server does."""
 
-    rows: ClassVar = ("W-60e",)
     refused: bool = False
 
     async def on_request(self, method: str, id_: Any, params: Mapping[str, Any]) -> None:
@@ -126,22 +111,16 @@ class ErrorsWithoutCode(Scenario):
             harness.untestable("W-60e", "the client never sends a query")
 
 
-class MoreAfterTheEnd(Scenario):
+class MoreAfterTheEnd(Scenario, rows="W-60f", triggers=("chat/prompt",)):
     """Usage and a second `finished` follow the end of a turn."""
-
-    rows: ClassVar = ("W-60f",)
-    triggers: ClassVar = ("chat/prompt",)
 
     async def after_turn(self, chat_id: str) -> None:
         await self.content(chat_id, "system", {"type": "usage", "sessionTokens": 9})
         await self.progress(chat_id, "finished", "")
 
 
-class TitlesAtAnyTime(Scenario):
+class TitlesAtAnyTime(Scenario, rows="W-60g", triggers=("chat/prompt",)):
     """A title comes before, in, and behind a turn."""
-
-    rows: ClassVar = ("W-60g",)
-    triggers: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await self.content(chat_id, "system", {"type": "metadata", "title": "One"})
@@ -151,11 +130,8 @@ class TitlesAtAnyTime(Scenario):
         await self.content(chat_id, "system", {"type": "metadata", "title": "Two"})
 
 
-class ReasonsInEverySpelling(Scenario):
+class ReasonsInEverySpelling(Scenario, rows="W-32c", triggers=("chat/prompt",)):
     """Calls are rejected for reasons in every spelling that servers use."""
-
-    rows: ClassVar = ("W-32c",)
-    triggers: ClassVar = ("chat/prompt",)
 
     async def body(self, chat_id: str, params: Mapping[str, Any]) -> None:
         await super().body(chat_id, params)
@@ -172,27 +148,12 @@ class ReasonsInEverySpelling(Scenario):
             await self.content(chat_id, "assistant", rejected)
 
 
-class AnyArguments(Scenario):
+class AnyArguments(Scenario, rows="W-32a", triggers=DECISIONS):
     """The arguments of a call are an object of any JSON values."""
-
-    rows: ClassVar = ("W-32a",)
-    triggers: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         strange = {"a": [1, None, {"b": 1.5}], "c": {}, "": False}
         await super().call(chat_id, arguments=strange)
 
 
-SCENARIOS = (
-    UnknownNotifications,
-    UnknownKeys,
-    NullsForWhatIsAbsent,
-    MembersLeftOut,
-    ValuesBeyondTheText,
-    OlderNames,
-    ErrorsWithoutCode,
-    MoreAfterTheEnd,
-    TitlesAtAnyTime,
-    ReasonsInEverySpelling,
-    AnyArguments,
-)
+SCENARIOS = scenarios_in(globals())

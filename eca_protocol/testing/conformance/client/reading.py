@@ -7,26 +7,23 @@ from typing import Any, ClassVar
 
 from eca_protocol import json
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
-from eca_protocol.testing.conformance.client.scripted_server import DECISIONS, Connection
+from eca_protocol.testing.conformance.client.client_link import Connection
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
+from eca_protocol.testing.conformance.client.scripted_server import DECISIONS
 
 __all__ = ["SCENARIOS"]
 
 
-class HeadersInLowerCase(Scenario):
+class HeadersInLowerCase(Scenario, rows="BASE-5"):
     """Every header's name is in lower case, with blanks around its value."""
-
-    rows: ClassVar = ("BASE-5",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         body = json.dumps(message)
         yield b"content-length:   %d  \r\n\r\n%b" % (len(body), body)
 
 
-class ContentTypeNamesUTF8(Scenario):
+class ContentTypeNamesUTF8(Scenario, rows="BASE-14"):
     """Every frame has a Content-Type, with the charset in one of its spellings."""
-
-    rows: ClassVar = ("BASE-14",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         body = json.dumps(message)
@@ -35,30 +32,24 @@ class ContentTypeNamesUTF8(Scenario):
         yield b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (kind, len(body), body)
 
 
-class OtherHeaders(Scenario):
+class OtherHeaders(Scenario, rows="BASE-11"):
     """Every frame has unknown headers, before and after its length."""
-
-    rows: ClassVar = ("BASE-11",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         body = json.dumps(message)
         yield b"X-One: 1\r\nContent-Length: %d\r\nX-Two: 2\r\n\r\n%b" % (len(body), body)
 
 
-class FramesInPieces(Scenario):
+class FramesInPieces(Scenario, rows="BASE-2"):
     """Every frame is written byte by byte."""
-
-    rows: ClassVar = ("BASE-2",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         frame = b"".join(super().frames(message))
         yield from (frame[place : place + 1] for place in range(len(frame)))
 
 
-class TextsOfManyBytes(Scenario):
+class TextsOfManyBytes(Scenario, rows="BASE-6"):
     """Texts have characters of two, three and four bytes."""
-
-    rows: ClassVar = ("BASE-6",)
 
     async def text(self, chat_id: str, text: str) -> None:
         await super().text(chat_id, f"{text} Grüße, 世界 🎉")
@@ -67,49 +58,37 @@ class TextsOfManyBytes(Scenario):
         await self.notify("$/showMessage", {"type": "info", "message": "Grüße, 世界 🎉" * 20})
 
 
-class LongMessages(Scenario):
+class LongMessages(Scenario, rows="BASE-2"):
     """A message is longer than any pipe holds at once."""
-
-    rows: ClassVar = ("BASE-2",)
 
     async def after_greeting(self) -> None:
         await self.notify("$/showMessage", {"type": "info", "message": "long " * 60_000})
 
 
-class AMessageForTheUser(Scenario):
+class AMessageForTheUser(Scenario, rows="W-15d"):
     """The server sends the notification `$/showMessage`."""
-
-    rows: ClassVar = ("W-15d",)
 
     async def after_greeting(self) -> None:
         await self.notify("$/showMessage", {"type": "warning", "message": "Look here."})
 
 
-class HalfASurrogatePair(Scenario):
+class HalfASurrogatePair(Scenario, rows="W-5b", triggers=("chat/prompt",)):
     """A text holds the escape of half a surrogate pair."""
-
-    rows: ClassVar = ("W-5b",)
-    triggers: ClassVar = ("chat/prompt",)
 
     def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         body = json.dumps(message).replace(b"Hello, ", rb"Hello\ud83d, ")
         yield b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-class LongIntegers(Scenario):
+class LongIntegers(Scenario, rows="W-5c", triggers=DECISIONS):
     """A call's arguments hold an integer of 400 digits."""
-
-    rows: ClassVar = ("W-5c",)
-    triggers: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         await super().call(chat_id, arguments={"long": 10**400})
 
 
-class EqualKeys(Scenario):
+class EqualKeys(Scenario, rows="W-5e"):
     """An object has a key twice."""
-
-    rows: ClassVar = ("W-5e",)
 
     async def after_greeting(self) -> None:
         body = (
@@ -119,11 +98,8 @@ class EqualKeys(Scenario):
         await self.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
 
-class DeepNesting(Scenario):
+class DeepNesting(Scenario, rows="W-5g", triggers=DECISIONS):
     """A call's arguments hold 100 arrays, one inside the other."""
-
-    rows: ClassVar = ("W-5g",)
-    triggers: ClassVar = DECISIONS
 
     async def call(self, chat_id: str, **details: Any) -> None:
         nested: list[Any] = []
@@ -143,10 +119,8 @@ _NO_MESSAGES = (
 )
 
 
-class WhatIsNoMessage(Scenario):
+class WhatIsNoMessage(Scenario, rows=" ".join([*(row for row, _, _ in _NO_MESSAGES), "BASE-15"])):
     """Bodies that are no message get an error, and the stream continues."""
-
-    rows: ClassVar = (*(row for row, _, _ in _NO_MESSAGES), "BASE-15")
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
@@ -183,8 +157,8 @@ class WhatIsNoMessage(Scenario):
             harness.check(
                 row,
                 code in accepted,
-                expected=f"the error {expected_codes[row]} with id null",
-                got=f"no answer; {harness.run.exit_description}"
+                f"the error {expected_codes[row]} with id null",
+                f"no answer; {harness.run.exit_description}"
                 if code is None
                 else f"an error {code!r}",
             )
@@ -212,54 +186,33 @@ class _LostStream(Scenario):
             harness.check(
                 row,
                 noticed,
-                expected="an error with id null, or the end of the connection",
-                got="an error or the end" if noticed else "neither within 2 s",
+                "an error with id null, or the end of the connection",
+                "an error or the end" if noticed else "neither within 2 s",
             )
 
 
-class NoLength(_LostStream):
+class NoLength(_LostStream, rows="BASE-7"):
     """A header block has no Content-Length."""
 
-    rows: ClassVar = ("BASE-7",)
     header = b"X-Length: 2"
 
 
-class StrangeLength(_LostStream):
+class StrangeLength(_LostStream, rows="BASE-8"):
     """A length is no plain decimal number."""
 
-    rows: ClassVar = ("BASE-8",)
     header = b"Content-Length: +0x2"
 
 
-class TwoLengths(_LostStream):
+class TwoLengths(_LostStream, rows="BASE-9"):
     """A header block has two different lengths."""
 
-    rows: ClassVar = ("BASE-9",)
     header = b"Content-Length: 2\r\nContent-Length: 3"
 
 
-class StrangeHeaderBytes(_LostStream):
+class StrangeHeaderBytes(_LostStream, rows="BASE-12"):
     """A header holds bytes that are not ASCII."""
 
-    rows: ClassVar = ("BASE-12",)
     header = b"Content-Length: 2\r\nX-Gr\xc3\xb6\xc3\x9fe: 2"
 
 
-SCENARIOS = (
-    HeadersInLowerCase,
-    ContentTypeNamesUTF8,
-    OtherHeaders,
-    FramesInPieces,
-    TextsOfManyBytes,
-    LongMessages,
-    AMessageForTheUser,
-    HalfASurrogatePair,
-    LongIntegers,
-    EqualKeys,
-    DeepNesting,
-    WhatIsNoMessage,
-    NoLength,
-    StrangeLength,
-    TwoLengths,
-    StrangeHeaderBytes,
-)
+SCENARIOS = scenarios_in(globals())

@@ -7,22 +7,16 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final
 
 import anyio
-import anyio.abc
-import attrs
 
-from eca_protocol import json
-from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.verdicts import Transmission
-from eca_protocol.testing.conformance.wire import MAX_OUTPUT_BYTES
-from eca_protocol.transcript import Side
-from eca_protocol.transcript.splitter import Splitter, message_in
+from eca_protocol.testing.conformance.client.client_link import ClientLink, Connection
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 
-__all__ = ["DECISIONS", "MODEL", "Connection", "RecordEntry", "ScriptedServer"]
+__all__ = ["DECISIONS", "MODEL", "ScriptedServer"]
 
 MODEL: Final = "conformance/played"
 DECISIONS: Final = ("chat/toolCallApprove", "chat/toolCallReject")
@@ -30,64 +24,16 @@ _GREETING: Final = 20.0
 _ECHOED_TOOL: Final = "eca_read_file"
 
 
-class Connection(Protocol):
-    """Two streams of bytes, to and from the client."""
-
-    async def send(self, data: bytes) -> None:
-        """Write bytes, or raise OSError."""
-
-    async def receive(self) -> bytes:
-        """Return the next bytes; empty at the end."""
-
-
-@attrs.frozen(kw_only=True)
-class RecordEntry:
-    """A frame, or other bytes, of either side.
-
-    Attributes:
-        message: None where the bytes are no message.
-    """
-
-    at: float
-    side: Side
-    data: bytes
-    message: Mapping[str, Any] | None
-
-    @property
-    def method(self) -> str:
-        """The message's method; empty for an answer, or for no message."""
-        method = (self.message or {}).get("method")
-        return method if isinstance(method, str) else ""
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The message's params; empty where they are no object."""
-        params = (self.message or {}).get("params")
-        return params if isinstance(params, Mapping) else {}
-
-    @property
-    def transmission(self) -> Transmission:
-        """The entry as a finding shows it."""
-        other: Side = "server" if self.side == "client" else "client"
-        return Transmission.of(self.at, self.side, other, self.data)
-
-
-class ScriptedServer:
+class ScriptedServer(ClientLink):
     """A server for one connection, from the client's first byte to its last.
 
     Attributes:
-        record: the bytes of both sides, in order.
-        answers: the client's answers to the server's requests, by id as JSON.
         decisions: the client's approvals and rejections.
         is_shut_down: whether the client has sent `shutdown`.
         greeted: whether the announcements before the first prompt are done.
-        ended: whether the client has closed its end.
-        tasks: background tasks, until the end.
-        patience: seconds to wait for an action that a client may never take.
         reason: the reason of a rejected call.
     """
 
-    patience: float = 2.0
     reason: str = "user-choice"
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
@@ -99,86 +45,16 @@ class ScriptedServer:
             calls: whether turns have a call that needs approval. It is off for clients that never
                 decide, where each call would wait for the whole patience.
         """
-        self.edition = edition
+        super().__init__(connection, edition)
         self.calls = calls
         self.greeted = False
         self._is_initialized = False
-        self.record: list[RecordEntry] = []
-        self.answers: dict[str, list[Mapping[str, Any]]] = {}
-        self.decisions: list[RecordEntry] = []
+        self.decisions: list[ReceivedMessage] = []
         self.is_shut_down = False
-        self.ended = False
-        self.changed = anyio.Event()
-        self.tasks: anyio.abc.TaskGroup
-        self._writing = anyio.Lock()
-        self.connection = connection
-        self._splitters: dict[Side, Splitter] = {"client": Splitter(), "server": Splitter()}
-        self._began = anyio.current_time()
         self._turns: dict[str, anyio.CancelScope] = {}
         self._busy: dict[str, anyio.Lock] = {}
         self._chats = 0
         self._calls = 0
-
-    async def run(self) -> None:
-        """Serve until the client closes its end, or sends `exit`."""
-        async with anyio.create_task_group() as self.tasks:
-            await self._listen()
-            self.ended = True
-            self._wake()
-            self.tasks.cancel_scope.cancel()
-
-    async def _listen(self) -> None:
-        received = 0
-        while (data := await self.connection.receive()) and received <= MAX_OUTPUT_BYTES:
-            received += len(data)
-            for entry in self._add_entries("client", data):
-                await self._take(entry)
-                if entry.method == "exit":
-                    return
-        for piece, _ in self._splitters["client"].feed_eof():
-            self.record.append(RecordEntry(at=self._now, side="client", data=piece, message=None))
-
-    async def _take(self, entry: RecordEntry) -> None:
-        message = entry.message
-        if message is None:
-            await self.on_invalid_bytes(entry)
-        elif not entry.method:
-            self.answers.setdefault(_key(message.get("id")), []).append(message)
-        elif "id" in message:
-            await self.on_request(entry.method, message["id"], entry.params)
-        else:
-            await self.on_notification(entry)
-        self._wake()
-
-    @property
-    def _now(self) -> float:
-        return anyio.current_time() - self._began
-
-    def _add_entries(self, side: Side, data: bytes) -> list[RecordEntry]:
-        passed = [
-            RecordEntry(
-                at=self._now,
-                side=side,
-                data=piece,
-                message=None if body is None else message_in(body),
-            )
-            for piece, body in self._splitters[side].feed(data)
-        ]
-        self.record += passed
-        return passed
-
-    def _wake(self) -> None:
-        changed, self.changed = self.changed, anyio.Event()
-        changed.set()
-
-    # Methods that a case may override.
-
-    def frames(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        """Yield a message in the pieces in which it is written."""
-        yield encode_frame(json.dumps(message))
-
-    async def on_invalid_bytes(self, entry: RecordEntry) -> None:
-        """Take bytes that are no message; the record has them."""
 
     async def on_request(self, method: str, id_: Any, params: Mapping[str, Any]) -> None:
         """Handle a request; slow work runs in a task of its own."""
@@ -206,17 +82,17 @@ class ScriptedServer:
         """Answer `shutdown`."""
         await self.answer(id_, None)
 
-    async def on_notification(self, entry: RecordEntry) -> None:
+    async def on_notification(self, received: ReceivedMessage) -> None:
         """Handle a notification."""
-        chat = entry.params.get("chatId")
-        if entry.method == "initialized":
+        chat = received.params.get("chatId")
+        if received.method == "initialized":
             self._is_initialized = True
             self.tasks.start_soon(self._greet_then_continue)
-        elif entry.method == "chat/promptStop":
+        elif received.method == "chat/promptStop":
             if isinstance(chat, str) and chat in self._turns:
                 self._turns[chat].cancel()
-        elif entry.method in DECISIONS:
-            self.decisions.append(entry)
+        elif received.method in DECISIONS:
+            self.decisions.append(received)
 
     async def _greet_then_continue(self) -> None:
         await self.greet()
@@ -339,70 +215,3 @@ class ScriptedServer:
                         return entry.method
                 await self.changed.wait()
         return ""
-
-    # Methods that write.
-
-    async def answer(self, id_: Any, result: Any) -> None:
-        """Answer with a result."""
-        await self.send_message({"jsonrpc": "2.0", "id": id_, "result": result})
-
-    async def refuse(self, id_: Any, code: Any, text: str) -> None:
-        """Answer with an error."""
-        await self.send_message(
-            {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": text}}
-        )
-
-    async def notify(self, method: str, params: Any) -> None:
-        """Send a notification."""
-        await self.send_message({"jsonrpc": "2.0", "method": method, "params": params})
-
-    async def ask(
-        self, id_: Any, method: str, params: Any, *, seconds: float | None = None
-    ) -> list[Mapping[str, Any]]:
-        """Send a request; return the answers to it."""
-        await self.send_message({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
-        await self.until(lambda: _key(id_) in self.answers, seconds=seconds)
-        return self.answers.get(_key(id_), [])
-
-    async def content(self, chat_id: str, role: str, content: Mapping[str, Any]) -> None:
-        """Send a content of a chat."""
-        params = {"chatId": chat_id, "role": role, "content": content}
-        await self.notify("chat/contentReceived", params)
-
-    async def text(self, chat_id: str, text: str) -> None:
-        """Send a piece of the model's text."""
-        await self.content(chat_id, "assistant", {"type": "text", "text": text})
-
-    async def progress(self, chat_id: str, state: str, text: str) -> None:
-        """Send the progress of a turn."""
-        await self.content(chat_id, "system", {"type": "progress", "state": state, "text": text})
-
-    async def send_message(self, message: Mapping[str, Any]) -> None:
-        """Write a message in the pieces that `frames` yields."""
-        async with self._writing:
-            for piece in self.frames(message):
-                await self._send(piece)
-
-    async def write(self, data: bytes) -> None:
-        """Write bytes as they are."""
-        async with self._writing:
-            await self._send(data)
-
-    async def _send(self, data: bytes) -> None:
-        """Write bytes; a closed connection is not an error of the client."""
-        self._add_entries("server", data)
-        try:
-            await self.connection.send(data)
-        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.ended = True
-
-    async def until(self, condition: Callable[[], bool], *, seconds: float | None = None) -> bool:
-        """Wait until a condition holds; return whether it does."""
-        with anyio.move_on_after(self.patience if seconds is None else seconds):
-            while not condition():
-                await self.changed.wait()
-        return condition()
-
-
-def _key(id_: Any) -> str:
-    return json.dumps(id_).decode()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -23,9 +21,10 @@ from eca_protocol.testing.conformance.client import oddities, reading, talking
 from eca_protocol.testing.conformance.client.client_run import ClientRun, run_client
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
 from eca_protocol.testing.conformance.client.observations import observed_findings
+from eca_protocol.testing.conformance.judging import by_row, judge_cases, unjudged
 from eca_protocol.testing.conformance.run import Run, SuiteError, binds
 from eca_protocol.testing.conformance.target import Directories, Target, temporary_directory
-from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, worst
+from eca_protocol.testing.conformance.verdicts import Finding, worst
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 __all__ = [
@@ -39,7 +38,9 @@ __all__ = [
     "run_client_suite",
 ]
 
-SCENARIOS: Final = (talking.Plain, *reading.SCENARIOS, *talking.SCENARIOS, *oddities.SCENARIOS)
+SCENARIOS: Final = tuple(
+    dict.fromkeys((talking.Plain, *reading.SCENARIOS, *talking.SCENARIOS, *oddities.SCENARIOS))
+)
 """All scenarios; the plain one, the baseline of the others, comes first."""
 
 
@@ -146,15 +147,15 @@ class ClientSuite:
         if case.scenario is talking.Plain:
             return [
                 *self._findings(case, baseline),
-                *observed_findings(baseline.server, self.edition),
+                *observed_findings(baseline.server),
             ]
         try:
             run = await self._run_scenario(case.scenario, calls=bool(baseline.server.decisions))
         except StartFailed as failure:
-            return [_unjudged(case, row, str(failure)) for row in case.rows]
+            return [unjudged(case, row, str(failure)) for row in case.rows]
         except Exception as raised:  # noqa: BLE001 - reported as an error of the suite
             why = self._failed(case, raised)
-            return [_unjudged(case, row, why) for row in case.rows]
+            return [unjudged(case, row, why) for row in case.rows]
         return list(self._findings(case, run))
 
     def _failed(self, case: ClientCase, raised: Exception) -> str:
@@ -174,7 +175,7 @@ class ClientSuite:
                 why = self._failed(case, raised)
         yield from harness.findings
         judged = {finding.id for finding in harness.findings}
-        yield from (_unjudged(case, row, why) for row in case.rows if row not in judged)
+        yield from (unjudged(case, row, why) for row in case.rows if row not in judged)
 
     async def _run_scenario(self, kind: type[Scenario], *, calls: bool) -> ClientRun:
         directories = Directories(root=self._root / f"client-{next(self._numbers)}")
@@ -226,44 +227,31 @@ async def run_client_suite(
         StartFailed: the client cannot be started, starts no server, or sends it nothing.
     """
     began, started = anyio.current_time(), datetime.now(UTC)
-    findings_by_row: dict[str, list[Finding]] = {}
     known = client_cases()
     baseline = next(iter(known.values()))
     chosen = known if cases is None else {case.name: case for case in cases}
-    unfinished = {baseline.name: baseline, **chosen}
-    waiting = deque(unfinished.values())
+
+    def on_chosen(case: ClientCase, findings: Sequence[Finding]) -> None:
+        if on_case is not None and case.name in chosen:
+            on_case(case, findings)
+
     async with open_client_suite(target, seconds_per_case=seconds_per_case) as suite:
-
-        async def work() -> None:
-            while waiting:
-                case = waiting.popleft()
-                findings = await suite.judge(case)
-                del unfinished[case.name]
-                for finding in findings:
-                    findings_by_row.setdefault(finding.id, []).append(finding)
-                if on_case is not None and case.name in chosen:
-                    on_case(case, findings)
-
-        with anyio.move_on_after(began + seconds - anyio.current_time()):
-            async with anyio.create_task_group() as workers:
-                for _ in range(jobs or os.cpu_count() or 1):
-                    workers.start_soon(work)
-    for case in unfinished.values():
-        for row in case.rows:
-            unjudged = _unjudged(case, row, f"{NO_TIME} {seconds:g} s")
-            findings_by_row.setdefault(row, []).append(unjudged)
+        findings = await judge_cases(
+            {baseline.name: baseline, **chosen}.values(),
+            suite.judge,
+            jobs=jobs,
+            end=began + seconds,
+            seconds=seconds,
+            on_case=on_chosen,
+        )
     return Run(
         target=name or " ".join(target.command),
         edition=suite.edition,
         started=started,
         seconds=anyio.current_time() - began,
-        findings=tuple(_final_findings(findings_by_row, suite.edition)),
+        findings=tuple(_final_findings(by_row(findings), suite.edition)),
         suite_errors=tuple(suite.suite_errors),
     )
-
-
-def _unjudged(case: ClientCase, row: str, why: str) -> Finding:
-    return Finding(id=row, verdict="untestable", case=case.name, got=why)
 
 
 def _final_findings(

@@ -8,28 +8,19 @@ from typing import Any, ClassVar
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
-from eca_protocol.testing.conformance.client.scripted_server import Connection, RecordEntry
+from eca_protocol.testing.conformance.client.client_link import Connection
+from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario, scenarios_in
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 
 __all__ = ["SCENARIOS"]
 
 
-class Plain(Scenario):
+class Plain(
+    Scenario,
+    rows="LIFE-7 LIFE-11 LIFE-12 CHAT-10 TOOL-16 TOOL-17 TOOL-20 BASE-18 "
+    "ARROW:chat-text-1 ARROW:shutdown-1 ARROW:shutdown-3",
+):
     """A plain server that takes a moment to answer `initialize`."""
-
-    rows: ClassVar = (
-        "LIFE-7",
-        "LIFE-11",
-        "LIFE-12",
-        "CHAT-10",
-        "TOOL-16",
-        "TOOL-17",
-        "TOOL-20",
-        "ARROW:chat-text-1",
-        "ARROW:shutdown-1",
-        "ARROW:shutdown-3",
-        "BASE-18",
-    )
 
     async def on_initialize(self, id_: Any, params: Mapping[str, Any]) -> None:
         await anyio.sleep(0.1)  # reveals a client that does not wait for the answer
@@ -48,11 +39,9 @@ class Plain(Scenario):
             _check_seen(harness, row, method, any(each.method == method for each in entries))
         answers = [each.message for each in entries if each.message and not each.method]
         answers = [each for each in answers if each.get("id") is not None or "result" in each]
-        harness.check(
-            "BASE-18", not answers, expected="no answer to a notification", got=str(answers)
-        )
+        harness.check("BASE-18", not answers, "no answer to a notification", str(answers))
 
-    def _judge_greeting(self, harness: ClientHarness, entries: list[RecordEntry]) -> None:
+    def _judge_greeting(self, harness: ClientHarness, entries: list[ReceivedMessage]) -> None:
         first = next((each for each in entries if each.method == "initialize"), None)
         params = first.params if first else {}
         info = params.get("clientInfo")
@@ -60,8 +49,8 @@ class Plain(Scenario):
         harness.check(
             "LIFE-7",
             has_name and isinstance(params.get("capabilities"), Mapping),
-            expected="clientInfo with a name, and capabilities",
-            got=str({key: params.get(key) for key in ("clientInfo", "capabilities")}),
+            "clientInfo with a name, and capabilities",
+            str({key: params.get(key) for key in ("clientInfo", "capabilities")}),
         )
         folders = params.get("workspaceFolders")
         if isinstance(folders, list) and folders:
@@ -71,8 +60,8 @@ class Plain(Scenario):
                     isinstance(each, Mapping) and str(each.get("uri", "")).startswith("file:")
                     for each in folders
                 ),
-                expected="a `file:` URI for each workspace folder",
-                got=str(folders),
+                "a `file:` URI for each workspace folder",
+                str(folders),
             )
         else:
             why = (
@@ -88,13 +77,13 @@ class Plain(Scenario):
         harness.check(
             "LIFE-12",
             0 <= answered_at < initialized_at,
-            expected="`initialized` after the answer to `initialize`",
-            got="no `initialized`"
+            "`initialized` after the answer to `initialize`",
+            "no `initialized`"
             if initialized_at < 0
             else f"message {initialized_at + 1} of the record",
         )
 
-    def _judge_chats(self, harness: ClientHarness, entries: list[RecordEntry]) -> None:
+    def _judge_chats(self, harness: ClientHarness, entries: list[ReceivedMessage]) -> None:
         prompts = [each for each in entries if each.method == "chat/prompt"]
         ours = [
             each for each in prompts if str(each.params.get("chatId", "")).startswith("played-")
@@ -106,9 +95,7 @@ class Plain(Scenario):
                 if each.side == "server" and each.method == "chat/contentReceived"
             }
             unexpected = [each.params for each in ours if each.params["chatId"] not in known]
-            harness.check(
-                "CHAT-10", not unexpected, expected="the id of a known chat", got=str(unexpected)
-            )
+            harness.check("CHAT-10", not unexpected, "the id of a known chat", str(unexpected))
         else:
             harness.untestable("CHAT-10", "the client prompted no chat of the server a second time")
 
@@ -132,30 +119,25 @@ class Plain(Scenario):
                 if (each.params.get("chatId"), each.params.get("toolCallId")) not in calls
             ]
             harness.check(
-                row,
-                not unexpected,
-                expected="the chat and the id of an announced call",
-                got=str(unexpected),
+                row, not unexpected, "the chat and the id of an announced call", str(unexpected)
             )
         saved = [each.params["save"] for each in self.decisions if each.params.get("save")]
         if saved:
             malformed = [each for each in saved if each != "session"]
-            harness.check("TOOL-17", not malformed, expected="save: session", got=str(malformed))
+            harness.check("TOOL-17", not malformed, "save: session", str(malformed))
         else:
             harness.untestable("TOOL-17", "the client never saves an approval")
 
 
 def _check_seen(harness: ClientHarness, row: str, method: str, is_seen: bool) -> None:
     if is_seen:
-        harness.check(row, is_seen, expected=method, got=method)
+        harness.check(row, is_seen, method, method)
     else:
         harness.untestable(row, f"the client never sends {method}")
 
 
-class LateShutdown(Scenario):
+class LateShutdown(Scenario, rows="LIFE-23"):
     """The server answers `shutdown` late; `exit` has to wait for it."""
-
-    rows: ClassVar = ("LIFE-23",)
 
     async def on_shutdown(self, id_: Any) -> None:
         self.early = await self.until(lambda: self.ended, seconds=0.3)
@@ -169,27 +151,22 @@ class LateShutdown(Scenario):
         harness.check(
             "LIFE-23",
             not early,
-            expected="`exit` after the answer to `shutdown`",
-            got="`exit` before the answer" if early else "no `exit` before the answer",
+            "`exit` after the answer to `shutdown`",
+            "`exit` before the answer" if early else "no `exit` before the answer",
         )
 
     def _answered(self) -> int:
         """Return the position of the answer to `shutdown`, or the end of the record."""
         request = next(entries for entries in self.record if entries.method == "shutdown")
-        assert request.message is not None
         for place, entries in enumerate(self.record):
-            if (
-                entries.side == "server"
-                and (entries.message or {}).get("id") == request.message["id"]
-            ):
+            if entries.side == "server" and entries.message.get("id") == request.message["id"]:
                 return place
         return len(self.record)
 
 
-class RequestsOfTheServer(Scenario):
+class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 EDIT-4 W-2a W-2b"):
     """The server requests diagnostics and unknown methods, with ids of every kind."""
 
-    rows: ClassVar = ("BASE-1", "BASE-17", "BASE-19", "BASE-25", "EDIT-3", "EDIT-4", "W-2a", "W-2b")
     ids: ClassVar = (0, -1, 2**40, "", "a text")
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
@@ -225,12 +202,7 @@ class RequestsOfTheServer(Scenario):
             harness.untestable("W-2b", "the client does not answer requests")
         else:
             got = f"no answers with the ids {unanswered}"
-            harness.check(
-                "W-2b",
-                not unanswered,
-                expected="an answer with the same id to each request",
-                got=got,
-            )
+            harness.check("W-2b", not unanswered, "an answer with the same id to each request", got)
         everything = [answer for each in self.answers.values() for answer in each]
         answered_twice = [
             id_ for id_, each in self.answers.items() if len(each) > 1 and id_ != "null"
@@ -238,23 +210,17 @@ class RequestsOfTheServer(Scenario):
         harness.check(
             "BASE-17",
             not answered_twice and not is_silent,
-            expected="exactly one answer to each request",
-            got="no answer to any request" if is_silent else f"several answers to {answered_twice}",
+            "exactly one answer to each request",
+            "no answer to any request" if is_silent else f"several answers to {answered_twice}",
         )
         ill_formed = [each for each in everything if ("result" in each) == ("error" in each)]
         harness.check(
-            "W-2a",
-            not ill_formed,
-            expected="either `result` or `error` in each answer",
-            got=str(ill_formed),
+            "W-2a", not ill_formed, "either `result` or `error` in each answer", str(ill_formed)
         )
         errors = [each["error"] for each in everything if "error" in each]
         malformed = [each for each in errors if not _is_error(each)]
         harness.check(
-            "BASE-19",
-            not malformed,
-            expected="an integer code and a message in each error",
-            got=str(malformed),
+            "BASE-19", not malformed, "an integer code and a message in each error", str(malformed)
         )
         unexpected = [
             answer for each in self.refused.values() for answer in each if _code(answer) != -32601
@@ -263,10 +229,7 @@ class RequestsOfTheServer(Scenario):
             harness.untestable("BASE-25", "an unknown request is not answered")
         else:
             harness.check(
-                "BASE-25",
-                not unexpected,
-                expected="the error -32601 for an unknown method",
-                got=str(unexpected),
+                "BASE-25", not unexpected, "the error -32601 for an unknown method", str(unexpected)
             )
         self._judge_diagnostics(harness)
 
@@ -281,10 +244,7 @@ class RequestsOfTheServer(Scenario):
             result = answers[0].get("result") if answers else None
             initialized_at = result.get("diagnostics") if isinstance(result, Mapping) else None
             harness.check(
-                row,
-                isinstance(initialized_at, list),
-                expected="a list of diagnostics",
-                got=str(answers),
+                row, isinstance(initialized_at, list), "a list of diagnostics", str(answers)
             )
 
 
@@ -301,10 +261,8 @@ def _is_error(error: object) -> bool:
     return is_code and isinstance(error.get("message"), str)
 
 
-class AnswersToNobody(Scenario):
+class AnswersToNobody(Scenario, rows="BASE-30"):
     """The server answers ids that the client never used."""
-
-    rows: ClassVar = ("BASE-30",)
 
     async def after_greeting(self) -> None:
         await self.answer(987_654_321, {})
@@ -312,10 +270,8 @@ class AnswersToNobody(Scenario):
         await self.refuse(-5, -32603, "no such request")
 
 
-class NoParams(Scenario):
+class NoParams(Scenario, rows="W-3a"):
     """The server sends requests whose params are null, an array, an object, or missing."""
-
-    rows: ClassVar = ("W-3a",)
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
@@ -339,13 +295,11 @@ class NoParams(Scenario):
         elif self.codes == self.codes[:1] * 5:
             harness.check_undisturbed("W-3a")
         else:
-            harness.check("W-3a", False, expected="five equal error codes", got=str(self.codes))
+            harness.check("W-3a", False, "five equal error codes", str(self.codes))
 
 
-class AnswersOutOfOrder(Scenario):
+class AnswersOutOfOrder(Scenario, rows="BASE-29"):
     """The server answers two waiting queries in reverse order."""
-
-    rows: ClassVar = ("BASE-29",)
 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
@@ -378,10 +332,4 @@ class AnswersOutOfOrder(Scenario):
             harness.untestable("BASE-29", "the client never sends two queries at once")
 
 
-SCENARIOS = (
-    LateShutdown,
-    RequestsOfTheServer,
-    AnswersToNobody,
-    NoParams,
-    AnswersOutOfOrder,
-)
+SCENARIOS = scenarios_in(globals())

@@ -44,136 +44,129 @@ def behavior(harness: Harness) -> str:
 
 
 @case("TOOL-4", "TOOL-14", "ARROW:chat-tool-call-11", needs="native-tools")
-async def an_approved_command_runs(harness: Harness) -> None:
+async def an_approved_command_runs(harness: Harness, session: ClientSession) -> None:
     """Approve a command that waits for a while."""
-    async with harness.session() as session:
-        session.tool(SHELL)
-        file = session.workspace / "approved"
-        chat = session.chat(calls((SHELL, {"command": f"echo made it; touch {file}"})), reply("x"))
-        await chat.prompt("Make it.")
-        run = await next_run(chat)
-        await session.settle()
-        ran = file.exists() or bool(chat.of("toolCallRunning"))
-        harness.check(
-            "TOOL-4",
-            run.get("manualApproval") is not ran,
-            expected="manualApproval true for a call that waits, false for one that runs",
-            got=f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}",
-        )
-        if ran:
-            raise Unmet("a command that waits for the user", "one that ran at once")
-        await chat.approve(id_of(run))
-        called = await next_end(chat, shows="TOOL-14")
-        await chat.finished()
-        harness.check(
-            "TOOL-14",
-            file.exists() and len(chat.model.requests) == 2,
-            expected="the file that the command creates, and a second request to the model",
-            got=called,
-        )
-        if len(chat.model.requests) < 2:
-            raise Unmet("the next request")
-        results = call_results(chat.model.requests[1].body)
-        harness.check(
-            "ARROW:chat-tool-call-11",
-            any("made it" in each for each in results),
-            expected="the tool result with the command's output in the next request",
-            got=results,
-        )
+    session.tool(SHELL)
+    file = session.workspace / "approved"
+    chat = session.chat(calls((SHELL, {"command": f"echo made it; touch {file}"})), reply("x"))
+    await chat.prompt("Make it.")
+    run = await next_run(chat)
+    await session.settle()
+    ran = file.exists() or bool(chat.of("toolCallRunning"))
+    harness.check(
+        "TOOL-4",
+        run.get("manualApproval") is not ran,
+        "manualApproval true for a call that waits, false for one that runs",
+        f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}",
+    )
+    if ran:
+        raise Unmet("a command that waits for the user", "one that ran at once")
+    await chat.approve(id_of(run))
+    called = await next_end(chat, shows="TOOL-14")
+    await chat.finished()
+    harness.check(
+        "TOOL-14",
+        file.exists() and len(chat.model.requests) == 2,
+        "the file that the command creates, and a second request to the model",
+        called,
+    )
+    if len(chat.model.requests) < 2:
+        raise Unmet("the next request")
+    results = call_results(chat.model.requests[1].body)
+    harness.check(
+        "ARROW:chat-tool-call-11",
+        any("made it" in each for each in results),
+        "the tool result with the command's output in the next request",
+        results,
+    )
 
 
 @case("TOOL-18", "TOOL-8", "TOOL-9", "W-30f", "W-31b", "W-31c", "W-32b", needs="native-tools")
-async def a_rejected_command_does_not_run(harness: Harness) -> None:
+async def a_rejected_command_does_not_run(harness: Harness, session: ClientSession) -> None:
     """Reject a command; in CURRENT, prompt the chat again."""
-    async with harness.session() as session:
-        session.tool(SHELL)
-        file = session.workspace / "rejected"
-        chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply("A pity."))
-        await chat.prompt("Make it.")
-        run = await next_content(chat, "toolCallRun")
-        if run.get("manualApproval") is not True:
-            raise Unmet("a command that waits for the user", run)
-        await chat.reject(id_of(run))
-        await next_end(chat, shows="W-30f")
-        await chat.finished()
-        ran = file.exists() or bool(chat.of("toolCallRunning"))
-        harness.check(
-            "TOOL-18", not ran, expected="a rejected command does not run", got=kinds(chat)
-        )
-        reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
-        harness.check(
-            "W-30f",
-            ran or (bool(reasons) and "user-config" not in reasons),
-            expected="toolCallRejected with a reason other than user-config",
-            got=contents(chat),
-        )
-        harness.record_pass("TOOL-8", "TOOL-9", "W-32b")
-        requests = len(chat.model.requests)
-        if harness.edition is not Revision.CURRENT:
-            expected = "a second request to the model"
-            harness.check("W-31b", requests == 2, expected=expected, got=f"{requests} requests")
-            return
-        expected = "no request to the model after the rejection"
-        harness.check("W-31c", requests == 1, expected=expected, got=f"{requests} requests")
-        await chat.prompt("Do something else.")
-        await chat.finished(2)
-        results = [call_results(request.body) for request in chat.model.requests[1:2]]
-        has_result = any(result.strip() for each in results for result in each)
-        harness.check(
-            "W-31c",
-            has_result,
-            expected="the rejected call's tool result in the next request",
-            got=results,
-        )
+    session.tool(SHELL)
+    file = session.workspace / "rejected"
+    chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply("A pity."))
+    await chat.prompt("Make it.")
+    run = await next_content(chat, "toolCallRun")
+    if run.get("manualApproval") is not True:
+        raise Unmet("a command that waits for the user", run)
+    await chat.reject(id_of(run))
+    await next_end(chat, shows="W-30f")
+    await chat.finished()
+    ran = file.exists() or bool(chat.of("toolCallRunning"))
+    harness.check("TOOL-18", not ran, "a rejected command does not run", kinds(chat))
+    reasons = [each.get("reason") for each in chat.of("toolCallRejected")]
+    harness.check(
+        "W-30f",
+        ran or (bool(reasons) and "user-config" not in reasons),
+        "toolCallRejected with a reason other than user-config",
+        contents(chat),
+    )
+    harness.record_pass("TOOL-8", "TOOL-9", "W-32b")
+    requests = len(chat.model.requests)
+    if harness.edition is not Revision.CURRENT:
+        expected = "a second request to the model"
+        harness.check("W-31b", requests == 2, expected, f"{requests} requests")
+        return
+    expected = "no request to the model after the rejection"
+    harness.check("W-31c", requests == 1, expected, f"{requests} requests")
+    await chat.prompt("Do something else.")
+    await chat.finished(2)
+    results = [call_results(request.body) for request in chat.model.requests[1:2]]
+    has_result = any(result.strip() for each in results for result in each)
+    harness.check(
+        "W-31c", has_result, "the rejected call's tool result in the next request", results
+    )
 
 
-@case("TOOL-15", since=Revision.R2025_10, needs="native-tools")
-async def an_approval_is_saved_for_the_session(harness: Harness) -> None:
+@case("TOOL-15", since=Revision.R2025_10, needs="native-tools", fresh=True)
+async def an_approval_is_saved_for_the_session(harness: Harness, session: ClientSession) -> None:
     """Run a command twice; approve the first call for the session."""
-    async with harness.session(fresh=True) as session:
-        session.tool(SHELL)
-        command = calls((SHELL, {"command": "true"}))
-        chat = session.chat(command, command, reply("x"))
-        await chat.prompt("Twice.")
-        run = await next_run(chat)
-        await chat.approve(id_of(run), save="session")
-        again = await next_run(chat, 2)
-        harness.check(
-            "TOOL-15",
-            again.get("manualApproval") is False,
-            expected="toolCallRun with manualApproval false for the second call",
-            got=again,
-        )
+    session.tool(SHELL)
+    command = calls((SHELL, {"command": "true"}))
+    chat = session.chat(command, command, reply("x"))
+    await chat.prompt("Twice.")
+    run = await next_run(chat)
+    await chat.approve(id_of(run), save="session")
+    again = await next_run(chat, 2)
+    harness.check(
+        "TOOL-15",
+        again.get("manualApproval") is False,
+        "toolCallRun with manualApproval false for the second call",
+        again,
+    )
 
 
-@case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools")
-async def a_command_says_what_an_approval_would_remember(harness: Harness) -> None:
+@case("W-44d", "W-44e", since=Revision.CURRENT, needs="native-tools", fresh=True)
+async def a_command_says_what_an_approval_would_remember(
+    harness: Harness, session: ClientSession
+) -> None:
     """Approve a harmless pipeline, then a command that hides another one."""
-    async with harness.session(fresh=True) as session:
-        session.tool(SHELL)
-        plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
-        chat = session.chat(*(calls((SHELL, {"command": each})) for each in (plain, hiding)))
-        await chat.prompt("List the files.")
-        run = await next_run(chat)
-        summaries = [each.get("summary") for each in chat.of("toolCallPrepare")]
-        has_all = all(isinstance(each, str) and each for each in summaries)
-        harness.check("W-44d", has_all, expected="a summary in each toolCallPrepare", got=summaries)
-        named = [(each.get("command"), bool(each.get("approvalKey"))) for each in _parts(run)]
-        expected = [("ls", True), ("head", True)]
-        harness.check(
-            "W-44e",
-            named == expected,
-            expected="the commands ls and head in `details`, each with an approvalKey",
-            got=run,
-        )
-        await chat.approve(id_of(run), save="session")
-        run = await next_run(chat, 2)
-        hidden = [each for each in _parts(run) if not each.get("approvalKey")]
-        is_right = bool(hidden) and run.get("manualApproval") is True
-        expected_text = "manualApproval true, and a command without an approvalKey"
-        harness.check("W-44e", is_right, expected=expected_text, got=run)
-        await chat.reject(id_of(run))
-        await chat.finished()
+    session.tool(SHELL)
+    plain, hiding = "ls | head -1", "sh -c 'echo $(date)'"
+    chat = session.chat(*(calls((SHELL, {"command": each})) for each in (plain, hiding)))
+    await chat.prompt("List the files.")
+    run = await next_run(chat)
+    summaries = [each.get("summary") for each in chat.of("toolCallPrepare")]
+    has_all = all(isinstance(each, str) and each for each in summaries)
+    harness.check("W-44d", has_all, "a summary in each toolCallPrepare", summaries)
+    named = [(each.get("command"), bool(each.get("approvalKey"))) for each in _parts(run)]
+    expected = [("ls", True), ("head", True)]
+    harness.check(
+        "W-44e",
+        named == expected,
+        "the commands ls and head in `details`, each with an approvalKey",
+        run,
+    )
+    await chat.approve(id_of(run), save="session")
+    run = await next_run(chat, 2)
+    hidden = [each for each in _parts(run) if not each.get("approvalKey")]
+    is_right = bool(hidden) and run.get("manualApproval") is True
+    expected_text = "manualApproval true, and a command without an approvalKey"
+    harness.check("W-44e", is_right, expected_text, run)
+    await chat.reject(id_of(run))
+    await chat.finished()
 
 
 def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -185,45 +178,41 @@ def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 @case("W-34a", needs="native-tools")
-async def a_decision_that_nobody_waits_for_is_forgotten(harness: Harness) -> None:
+async def a_decision_that_nobody_waits_for_is_forgotten(
+    harness: Harness, session: ClientSession
+) -> None:
     """Decide on calls that are unknown, still being prepared, or already rejected."""
-    async with harness.session() as session:
-        session.tool(SHELL)
-        await _check_late_approval(harness, session)
-        chat = session.chat(
-            reply(
-                tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")
-            ),
-            reply("x"),
-        )
-        for method in ("chat/toolCallApprove", "chat/toolCallReject"):
-            await session.notify(method, {"chatId": chat.id, "toolCallId": "nobody's"})
-        await chat.prompt("Run it.")
-        prepared = await next_content(chat, "toolCallPrepare")
-        await chat.approve(id_of(prepared))
-        await session.settle()
-        chat.model.open("end")
-        run = await next_content(chat, "toolCallRun")
-        await session.settle()
-        ran = _execution_contents(chat)
+    session.tool(SHELL)
+    await _check_late_approval(harness, session)
+    chat = session.chat(
+        reply(tool_call(SHELL, json.dumps({"command": "true"})), wait("end"), finish("tool_calls")),
+        reply("x"),
+    )
+    for method in ("chat/toolCallApprove", "chat/toolCallReject"):
+        await session.notify(method, {"chatId": chat.id, "toolCallId": "nobody's"})
+    await chat.prompt("Run it.")
+    prepared = await next_content(chat, "toolCallPrepare")
+    await chat.approve(id_of(prepared))
+    await session.settle()
+    chat.model.open("end")
+    run = await next_content(chat, "toolCallRun")
+    await session.settle()
+    ran = _execution_contents(chat)
+    harness.check(
+        "W-34a", not ran, "the call still waits after a decision during its preparation", ran
+    )
+    if not ran:
+        await chat.approve(id_of(run))
+        await chat.reject(id_of(run))
+    await chat.finished()
+    closed = [each["type"] for each in ends(chat)]
+    if not ran:
         harness.check(
             "W-34a",
-            not ran,
-            expected="the call still waits after a decision during its preparation",
-            got=ran,
+            closed == ["toolCalled"],
+            "toolCalled only: the later rejection is ignored",
+            closed,
         )
-        if not ran:
-            await chat.approve(id_of(run))
-            await chat.reject(id_of(run))
-        await chat.finished()
-        closed = [each["type"] for each in ends(chat)]
-        if not ran:
-            harness.check(
-                "W-34a",
-                closed == ["toolCalled"],
-                expected="toolCalled only: the later rejection is ignored",
-                got=closed,
-            )
 
 
 async def _check_late_approval(harness: Harness, session: ClientSession) -> None:
@@ -249,8 +238,8 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
     harness.check(
         "W-34a",
         _execution_contents(chat) == before and file.exists() is is_made,
-        expected="the call stays rejected after a later approval",
-        got=kinds(chat),
+        "the call stays rejected after a later approval",
+        kinds(chat),
     )
 
 
@@ -260,24 +249,18 @@ def _execution_contents(chat: ChatSession) -> list[str]:
 
 
 @case("W-34b", needs="native-tools")
-async def a_decision_in_the_same_instant_counts(harness: Harness) -> None:
+async def a_decision_in_the_same_instant_counts(harness: Harness, session: ClientSession) -> None:
     """Approve each of ten calls as soon as it is announced."""
-    async with harness.session() as session:
-        session.tool(SHELL)
-        command = calls((SHELL, {"command": "true"}))
-        chat = session.chat(*[command] * 10, reply("x"))
-        await chat.prompt("Ten times.")
-        for turn in range(1, 11):
-            run = await next_run(chat, turn)
-            await chat.approve(id_of(run))
-            await next_end(chat, turn, shows="W-34b")
-        harness.check(
-            "W-34b",
-            True,
-            expected="the end of each of ten calls",
-            got="the end of each of ten calls",
-        )
-        await chat.finished()
+    session.tool(SHELL)
+    command = calls((SHELL, {"command": "true"}))
+    chat = session.chat(*[command] * 10, reply("x"))
+    await chat.prompt("Ten times.")
+    for turn in range(1, 11):
+        run = await next_run(chat, turn)
+        await chat.approve(id_of(run))
+        await next_end(chat, turn, shows="W-34b")
+    harness.check("W-34b", True, "the end of each of ten calls", "the end of each of ten calls")
+    await chat.finished()
 
 
 async def is_approval_needed(chat: ChatSession) -> bool:
@@ -292,99 +275,88 @@ async def is_approval_needed(chat: ChatSession) -> bool:
     return run.get("manualApproval") is True and not ends(chat)
 
 
-@case("W-30d", "W-31a", needs=("native-tools", "config"))
-async def what_configuration_denies_is_rejected(harness: Harness) -> None:
+@case("W-30d", "W-31a", needs=("native-tools", "config"), config=CONFIG)
+async def what_configuration_denies_is_rejected(harness: Harness, session: ClientSession) -> None:
     """Call a tool that the configuration denies, and a writing tool in plan mode."""
-    async with harness.session(config=CONFIG) as session:
-        session.tool(WRITE)
-        path = session.workspace / "planned.txt"
-        file = {"path": str(path), "content": "x"}
-        ends_by_call, tool_sets, ended_turns = {}, set(), []
-        tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
-            ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
-            ("planned", (WRITE, file), {behavior(harness): "plan"}),
-        )
-        for name, call, params in tries:
-            chat = session.chat(calls(call), reply("x"))
-            await chat.prompt("Do it.", **params)
-            if await is_approval_needed(chat):
-                await chat.stop()
-            else:
-                await chat.finished()
-            ends_by_call[name] = [each["type"] for each in ends(chat)]
-            if ends_by_call[name] == ["toolCallRejected"] and len(chat.model.requests) == 1:
-                ended_turns.append(name)
-            tool_sets |= {
-                frozenset(offered_tools(request.body)) for request in chat.model.requests[:1]
-            }
-        if len(tool_sets) == 1 and not ends_by_call["planned"]:
-            del ends_by_call["planned"]  # the prompt's behaviour does not govern its turn
-        if not any(bare_name(name) == "move_file" for name in session.native_tools):
-            del ends_by_call["denied"]
-        harness.check(
-            "W-30d",
-            all(each == ["toolCallRejected"] for each in ends_by_call.values()),
-            expected="exactly one toolCallRejected for each call",
-            got=ends_by_call,
-        )
-        asked_again = "a further request to the model after each rejection"
-        harness.check(
-            "W-31a",
-            not ended_turns,
-            expected=asked_again,
-            got=f"no further request for: {ended_turns}",
-        )
+    session.tool(WRITE)
+    path = session.workspace / "planned.txt"
+    file = {"path": str(path), "content": "x"}
+    ends_by_call, tool_sets, ended_turns = {}, set(), []
+    tries: tuple[tuple[str, tuple[str, Any], dict[str, Any]], ...] = (
+        ("denied", ("move_file", {"source": str(path), "destination": f"{path}2"}), {}),
+        ("planned", (WRITE, file), {behavior(harness): "plan"}),
+    )
+    for name, call, params in tries:
+        chat = session.chat(calls(call), reply("x"))
+        await chat.prompt("Do it.", **params)
+        if await is_approval_needed(chat):
+            await chat.stop()
+        else:
+            await chat.finished()
+        ends_by_call[name] = [each["type"] for each in ends(chat)]
+        if ends_by_call[name] == ["toolCallRejected"] and len(chat.model.requests) == 1:
+            ended_turns.append(name)
+        tool_sets |= {frozenset(offered_tools(request.body)) for request in chat.model.requests[:1]}
+    if len(tool_sets) == 1 and not ends_by_call["planned"]:
+        del ends_by_call["planned"]  # the prompt's behaviour does not govern its turn
+    if not any(bare_name(name) == "move_file" for name in session.native_tools):
+        del ends_by_call["denied"]
+    harness.check(
+        "W-30d",
+        all(each == ["toolCallRejected"] for each in ends_by_call.values()),
+        "exactly one toolCallRejected for each call",
+        ends_by_call,
+    )
+    asked_again = "a further request to the model after each rejection"
+    harness.check("W-31a", not ended_turns, asked_again, f"no further request for: {ended_turns}")
 
 
-@case("W-33e", needs=("native-tools", "config"))
-async def configuration_names_tools_in_any_spelling(harness: Harness) -> None:
+@case("W-33e", needs=("native-tools", "config"), config=CONFIG)
+async def configuration_names_tools_in_any_spelling(
+    harness: Harness, session: ClientSession
+) -> None:
     """Call three tools that are denied in different spellings of their names."""
-    async with harness.session(config=CONFIG) as session:
-        ran = []
-        for tool in DENIED:
-            session.tool(tool)
-            arguments = {"path": str(session.workspace), "pattern": "x", "source": "a"}
-            chat = session.chat(calls((tool, arguments)), reply("x"))
-            await chat.prompt("Do it.")
-            if await is_approval_needed(chat) or chat.of("toolCallRunning"):
-                ran.append(f"{tool}, denied as {DENIED[tool]}")
-                await chat.stop()
-        harness.check(
-            "W-33e",
-            not ran,
-            expected="each tool is rejected, whatever its spelling in the configuration",
-            got=ran,
-        )
+    ran = []
+    for tool in DENIED:
+        session.tool(tool)
+        arguments = {"path": str(session.workspace), "pattern": "x", "source": "a"}
+        chat = session.chat(calls((tool, arguments)), reply("x"))
+        await chat.prompt("Do it.")
+        if await is_approval_needed(chat) or chat.of("toolCallRunning"):
+            ran.append(f"{tool}, denied as {DENIED[tool]}")
+            await chat.stop()
+    harness.check(
+        "W-33e", not ran, "each tool is rejected, whatever its spelling in the configuration", ran
+    )
 
 
-@case("W-33b")
-async def the_list_is_sent_again_when_what_is_disabled_changes(harness: Harness) -> None:
+@case("W-33b", fresh=True)
+async def the_list_is_sent_again_when_what_is_disabled_changes(
+    harness: Harness, session: ClientSession
+) -> None:
     """Select the plan agent, which disables tools."""
-    async with harness.session(fresh=True) as session:
-        session.tool(WRITE)
-        tool_lists = [
-            received for received in session.messages if received.method == "tool/serverUpdated"
-        ]
-        before, name = await _offered_now(session), behavior(harness)
-        await session.notify(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
-        if await _offered_now(session) == before:
-            raise NotApplicable("to plan disables none of its tools")
-        await session.until(
-            lambda message: (
-                message.get("method") == "tool/serverUpdated"
-                and params_of(message).get("type") == "native"
-            ),
-            after=tool_lists[-1],
-            shows="W-33b",
-            expected="a `tool/serverUpdated` of the native tools after the selection",
-        )
-        off = [name for name, tool in listed_tools(session).items() if tool.get("disabled")]
-        harness.check("W-33b", off, expected="at least one native tool with disabled true", got=off)
+    session.tool(WRITE)
+    tool_lists = [
+        received for received in session.messages if received.method == "tool/serverUpdated"
+    ]
+    before, name = await _offered_now(session), behavior(harness)
+    await session.notify(f"chat/selected{name.capitalize()}Changed", {name: "plan"})
+    if await _offered_now(session) == before:
+        raise NotApplicable("to plan disables none of its tools")
+    await session.until(
+        lambda message: (
+            message.get("method") == "tool/serverUpdated"
+            and params_of(message).get("type") == "native"
+        ),
+        after=tool_lists[-1],
+        shows="W-33b",
+        expected="a `tool/serverUpdated` of the native tools after the selection",
+    )
+    off = [name for name, tool in listed_tools(session).items() if tool.get("disabled")]
+    harness.check("W-33b", off, "at least one native tool with disabled true", off)
 
 
 async def _offered_now(session: ClientSession) -> set[str]:
     """Return the tools that are offered to the model of a new chat."""
-    chat = session.chat(reply("Hi."))
-    await chat.prompt("Hi.")
-    await chat.finished()
+    chat = await session.take_turn("Hi.", reply("Hi."))
     return set(offered_tools(chat.model.first.body))

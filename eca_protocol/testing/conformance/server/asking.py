@@ -17,7 +17,7 @@ import attrs
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.wire import id_key
+from eca_protocol.testing.conformance.recorder import id_key
 
 __all__ = [
     "ABSENT",
@@ -147,7 +147,7 @@ async def try_bytes(
     except Unmet:
         return Outcome(answers=_answers(session, start, last), still_serves=False)
     with contextlib.suppress(Unmet):
-        await session.wire.until(
+        await session.process.until(
             lambda: len(_answers(session, start, last)) >= answers_due,
             seconds=_LATE_SECONDS,
             expected=f"{answers_due} answers",

@@ -55,9 +55,7 @@ def _choice(session: ClientSession) -> Choice:
 
 async def _parts_for_prompt(session: ClientSession, **params: Any) -> str:
     """Return the instructions and tools of a request, for a prompt with these params."""
-    chat = session.chat(reply("Hello."))
-    await chat.prompt("Hi.", **params)
-    await chat.finished()
+    chat = await session.take_turn("Hi.", reply("Hello."), **params)
     return _governed_parts(chat.model.first.body)
 
 
@@ -77,28 +75,27 @@ def _describe_governing(ok: bool) -> str:
     return "the expected behaviour" if ok else "another behaviour"
 
 
-@case("W-28a", "W-28c")
-async def prompt_and_selection_decide(harness: Harness) -> None:
+@case("W-28a", "W-28c", fresh=True)
+async def prompt_and_selection_decide(harness: Harness, session: ClientSession) -> None:
     """Prompt with either behaviour and with none, before and after a selection."""
-    async with harness.session(fresh=True) as session:
-        choice = _choice(session)
-        plain = await _parts_for_prompt(session)
-        named = [
-            await _parts_for_prompt(session, **{choice.member: name})
-            for name in (choice.selected, choice.other)
-        ]
-        await session.notify(choice.method, {choice.member: choice.other})
-        later = await _parts_for_prompt(session)
-        if len({plain, later, *named}) == 1:
-            raise Unmet("behaviours that differ in what the model is asked with", "equal ones")
-        again = await _parts_for_prompt(session, **{choice.member: choice.selected})
-        for ok, words in (
-            (named[0] == plain != named[1], "the prompt's behaviour overrides the selected one"),
-            (later == named[1], "a selection applies to later prompts"),
-            (again == named[0], "the prompt's behaviour overrides a later selection"),
-        ):
-            harness.check("W-28a", ok, expected=words, got=_describe_governing(ok))
-        await _names_mean_the_same(harness, session, choice)
+    choice = _choice(session)
+    plain = await _parts_for_prompt(session)
+    named = [
+        await _parts_for_prompt(session, **{choice.member: name})
+        for name in (choice.selected, choice.other)
+    ]
+    await session.notify(choice.method, {choice.member: choice.other})
+    later = await _parts_for_prompt(session)
+    if len({plain, later, *named}) == 1:
+        raise Unmet("behaviours that differ in what the model is asked with", "equal ones")
+    again = await _parts_for_prompt(session, **{choice.member: choice.selected})
+    for ok, words in (
+        (named[0] == plain != named[1], "the prompt's behaviour overrides the selected one"),
+        (later == named[1], "a selection applies to later prompts"),
+        (again == named[0], "the prompt's behaviour overrides a later selection"),
+    ):
+        harness.check("W-28a", ok, words, _describe_governing(ok))
+    await _names_mean_the_same(harness, session, choice)
 
 
 async def _names_mean_the_same(harness: Harness, session: ClientSession, choice: Choice) -> None:
@@ -119,30 +116,23 @@ async def _names_mean_the_same(harness: Harness, session: ClientSession, choice:
         (selected, f"{AGENT} and {BEHAVIOR} mean the same"),
     ):
         ok = len(set(got)) == 1
-        harness.check("W-28c", ok, expected=words, got=_describe_governing(ok))
+        harness.check("W-28c", ok, words, _describe_governing(ok))
 
 
-@case("W-28d", since=Revision.CURRENT)
-async def built_in_agents_have_their_names(harness: Harness) -> None:
+@case("W-28d", since=Revision.CURRENT, fresh=True)
+async def built_in_agents_have_their_names(harness: Harness, session: ClientSession) -> None:
     """Expect `code` and `plan`; prompt with the aliases `agent` and `build`."""
-    async with harness.session(fresh=True) as session:
-        names = session.config.get("agents") or []
-        harness.check(
-            "W-28d",
-            {"code", "plan"} <= set(names),
-            expected="the agents code and plan in the list",
-            got=names,
-        )
-        parts = [await _parts_for_prompt(session, agent="code")]
-        await session.notify(AGENT, {"agent": "plan"})  # an unknown name would mean this one
-        parts += [await _parts_for_prompt(session, agent=name) for name in ("agent", "build")]
-        ok = len(set(parts)) == 1
-        harness.check(
-            "W-28d",
-            ok,
-            expected="the agents `agent` and `build` mean `code`",
-            got=_describe_governing(ok),
-        )
+    names = session.config.get("agents") or []
+    harness.check(
+        "W-28d", {"code", "plan"} <= set(names), "the agents code and plan in the list", names
+    )
+    parts = [await _parts_for_prompt(session, agent="code")]
+    await session.notify(AGENT, {"agent": "plan"})  # an unknown name would mean this one
+    parts += [await _parts_for_prompt(session, agent=name) for name in ("agent", "build")]
+    ok = len(set(parts)) == 1
+    harness.check(
+        "W-28d", ok, "the agents `agent` and `build` mean `code`", _describe_governing(ok)
+    )
 
 
 @case("W-28b")
@@ -167,15 +157,15 @@ async def a_selection_touches_no_running_turn(harness: Harness) -> None:
     harness.check(
         "W-28b",
         not sent_back,
-        expected="no select* in a `config/updated` after the client's selection",
-        got=sent_back,
+        "no select* in a `config/updated` after the client's selection",
+        sent_back,
     )
     parts = [_governed_parts(request.body) for request in chat.model.requests]
     harness.check(
         "W-28b",
         len(parts) == 2 and parts[0] == parts[1],
-        expected="both requests of the turn with the same behaviour",
-        got=f"{len(parts)} requests to the model, {len(set(parts))} behaviours",
+        "both requests of the turn with the same behaviour",
+        f"{len(parts)} requests to the model, {len(set(parts))} behaviours",
     )
 
 
@@ -189,9 +179,4 @@ async def options_name_the_first_behaviour(harness: Harness) -> None:
         fresh=True, initialize={"initializationOptions": options}
     ) as session:
         got = _choice(session).selected
-    harness.check(
-        "LIFE-8",
-        got == choice.other,
-        expected=f"{choice.other!r} as the selected behaviour",
-        got=got,
-    )
+    harness.check("LIFE-8", got == choice.other, f"{choice.other!r} as the selected behaviour", got)

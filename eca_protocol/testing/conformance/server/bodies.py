@@ -79,8 +79,8 @@ async def bodies_that_are_no_message_are_refused(harness: Harness) -> None:
         harness.check(
             wrong.row,
             outcome.still_serves and len(set(codes)) == 1 and wrong.code in (None, *codes),
-            expected=f"the error {code} with id null for {wrong.description}",
-            got=outcome,
+            f"the error {code} with id null for {wrong.description}",
+            outcome,
         )
         return outcome.still_serves
 
@@ -116,8 +116,8 @@ async def odd_values_are_read(harness: Harness) -> None:
         harness.check(
             read.row,
             is_read(outcome.to(read.id)),
-            expected=f"a result with the same id for a query with {read.description}",
-            got=outcome,
+            f"a result with the same id for a query with {read.description}",
+            outcome,
         )
         return outcome.still_serves
 
@@ -140,8 +140,8 @@ async def half_a_surrogate_pair_is_read(harness: Harness) -> None:
     harness.check(
         "W-5b",
         "half \ufffd." in text,
-        expected="U+FFFD in place of the half pair, in the request to the model",
-        got=text or outcome,
+        "U+FFFD in place of the half pair, in the request to the model",
+        text or outcome,
     )
 
 
@@ -186,8 +186,8 @@ async def values_that_are_no_request_are_refused(harness: Harness) -> None:
         harness.check(
             unfit.row,
             len(codes) == len(outcome.answers) > 0 and set(codes) <= set(unfit.codes),
-            expected=f"the error {' or '.join(map(str, unfit.codes))} for {unfit.description}",
-            got=outcome,
+            f"the error {' or '.join(map(str, unfit.codes))} for {unfit.description}",
+            outcome,
         )
         return outcome.still_serves
 
@@ -206,8 +206,8 @@ async def _batch_is_refused(harness: Harness, session: ClientSession, batch: lis
     harness.check(
         "BASE-28",
         _is_one_refusal(outcome),
-        expected=f"one error -32600 for a batch of {len(batch)}, and no other answer",
-        got=outcome,
+        f"one error -32600 for a batch of {len(batch)}, and no other answer",
+        outcome,
     )
     return outcome.still_serves
 

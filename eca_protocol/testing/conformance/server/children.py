@@ -130,6 +130,4 @@ async def every_end_ends_commands(harness: Harness) -> None:
 
 
 def _judge(harness: Harness, row: str, expected: str, *, ended: bool) -> None:
-    harness.check(
-        row, ended, expected=expected, got="an ended process" if ended else "a running process"
-    )
+    harness.check(row, ended, expected, "an ended process" if ended else "a running process")

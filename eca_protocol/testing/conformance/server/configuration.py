@@ -15,8 +15,8 @@ import anyio
 
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
-from eca_protocol.testing.conformance.wire import ReceivedMessage
 
 MEMBERS: Final = (
     "models",
@@ -52,14 +52,14 @@ async def it_introduces_itself(harness: Harness) -> None:
     harness.check(
         "W-11c",
         update.index < native.index,
-        expected="`tool/serverUpdated` of the native server after `config/updated`",
-        got=f"`config/updated` as message {update.index}, the native server as {native.index}",
+        "`tool/serverUpdated` of the native server after `config/updated`",
+        f"`config/updated` as message {update.index}, the native server as {native.index}",
     )
     harness.check(
         "CONF-8",
         native.params.get("status") == "running",
-        expected="status running of the native server",
-        got=native.params.get("status"),
+        "status running of the native server",
+        native.params.get("status"),
     )
     _check_tools(harness, native.params.get("tools"))
 
@@ -91,7 +91,7 @@ def _settings_in(update: ReceivedMessage) -> Mapping[str, Any]:
 
 def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
     missing = [name for name in MEMBERS if name not in chat]
-    harness.check("W-11a", not missing, expected=f"`chat` with {', '.join(MEMBERS)}", got=chat)
+    harness.check("W-11a", not missing, f"`chat` with {', '.join(MEMBERS)}", chat)
     invalid = {
         name: chat[name]
         for name, of in SELECTED.items()
@@ -99,9 +99,7 @@ def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
         and isinstance(chat.get(of), list)
         and not (chat[name] and chat[name] in chat[of])
     }
-    harness.check(
-        "W-11b", not invalid, expected="each selection is in its list and not empty", got=invalid
-    )
+    harness.check("W-11b", not invalid, "each selection is in its list and not empty", invalid)
 
 
 def _is_native(message: Mapping[str, Any]) -> bool:
@@ -145,8 +143,8 @@ def _check_tools(harness: Harness, tools: Any) -> None:
     harness.check(
         "CONF-11",
         not invalid,
-        expected="each tool with `parameters`; `disabled` is a boolean, null or missing",
-        got=invalid,
+        "each tool with `parameters`; `disabled` is a boolean, null or missing",
+        invalid,
     )
 
 
@@ -182,23 +180,23 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
         harness.check(
             "LIFE-17",
             not is_early,
-            expected="no process of an MCP server before the first `config/updated`",
-            got="a process" if is_early else "no process",
+            "no process of an MCP server before the first `config/updated`",
+            "a process" if is_early else "no process",
         )
         update = await _wait_for_introduction(session)
         mute = await session.until(_is_mute, expected="`tool/serverUpdated` of the server mute")
         harness.check(
             "LIFE-17",
             update.index < mute.index,
-            expected="the MCP server's `tool/serverUpdated` after the first `config/updated`",
-            got=f"the MCP server as message {mute.index}, `config/updated` as {update.index}",
+            "the MCP server's `tool/serverUpdated` after the first `config/updated`",
+            f"the MCP server as message {mute.index}, `config/updated` as {update.index}",
         )
         native = await session.until(_is_native, expected="the native server")
         harness.check(
             "W-11d",
             native.index < mute.index,
-            expected="the MCP server's `tool/serverUpdated` after the native server's",
-            got=f"the MCP server as message {mute.index}, the native server as {native.index}",
+            "the MCP server's `tool/serverUpdated` after the native server's",
+            f"the MCP server as message {mute.index}, the native server as {native.index}",
         )
         ends = await _has_finished_task(session)
     if not ends:
@@ -208,8 +206,8 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
     harness.check(
         "W-11f",
         ends,
-        expected="`$/progress` finishes although an MCP server does not start",
-        got="a finished task" if ends else "no finished task",
+        "`$/progress` finishes although an MCP server does not start",
+        "a finished task" if ends else "no finished task",
     )
 
 
@@ -261,7 +259,7 @@ async def the_welcome_is_the_configured_one(harness: Harness) -> None:
                 expected="a welcome",
             )
         got = session.config.get("welcomeMessage")
-    harness.check("CONF-6", got == GREETING, expected=GREETING, got=got)
+    harness.check("CONF-6", got == GREETING, GREETING, got)
 
 
 @case("CONF-3", "W-11g", needs="config", seconds=30)
@@ -291,8 +289,8 @@ async def a_change_of_configuration_is_told(harness: Harness) -> None:
     harness.check(
         "W-11g",
         not repeated,
-        expected="only changed settings, no null",
-        got=f"unchanged or null: {', '.join(repeated) or 'none'}",
+        "only changed settings, no null",
+        f"unchanged or null: {', '.join(repeated) or 'none'}",
     )
 
 

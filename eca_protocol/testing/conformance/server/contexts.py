@@ -35,9 +35,7 @@ async def text_sent_to_model(
     Raises:
         Unmet: it becomes none.
     """
-    chat = session.chat(reply("I see."))
-    await chat.prompt(text, contexts=list(contexts))
-    await chat.finished()
+    chat = await session.take_turn(text, reply("I see."), contexts=list(contexts))
     return all_text(chat.model.first.body)
 
 
@@ -62,192 +60,176 @@ async def require_files(session: ClientSession) -> None:
 
 
 @case("CHAT-6")
-async def contexts_reach_the_model(harness: Harness) -> None:
+async def contexts_reach_the_model(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of the workspace."""
-    async with harness.session() as session:
-        path = session.workspace / "carried.txt"
-        path.write_text("what it carries\n")
-        text = await text_sent_to_model(session, file(path))
-        harness.check(
-            "CHAT-6",
-            path.name in text or "what it carries" in text,
-            expected="the file's name or text in the request to the model",
-            got=text,
-        )
+    path = session.workspace / "carried.txt"
+    path.write_text("what it carries\n")
+    text = await text_sent_to_model(session, file(path))
+    harness.check(
+        "CHAT-6",
+        path.name in text or "what it carries" in text,
+        "the file's name or text in the request to the model",
+        text,
+    )
 
 
 @case("CTX-1", "CTX-2", "W-41d")
-async def files_are_shown_whole_or_in_part(harness: Harness) -> None:
+async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of nine lines, then with its lines 4 to 6."""
-    async with harness.session() as session:
-        path = session.workspace / "nine.txt"
-        names = ("alpha", "beta", "gamma", "delta", "eps", "zeta", "eta", "theta", "iota")
-        lines = [f"line {name}" for name in names]
-        path.write_text("\n".join(lines) + "\n")
-        whole = await text_sent_to_model(session, file(path))
-        missing = [line for line in lines if line not in whole]
-        if path.name not in whole and len(missing) == len(lines):
-            raise Unmet("a context in the request", "none")
+    path = session.workspace / "nine.txt"
+    names = ("alpha", "beta", "gamma", "delta", "eps", "zeta", "eta", "theta", "iota")
+    lines = [f"line {name}" for name in names]
+    path.write_text("\n".join(lines) + "\n")
+    whole = await text_sent_to_model(session, file(path))
+    missing = [line for line in lines if line not in whole]
+    if path.name not in whole and len(missing) == len(lines):
+        raise Unmet("a context in the request", "none")
+    harness.check(
+        "CTX-1", not missing, "each line of the file in the request", f"missing: {missing}"
+    )
+    part = await text_sent_to_model(session, file(path, 4, 6))
+    lines_sent = [line for line in lines if line in part]
+    is_part = harness.check(
+        "CTX-2",
+        lines[4] in lines_sent and not {lines[0], lines[8]} & set(lines_sent),
+        "the selected lines in the request, not the first and last line of the file",
+        lines_sent,
+    )
+    if is_part:
         harness.check(
-            "CTX-1",
-            not missing,
-            expected="each line of the file in the request",
-            got=f"missing: {missing}",
+            "W-41d",
+            (lines_sent[0], lines_sent[-1]) == (lines[3], lines[5]),
+            f"exactly {lines[3]!r} to {lines[5]!r} in the request",
+            lines_sent,
         )
-        part = await text_sent_to_model(session, file(path, 4, 6))
-        lines_sent = [line for line in lines if line in part]
-        is_part = harness.check(
-            "CTX-2",
-            lines[4] in lines_sent and not {lines[0], lines[8]} & set(lines_sent),
-            expected="the selected lines in the request, not the first and last line of the file",
-            got=lines_sent,
-        )
-        if is_part:
-            harness.check(
-                "W-41d",
-                (lines_sent[0], lines_sent[-1]) == (lines[3], lines[5]),
-                expected=f"exactly {lines[3]!r} to {lines[5]!r} in the request",
-                got=lines_sent,
-            )
 
 
 @case("CTX-3", "W-41a", "CTX-5")
-async def a_directory_is_shown(harness: Harness) -> None:
+async def a_directory_is_shown(harness: Harness, session: ClientSession) -> None:
     """Prompt with a directory of text, one of binary files, and one of 4 MB."""
-    async with harness.session() as session:
-        await require_files(session)
-        folder = session.workspace / "folder"
-        (folder / "below").mkdir(parents=True)
-        (folder / "below" / "text.md").write_text("what stands below\n")
-        (folder / "picture-of-nothing.bin").write_bytes(bytes(range(256)))
-        text = await text_sent_to_model(session, {"type": "directory", "path": str(folder)})
-        named, read = "picture-of-nothing.bin" in text, "what stands below" in text
-        harness.check(
-            "CTX-3",
-            named or read,
-            expected="the files of the directory, by name or text, in the request",
-            got=text,
-        )
-        if not (named or read):
-            return
-        large = session.workspace / "large"
-        large.mkdir()
-        for number in range(20):
-            (large / f"{number}.txt").write_text(f"{number:09} of much\n" * (LARGE // 18))
-        much = await text_sent_to_model(session, {"type": "directory", "path": str(large)})
-        harness.check(
-            "W-41a",
-            named and read and len(much) < 20 * LARGE * 3 // 4,
-            expected="the directory's texts up to a limit, and each file's name",
-            got=f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters",
-        )
-        if not await find_contexts(session, ""):
-            raise Unmet("a workspace with files", "one without any")
-        mapped = await text_sent_to_model(session, {"type": "repoMap"})
-        harness.check(
-            "CTX-5",
-            "picture-of-nothing.bin" in mapped,
-            expected="the names of the repository's files in the request",
-            got=mapped,
-        )
+    await require_files(session)
+    folder = session.workspace / "folder"
+    (folder / "below").mkdir(parents=True)
+    (folder / "below" / "text.md").write_text("what stands below\n")
+    (folder / "picture-of-nothing.bin").write_bytes(bytes(range(256)))
+    text = await text_sent_to_model(session, {"type": "directory", "path": str(folder)})
+    named, read = "picture-of-nothing.bin" in text, "what stands below" in text
+    harness.check(
+        "CTX-3", named or read, "the files of the directory, by name or text, in the request", text
+    )
+    if not (named or read):
+        return
+    large = session.workspace / "large"
+    large.mkdir()
+    for number in range(20):
+        (large / f"{number}.txt").write_text(f"{number:09} of much\n" * (LARGE // 18))
+    much = await text_sent_to_model(session, {"type": "directory", "path": str(large)})
+    harness.check(
+        "W-41a",
+        named and read and len(much) < 20 * LARGE * 3 // 4,
+        "the directory's texts up to a limit, and each file's name",
+        f"texts: {read}, names: {named}, {len(much)} of {20 * LARGE} characters",
+    )
+    if not await find_contexts(session, ""):
+        raise Unmet("a workspace with files", "one without any")
+    mapped = await text_sent_to_model(session, {"type": "repoMap"})
+    harness.check(
+        "CTX-5",
+        "picture-of-nothing.bin" in mapped,
+        "the names of the repository's files in the request",
+        mapped,
+    )
 
 
 @case("CTX-6", "W-41c")
-async def the_cursor_is_passed_on(harness: Harness) -> None:
+async def the_cursor_is_passed_on(harness: Harness, session: ClientSession) -> None:
     """Prompt with a position, then with a selection."""
-    async with harness.session() as session:
-        await require_files(session)
-        path = session.workspace / "edited.py"
-        path.write_text("x = 1\n" * 5000)
-        start, end = {"line": 4711, "character": 1}, {"line": 4911, "character": 1987}
-        cursor = {"type": "cursor", "path": str(path)}
-        here = await text_sent_to_model(
-            session, {**cursor, "position": {"start": start, "end": start}}
-        )
-        there = await text_sent_to_model(
-            session, {**cursor, "position": {"start": start, "end": end}}
-        )
-        harness.check(
-            "CTX-6",
-            path.name in here
-            and all(map(_STARTS.search, (here, there)))
-            and len(_ENDS.findall(there)) > len(_ENDS.findall(here)),
-            expected="the file and the start line; for a selection also its end",
-            got=f"{here}\n\n{there}",
-        )
-        harness.check(
-            "W-41c",
-            "4711" in here and "4711" in there,
-            expected="the start line 4711 in both requests",
-            got=f"{here}\n\n{there}",
-        )
+    await require_files(session)
+    path = session.workspace / "edited.py"
+    path.write_text("x = 1\n" * 5000)
+    start, end = {"line": 4711, "character": 1}, {"line": 4911, "character": 1987}
+    cursor = {"type": "cursor", "path": str(path)}
+    here = await text_sent_to_model(session, {**cursor, "position": {"start": start, "end": start}})
+    there = await text_sent_to_model(session, {**cursor, "position": {"start": start, "end": end}})
+    harness.check(
+        "CTX-6",
+        path.name in here
+        and all(map(_STARTS.search, (here, there)))
+        and len(_ENDS.findall(there)) > len(_ENDS.findall(here)),
+        "the file and the start line; for a selection also its end",
+        f"{here}\n\n{there}",
+    )
+    harness.check(
+        "W-41c",
+        "4711" in here and "4711" in there,
+        "the start line 4711 in both requests",
+        f"{here}\n\n{there}",
+    )
 
 
 @case("CTX-8")
-async def contexts_of_different_types_go_together(harness: Harness) -> None:
+async def contexts_of_different_types_go_together(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file, a directory and the cursor at once."""
-    async with harness.session() as session:
-        (session.workspace / "folder-of-some").mkdir()
-        for name in ("alone.txt", "folder-of-some/inside.txt", "cursor.txt"):
-            (session.workspace / name).write_text(f"text of {name}\n")
-        await require_files(session)
-        place = {"line": 1, "character": 1}
-        text = await text_sent_to_model(
-            session,
-            file(session.workspace / "alone.txt"),
-            {"type": "directory", "path": str(session.workspace / "folder-of-some")},
-            {
-                "type": "cursor",
-                "path": str(session.workspace / "cursor.txt"),
-                "position": {"start": place, "end": place},
-            },
-        )
-        expected_texts = ("text of alone.txt", "folder-of-some", "cursor.txt")
-        missing = [each for each in expected_texts if each not in text]
-        harness.check(
-            "CTX-8",
-            not missing,
-            expected="each of the three contexts in the request",
-            got=f"missing: {missing}",
-        )
+    (session.workspace / "folder-of-some").mkdir()
+    for name in ("alone.txt", "folder-of-some/inside.txt", "cursor.txt"):
+        (session.workspace / name).write_text(f"text of {name}\n")
+    await require_files(session)
+    place = {"line": 1, "character": 1}
+    text = await text_sent_to_model(
+        session,
+        file(session.workspace / "alone.txt"),
+        {"type": "directory", "path": str(session.workspace / "folder-of-some")},
+        {
+            "type": "cursor",
+            "path": str(session.workspace / "cursor.txt"),
+            "position": {"start": place, "end": place},
+        },
+    )
+    expected_texts = ("text of alone.txt", "folder-of-some", "cursor.txt")
+    missing = [each for each in expected_texts if each not in text]
+    harness.check(
+        "CTX-8", not missing, "each of the three contexts in the request", f"missing: {missing}"
+    )
 
 
 @case("W-41b")
-async def only_a_context_leads_outside_the_workspace(harness: Harness) -> None:
+async def only_a_context_leads_outside_the_workspace(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt with a file outside the roots as a context, then as a mention."""
-    async with harness.session() as session:
-        await require_files(session)
-        path = session.wire.directories.home / f"outside-{session.workspace.name}.txt"
-        path.write_text("text from outside\n")
-        as_context = await text_sent_to_model(session, file(path))
-        mentioned = await text_sent_to_model(session, text=f"See @{path} for more.")
-        harness.check(
-            "W-41b",
-            "text from outside" in as_context and "text from outside" not in mentioned,
-            expected="the file's text for a context, not for a mention",
-            got=f"as a context: {as_context}\n\nas a mention: {mentioned}",
-        )
+    await require_files(session)
+    path = session.wire.directories.home / f"outside-{session.workspace.name}.txt"
+    path.write_text("text from outside\n")
+    as_context = await text_sent_to_model(session, file(path))
+    mentioned = await text_sent_to_model(session, text=f"See @{path} for more.")
+    harness.check(
+        "W-41b",
+        "text from outside" in as_context and "text from outside" not in mentioned,
+        "the file's text for a context, not for a mention",
+        f"as a context: {as_context}\n\nas a mention: {mentioned}",
+    )
 
 
-@case("W-41e")
-async def an_unknown_context_is_skipped_with_a_note(harness: Harness) -> None:
+@case("W-41e", fresh=True)
+async def an_unknown_context_is_skipped_with_a_note(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt with a context of an unknown type."""
-    async with harness.session(fresh=True) as session:
-        await require_files(session)
-        plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
-        await plain.prompt("Hi.")
-        await plain.finished()
-        answer = await chat.prompt("Hi.", contexts=[{"type": "hologram", "of": "a cat"}])
-        ended = result_of(answer) and await finishes(chat)
-        requests = "\n".join(all_text(each.body) for each in chat.model.requests)
-        is_named = "hologram" in system_text(chat) + requests
-        has_note = is_named or _word_count(chat) > _word_count(plain)
-        harness.check(
-            "W-41e",
-            ended and chat.model.requests and has_note,
-            expected="a turn, and a note about the skipped context to the user or the model",
-            got=f"{answer}, {[received.content for received in chat.messages]}",
-        )
+    await require_files(session)
+    plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
+    await plain.prompt("Hi.")
+    await plain.finished()
+    answer = await chat.prompt("Hi.", contexts=[{"type": "hologram", "of": "a cat"}])
+    ended = result_of(answer) and await finishes(chat)
+    requests = "\n".join(all_text(each.body) for each in chat.model.requests)
+    is_named = "hologram" in system_text(chat) + requests
+    has_note = is_named or _word_count(chat) > _word_count(plain)
+    harness.check(
+        "W-41e",
+        ended and chat.model.requests and has_note,
+        "a turn, and a note about the skipped context to the user or the model",
+        f"{answer}, {[received.content for received in chat.messages]}",
+    )
 
 
 def _word_count(chat: ChatSession) -> int:
@@ -256,39 +238,35 @@ def _word_count(chat: ChatSession) -> int:
     return len("\n".join([system_text(chat), *requests]).split())
 
 
-@case("W-3f")
-async def a_context_without_what_it_needs_is_skipped(harness: Harness) -> None:
+@case("W-3f", fresh=True)
+async def a_context_without_what_it_needs_is_skipped(
+    harness: Harness, session: ClientSession
+) -> None:
     """Query and prompt with a bare cursor, as VS Code sends it."""
-    async with harness.session(fresh=True) as session:
-        await require_files(session)
-        bare = {"type": "cursor"}
-        listed = await session.ask("chat/queryContext", {"query": "needed", "contexts": [bare]})
-        harness.check(
-            "W-3f", "result" in listed, expected="a result, without the bare cursor", got=listed
-        )
-        plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
-        await plain.prompt("Hi.")
-        await plain.finished()
-        answer = await chat.prompt("Hi.", contexts=[bare])
-        ended = result_of(answer) and await finishes(chat)
-        harness.check(
-            "W-3f",
-            ended and chat.model.requests and _word_count(chat) > _word_count(plain),
-            expected="a turn, and a note about the skipped context to the user or the model",
-            got=f"{answer}, {[received.content for received in chat.messages]}",
-        )
+    await require_files(session)
+    bare = {"type": "cursor"}
+    listed = await session.ask("chat/queryContext", {"query": "needed", "contexts": [bare]})
+    harness.check("W-3f", "result" in listed, "a result, without the bare cursor", listed)
+    plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
+    await plain.prompt("Hi.")
+    await plain.finished()
+    answer = await chat.prompt("Hi.", contexts=[bare])
+    ended = result_of(answer) and await finishes(chat)
+    harness.check(
+        "W-3f",
+        ended and chat.model.requests and _word_count(chat) > _word_count(plain),
+        "a turn, and a note about the skipped context to the user or the model",
+        f"{answer}, {[received.content for received in chat.messages]}",
+    )
 
 
 @case("CTX-4")
-async def a_page_of_the_web_is_shown(harness: Harness) -> None:
+async def a_page_of_the_web_is_shown(harness: Harness, session: ClientSession) -> None:
     """Prompt with a web page that the scripted model's endpoint serves."""
-    async with harness.session() as session:
-        text = await text_sent_to_model(session, {"type": "web", "url": harness.model.page_url})
-        if harness.model.page_was_fetched:
-            harness.check(
-                "CTX-4", PAGE in text, expected=f"the page's text {PAGE!r} in the request", got=text
-            )
-        else:
-            harness.untestable(
-                "CTX-4", "The page is on this machine, whose addresses a server may well refuse."
-            )
+    text = await text_sent_to_model(session, {"type": "web", "url": harness.model.page_url})
+    if harness.model.page_was_fetched:
+        harness.check("CTX-4", PAGE in text, f"the page's text {PAGE!r} in the request", text)
+    else:
+        harness.untestable(
+            "CTX-4", "The page is on this machine, whose addresses a server may well refuse."
+        )

@@ -8,6 +8,7 @@ from typing import Any, Final
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import NotApplicable, Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.server.reading import result_of
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.script import Reply
@@ -47,7 +48,7 @@ PIXEL: Final = (
 
 
 async def request_result(
-    session: ClientSession, method: str, /, **params: Any
+    session: MessageSession, method: str, /, **params: Any
 ) -> Mapping[str, Any]:
     """Send a request of CURRENT; return its result.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import (
     Content,
     contents,
@@ -17,27 +17,26 @@ from eca_protocol.testing.script import hang, reply, wait
 
 
 @case("CHAT-36", "W-24a", "W-24b")
-async def a_chat_that_runs_is_deleted(harness: Harness) -> None:
+async def a_chat_that_runs_is_deleted(harness: Harness, session: ClientSession) -> None:
     """Delete a chat during the model's answer, which then continues."""
-    async with harness.session() as session:
-        chat = session.chat(reply("some", wait("deleted"), "more"))
-        await chat.prompt("Hi.")
-        await chat.content("text", text="some")
-        before = len(chat.contents)
-        answer = await session.ask("chat/delete", {"chatId": chat.id})
-        harness.check("CHAT-36", answer.get("result") == {}, expected="the result {}", got=answer)
-        closed = await closes_connection(chat)
-        harness.check(
-            "W-24b",
-            closed,
-            expected="a closed connection to the model",
-            got="a closed connection" if closed else "an open connection",
-        )
-        chat.model.open("deleted")
-        await session.settle()
-        name = harness.initialize_params(session.root)["clientInfo"]["name"]
-        late = [each for each in contents(chat)[before:] if not _may_come(each, name)]
-        harness.check("W-24a", not late, expected="no further content of the chat", got=late)
+    chat = session.chat(reply("some", wait("deleted"), "more"))
+    await chat.prompt("Hi.")
+    await chat.content("text", text="some")
+    before = len(chat.contents)
+    answer = await session.ask("chat/delete", {"chatId": chat.id})
+    harness.check("CHAT-36", answer.get("result") == {}, "the result {}", answer)
+    closed = await closes_connection(chat)
+    harness.check(
+        "W-24b",
+        closed,
+        "a closed connection to the model",
+        "a closed connection" if closed else "an open connection",
+    )
+    chat.model.open("deleted")
+    await session.settle()
+    name = harness.initialize_params(session.root)["clientInfo"]["name"]
+    late = [each for each in contents(chat)[before:] if not _may_come(each, name)]
+    harness.check("W-24a", not late, "no further content of the chat", late)
 
 
 def _may_come(content: Content, client: str) -> bool:
@@ -47,73 +46,63 @@ def _may_come(content: Content, client: str) -> bool:
 
 
 @case("W-24d", since=Revision.CURRENT)
-async def a_delete_is_told_of_in_current(harness: Harness) -> None:
+async def a_delete_is_told_of_in_current(harness: Harness, session: ClientSession) -> None:
     """Delete an idle chat."""
-    async with harness.session() as session:
-        chat = session.chat(reply("Hi."))
-        await chat.prompt("Hi.")
-        await chat.finished()
-        await session.ask("chat/delete", {"chatId": chat.id})
-        await session.until(
-            lambda message: message.get("method") == "chat/deleted",
-            shows="W-24d",
-            expected="chat/deleted",
-        )
-        harness.record_pass("W-24d")
+    chat = await session.take_turn("Hi.", reply("Hi."))
+    await session.ask("chat/delete", {"chatId": chat.id})
+    await session.until(
+        lambda message: message.get("method") == "chat/deleted",
+        shows="W-24d",
+        expected="chat/deleted",
+    )
+    harness.record_pass("W-24d")
 
 
-@case("W-24c")
-async def a_client_that_waits_for_it_is_told_finished_before_the_answer(harness: Harness) -> None:
+@case("W-24c", initialize=EMACS)
+async def a_client_that_waits_for_it_is_told_finished_before_the_answer(
+    harness: Harness, session: ClientSession
+) -> None:
     """Delete a running chat as Emacs, which shows the chat until its end."""
-    async with harness.session(initialize=EMACS) as session:
-        chat = session.chat(reply("some", hang()))
-        await chat.prompt("Hi.")
-        await chat.content("text", text="some")
-        await session.ask("chat/delete", {"chatId": chat.id})
-        ends = chat.ends
-        harness.check(
-            "W-24c",
-            ends == 1,
-            expected="exactly one `finished` before the answer",
-            got=f"{ends} `finished`",
-        )
+    chat = session.chat(reply("some", hang()))
+    await chat.prompt("Hi.")
+    await chat.content("text", text="some")
+    await session.ask("chat/delete", {"chatId": chat.id})
+    ends = chat.ends
+    harness.check(
+        "W-24c", ends == 1, "exactly one `finished` before the answer", f"{ends} `finished`"
+    )
 
 
 @case("W-24e")
-async def a_chat_that_there_is_not_is_deleted_alike(harness: Harness) -> None:
+async def a_chat_that_there_is_not_is_deleted_alike(
+    harness: Harness, session: ClientSession
+) -> None:
     """Delete without an id, with null, and with an unknown id."""
-    async with harness.session() as session:
-        for params in ({}, {"chatId": None}, {"chatId": "no-such-chat"}):
-            answer = await session.ask("chat/delete", params)
-            harness.check(
-                "W-24e",
-                "result" in answer,
-                expected=f"a result for a delete with {params}",
-                got=answer,
-            )
+    for params in ({}, {"chatId": None}, {"chatId": "no-such-chat"}):
+        answer = await session.ask("chat/delete", params)
+        harness.check("W-24e", "result" in answer, f"a result for a delete with {params}", answer)
 
 
 @case("W-24f")
-async def a_deleted_id_starts_anew(harness: Harness) -> None:
+async def a_deleted_id_starts_anew(harness: Harness, session: ClientSession) -> None:
     """Delete a chat, and prompt its id again with the same text."""
-    async with harness.session() as session:
-        chat = session.chat(reply("My name is Ann."), reply("My name is Bob."))
-        for turn in (1, 2):
-            await chat.prompt("Who are you?")
-            await chat.finished(turn)
-            await session.ask("chat/delete", {"chatId": chat.id})
-        await wait_for_requests(chat, 2)
-        sent = conversation(chat.model.requests[1].body)
-        harness.check(
-            "W-24f",
-            "Ann" not in sent and sent.count(chat.prompts[0]) == 1,
-            expected="the new prompt once, and no text of the deleted chat, in the request",
-            got=sent,
-        )
-        usage_of_turns = [str(each.get("sessionTokens")) for each in chat.of("usage")]
-        harness.check(
-            "W-24f",
-            len(set(usage_of_turns)) <= 1,
-            expected="the same usage for both turns: counting restarts",
-            got=usage_of_turns,
-        )
+    chat = session.chat(reply("My name is Ann."), reply("My name is Bob."))
+    for turn in (1, 2):
+        await chat.prompt("Who are you?")
+        await chat.finished(turn)
+        await session.ask("chat/delete", {"chatId": chat.id})
+    await wait_for_requests(chat, 2)
+    sent = conversation(chat.model.requests[1].body)
+    harness.check(
+        "W-24f",
+        "Ann" not in sent and sent.count(chat.prompts[0]) == 1,
+        "the new prompt once, and no text of the deleted chat, in the request",
+        sent,
+    )
+    usage_of_turns = [str(each.get("sessionTokens")) for each in chat.of("usage")]
+    harness.check(
+        "W-24f",
+        len(set(usage_of_turns)) <= 1,
+        "the same usage for both turns: counting restarts",
+        usage_of_turns,
+    )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
     calls,
@@ -46,119 +46,115 @@ async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
             "W-50b",
             (answer.get("chatId"), answer.get("status")) == (chat.id, "success")
             and isinstance(answer.get("resultMessage"), str),
-            expected="the chatId, the status success, and a resultMessage",
-            got=answer,
+            "the chatId, the status success, and a resultMessage",
+            answer,
         )
         await chat.finished()
         flags = [params.get("isComplete") for params in chat.contents]
         harness.check(
             "W-50c",
             text_of(chat) == FENCED and flags == [False] * (len(flags) - 1) + [True],
-            expected=f"deltas that join to {FENCED!r}, and one text with isComplete",
-            got=chat.contents,
+            f"deltas that join to {FENCED!r}, and one text with isComplete",
+            chat.contents,
         )
         blocks = [block for each in chat.of("text") for block in each.get("codeBlocks") or ()]
         code_blocks = [(each.get("language"), each.get("code")) for each in blocks]
         harness.check(
             "W-50d",
             code_blocks == [("py", "x = 1")],
-            expected="one code block of the language py with `x = 1`",
-            got=blocks,
+            "one code block of the language py with `x = 1`",
+            blocks,
         )
 
 
 @case("W-50c", "W-50e", since=DRAFT, until=DRAFT)
-async def only_a_turn_that_cannot_start_is_a_connection_error(harness: Harness) -> None:
+async def only_a_turn_that_cannot_start_is_a_connection_error(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt a failing provider and an unknown model, then stop a turn."""
-    async with harness.session() as session:
-        refused = session.chat(Reply(status=401, body={"error": {"message": "bad key"}}))
-        missing, halted = session.chat(), session.chat(reply("some", hang()))
-        statuses = [
-            result_of(await refused.prompt("Hi.")).get("status"),
-            result_of(await missing.prompt("Hi.", model="no-such/model")).get("status"),
-        ]
+    refused = session.chat(Reply(status=401, body={"error": {"message": "bad key"}}))
+    missing, halted = session.chat(), session.chat(reply("some", hang()))
+    statuses = [
+        result_of(await refused.prompt("Hi.")).get("status"),
+        result_of(await missing.prompt("Hi.", model="no-such/model")).get("status"),
+    ]
+    harness.check(
+        "W-50e",
+        statuses == ["success", "connection-error"],
+        "success for a refused request, connection-error for an unknown model",
+        statuses,
+    )
+    await halted.prompt("Hi.")
+    await halted.content("text", text="some")
+    await halted.stop()
+    for what, chat in (("refused", refused), ("missing", missing), ("stopped", halted)):
+        ended = await finishes(chat)
         harness.check(
-            "W-50e",
-            statuses == ["success", "connection-error"],
-            expected="success for a refused request, connection-error for an unknown model",
-            got=statuses,
+            "W-50c",
+            ended and len(closing_texts(chat)) == 1,
+            f"exactly one text with isComplete for the turn that was {what}",
+            chat.contents,
         )
-        await halted.prompt("Hi.")
-        await halted.content("text", text="some")
-        await halted.stop()
-        for what, chat in (("refused", refused), ("missing", missing), ("stopped", halted)):
-            ended = await finishes(chat)
-            harness.check(
-                "W-50c",
-                ended and len(closing_texts(chat)) == 1,
-                expected=f"exactly one text with isComplete for the turn that was {what}",
-                got=chat.contents,
-            )
 
 
 @case("W-51a", since=DRAFT, until=DRAFT)
-async def the_contexts_of_the_draft_are_read(harness: Harness) -> None:
+async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSession) -> None:
     """Prompt with a selection, a piece of code, and a terminal."""
-    async with harness.session() as session:
-        path = session.workspace / "old.txt"
-        path.write_text("line alpha\nline beta\nline gamma\n")
-        contexts = [
-            {
-                "type": "file",
-                "path": str(path),
-                "selection": {"startLine": 2, "endLine": 3},
-                "cursor": {"line": 3, "character": 1},
-            },
-            {"type": "code", "content": "SELECT 4711", "language": "sql", "description": "a query"},
-            {"type": "terminal", "lines": []},
-        ]
-        chat = session.chat(reply("I see."))
-        await chat.prompt("Look.", context=contexts)
-        await chat.finished()
-        text = all_text(chat.model.first.body)
-        harness.check(
-            "W-51a",
-            "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text,
-            expected="the selection and the code in the request, and a note about the terminal",
-            got=f"{conversation(chat.model.first.body)}, {text_of(chat)}",
-        )
+    path = session.workspace / "old.txt"
+    path.write_text("line alpha\nline beta\nline gamma\n")
+    contexts = [
+        {
+            "type": "file",
+            "path": str(path),
+            "selection": {"startLine": 2, "endLine": 3},
+            "cursor": {"line": 3, "character": 1},
+        },
+        {"type": "code", "content": "SELECT 4711", "language": "sql", "description": "a query"},
+        {"type": "terminal", "lines": []},
+    ]
+    chat = await session.take_turn("Look.", reply("I see."), context=contexts)
+    text = all_text(chat.model.first.body)
+    harness.check(
+        "W-51a",
+        "line beta" in text and "SELECT 4711" in text and "terminal" in text_of(chat) + text,
+        "the selection and the code in the request, and a note about the terminal",
+        f"{conversation(chat.model.first.body)}, {text_of(chat)}",
+    )
 
 
 @case("W-51c", since=DRAFT, until=DRAFT, needs="config")
-async def the_models_of_the_draft_mean_the_default(harness: Harness) -> None:
+async def the_models_of_the_draft_mean_the_default(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt with the model `auto`, and with one that is not configured."""
-    async with harness.session() as session:
-        models = []
-        for model in ("auto", "claude-2"):
-            chat = session.chat(reply("Hi."))
-            await chat.prompt("Hi.", model=model)
-            await chat.finished()
-            models += [request.body.get("model") for request in chat.model.requests]
-        harness.check(
-            "W-51c",
-            models == ["scripted"] * 2,
-            expected="the default model for `auto` and for an unknown model",
-            got=models,
-        )
+    models = []
+    for model in ("auto", "claude-2"):
+        chat = await session.take_turn("Hi.", reply("Hi."), model=model)
+        models += [request.body.get("model") for request in chat.model.requests]
+    harness.check(
+        "W-51c",
+        models == ["scripted"] * 2,
+        "the default model for `auto` and for an unknown model",
+        models,
+    )
 
 
 @case("W-52", since=DRAFT, until=DRAFT)
-async def a_change_waits_for_octobers_answer(harness: Harness) -> None:
+async def a_change_waits_for_octobers_answer(harness: Harness, session: ClientSession) -> None:
     """Approve the write of one file, and reject another."""
-    async with harness.session() as session:
-        for decision, is_made in (("Approve", True), ("Reject", False)):
-            path = session.workspace / f"{decision}.txt"
-            write = calls(("write_file", {"path": str(path), "content": "one\n"}))
-            chat = session.chat(write, reply("Well."))
-            await chat.prompt("Write.")
-            await chat.content("fileChange", shows="W-52", manualApproval=True)
-            early = path.exists()
-            named = {"chatId": chat.id, "toolCallId": "the only one"}
-            await session.notify(f"chat/toolCall{decision}", named)
-            ended = await finishes(chat)
-            harness.check(
-                "W-52",
-                ended and not early and path.exists() is is_made,
-                expected=f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}",
-                got=f"the file exists before the decision: {early}, after: {path.exists()}",
-            )
+    for decision, is_made in (("Approve", True), ("Reject", False)):
+        path = session.workspace / f"{decision}.txt"
+        write = calls(("write_file", {"path": str(path), "content": "one\n"}))
+        chat = session.chat(write, reply("Well."))
+        await chat.prompt("Write.")
+        await chat.content("fileChange", shows="W-52", manualApproval=True)
+        early = path.exists()
+        named = {"chatId": chat.id, "toolCallId": "the only one"}
+        await session.notify(f"chat/toolCall{decision}", named)
+        ended = await finishes(chat)
+        harness.check(
+            "W-52",
+            ended and not early and path.exists() is is_made,
+            f"{'a' if is_made else 'no'} written file after chat/toolCall{decision}",
+            f"the file exists before the decision: {early}, after: {path.exists()}",
+        )

@@ -48,8 +48,8 @@ async def what_a_client_says_decides_the_edition(harness: Harness) -> None:
             harness.check(
                 announcement.row,
                 edition is announcement.means,
-                expected=announcement.means.value,
-                got=edition.value,
+                announcement.means.value,
+                edition.value,
             )
         else:
             harness.not_applicable(

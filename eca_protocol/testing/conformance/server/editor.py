@@ -8,8 +8,8 @@ from typing import Any, Final
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import ChatSession, ClientSession, Harness
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import call_results, calls, id_of
-from eca_protocol.testing.conformance.wire import ReceivedMessage
 from eca_protocol.testing.script import reply
 
 METHOD: Final = "editor/getDiagnostics"
@@ -77,55 +77,54 @@ async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
     return "\n".join(call_results(chat.model.requests[-1].body))
 
 
-@case("EDIT-1", "EDIT-2", "W-42b", "W-42c", "W-42e")
-async def the_editor_is_asked_for_diagnostics(harness: Harness) -> None:
+@case("EDIT-1", "EDIT-2", "W-42b", "W-42c", "W-42e", fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS)
+async def the_editor_is_asked_for_diagnostics(harness: Harness, session: ClientSession) -> None:
     """Ask for one file, then for all; answer with diagnostics, then with junk."""
-    async with harness.session(fresh=True, initialize=CLIENT_WITH_DIAGNOSTICS) as session:
-        path = session.workspace / "faulty.py"
-        path.write_text("oops\n")
-        chat = await _start_call(session, path=str(path))
-        request = await _next_request(session, shows="EDIT-1")
-        got = request.params.get("uri")
-        named = isinstance(got, str) and got.endswith(f"/{path.name}")
-        harness.check("EDIT-1", named, expected=f"the uri {path.as_uri()}", got=request.params)
-        await _answer(session, request, _diagnostics(str(path)))
+    path = session.workspace / "faulty.py"
+    path.write_text("oops\n")
+    chat = await _start_call(session, path=str(path))
+    request = await _next_request(session, shows="EDIT-1")
+    got = request.params.get("uri")
+    named = isinstance(got, str) and got.endswith(f"/{path.name}")
+    harness.check("EDIT-1", named, f"the uri {path.as_uri()}", request.params)
+    await _answer(session, request, _diagnostics(str(path)))
+    text = await _model_text(chat)
+    harness.check(
+        "W-42c",
+        str(LINE) in text and str(LINE + 1) not in text,
+        f"line {LINE}, counted from 1, in the tool result",
+        text,
+    )
+    chat = await _start_call(session)
+    request = await _next_request(session, request, shows="EDIT-2")
+    harness.check(
+        "EDIT-2",
+        request.params.get("uri") is None,
+        "no uri in the request for all diagnostics",
+        request.params,
+    )
+    for members in (
+        {"severity": "unknown", "code": None, "source": None},
+        {"severity": "information", "code": 7},
+    ):
+        await _answer(session, request, _diagnostics(str(path), **members))
         text = await _model_text(chat)
         harness.check(
-            "W-42c",
-            str(LINE) in text and str(LINE + 1) not in text,
-            expected=f"line {LINE}, counted from 1, in the tool result",
-            got=text,
+            "W-42b",
+            f"a problem in {path}" in text,
+            f"a diagnostic with {members} in the tool result",
+            text,
         )
         chat = await _start_call(session)
-        request = await _next_request(session, request, shows="EDIT-2")
-        harness.check(
-            "EDIT-2",
-            request.params.get("uri") is None,
-            expected="no uri in the request for all diagnostics",
-            got=request.params,
-        )
-        for members in (
-            {"severity": "unknown", "code": None, "source": None},
-            {"severity": "information", "code": 7},
-        ):
-            await _answer(session, request, _diagnostics(str(path), **members))
-            text = await _model_text(chat)
-            harness.check(
-                "W-42b",
-                f"a problem in {path}" in text,
-                expected=f"a diagnostic with {members} in the tool result",
-                got=text,
-            )
-            chat = await _start_call(session)
-            request = await _next_request(session, request)
-        await _answer(session, request, {"diagnostics": "junk"})
-        text = await _model_text(chat, shows="W-42e")
-        harness.check(
-            "W-42e",
-            bool(chat.of("toolCalled")) and bool(text),
-            expected="toolCalled after an invalid answer, and the turn continues",
-            got=text,
-        )
+        request = await _next_request(session, request)
+    await _answer(session, request, {"diagnostics": "junk"})
+    text = await _model_text(chat, shows="W-42e")
+    harness.check(
+        "W-42e",
+        bool(chat.of("toolCalled")) and bool(text),
+        "toolCalled after an invalid answer, and the turn continues",
+        text,
+    )
 
 
 @case("BASE-29")
@@ -150,8 +149,8 @@ async def answers_come_in_another_order(harness: Harness) -> None:
             f"a problem in {mine.name}" in text and other.name not in text
             for text, mine, other in zip(text, paths, reversed(paths), strict=True)
         ),
-        expected="each chat's tool result has the answer to its own request",
-        got=text,
+        "each chat's tool result has the answer to its own request",
+        text,
     )
 
 
@@ -165,7 +164,7 @@ async def some_editors_count_from_zero(harness: Harness) -> None:
         chat = await _start_call(session, path=str(path))
         await _answer(session, await _next_request(session), _diagnostics(str(path), LINE - 1))
         text = await _model_text(chat)
-    harness.check("W-42a", str(LINE) in text, expected=f"line {LINE} in the tool result", got=text)
+    harness.check("W-42a", str(LINE) in text, f"line {LINE} in the tool result", text)
 
 
 @case("W-42d")
@@ -180,4 +179,4 @@ async def the_editor_is_not_asked_what_it_cannot(harness: Harness) -> None:
             await chat.approve(id_of(run.content))
         await chat.finished()
         requests = [received.message for received in session.messages if received.method == METHOD]
-    harness.check("W-42d", not requests, expected=f"no request {METHOD}", got=requests)
+    harness.check("W-42d", not requests, f"no request {METHOD}", requests)

@@ -12,7 +12,7 @@ import anyio
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import (
     contents,
     finishes,
@@ -70,72 +70,73 @@ async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
 
 
 @case("W-21d", "W-26d", seconds=90)
-async def a_fault_of_the_model_is_told_and_ends_the_turn(harness: Harness) -> None:
+async def a_fault_of_the_model_is_told_and_ends_the_turn(
+    harness: Harness, session: ClientSession
+) -> None:
     """Let the model refuse, break off, or answer malformed data, at every try."""
-    async with harness.session() as session:
-        trials: list[tuple[str, ChatSession, object]] = []
-        for error, answer in ERRORS.items():
-            chat = session.chat(*[answer] * MAX_TRIES)
-            status = result_of(await chat.prompt("Hi.")).get("status")
-            await finishes(chat, seconds=AT_ONCE_SECONDS)
-            trials.append((error, chat, status))
-        deadline = anyio.current_time() + RETRY_SECONDS  # for all of them: they run side by side
-        for error, chat, status in trials:
-            ended = await ends_before(chat, deadline)
-            if ended is None:
-                harness.untestable("W-21d", f"{error}: the server still retries")
-                await chat.stop()
-                continue
-            harness.check(
-                "W-21d",
-                status in ("prompting", "login") and ended and system_text(chat).strip(),
-                expected="the status prompting, an error text of the role system, and `finished`",
-                got=f"{error}: the status {status}, then {contents(chat)}",
-            )
-            if text_of_role(chat, "assistant") and system_text(chat).strip():
-                harness.record_pass("W-26d")
-        await session.settle()
+    trials: list[tuple[str, ChatSession, object]] = []
+    for error, answer in ERRORS.items():
+        chat = session.chat(*[answer] * MAX_TRIES)
+        status = result_of(await chat.prompt("Hi.")).get("status")
+        await finishes(chat, seconds=AT_ONCE_SECONDS)
+        trials.append((error, chat, status))
+    deadline = anyio.current_time() + RETRY_SECONDS  # for all of them: they run side by side
+    for error, chat, status in trials:
+        ended = await ends_before(chat, deadline)
+        if ended is None:
+            harness.untestable("W-21d", f"{error}: the server still retries")
+            await chat.stop()
+            continue
+        harness.check(
+            "W-21d",
+            status in ("prompting", "login") and ended and system_text(chat).strip(),
+            "the status prompting, an error text of the role system, and `finished`",
+            f"{error}: the status {status}, then {contents(chat)}",
+        )
+        if text_of_role(chat, "assistant") and system_text(chat).strip():
+            harness.record_pass("W-26d")
+    await session.settle()
 
 
 @case("W-21e", "W-21f")
-async def a_prompt_for_an_unknown_model_is_one_like_any_other(harness: Harness) -> None:
+async def a_prompt_for_an_unknown_model_is_one_like_any_other(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt an idle and a busy chat for an unknown model."""
-    async with harness.session() as session:
-        alone = session.chat()
-        answer = await alone.prompt("Hi, you.", model=NO_MODEL)
-        model = result_of(answer).get("model")
-        if not isinstance(model, str):
-            raise Unmet("a model in the answer to a prompt", answer)
-        harness.check(
-            "W-21e", model == NO_MODEL, expected=f"the model {NO_MODEL} in the answer", got=answer
-        )
-        if not await finishes(alone):
-            raise Unmet("the end of such a prompt's turn")
+    alone = session.chat()
+    answer = await alone.prompt("Hi, you.", model=NO_MODEL)
+    model = result_of(answer).get("model")
+    if not isinstance(model, str):
+        raise Unmet("a model in the answer to a prompt", answer)
+    harness.check("W-21e", model == NO_MODEL, f"the model {NO_MODEL} in the answer", answer)
+    if not await finishes(alone):
+        raise Unmet("the end of such a prompt's turn")
 
-        chat = session.chat(reply("first", wait("go")))
-        await chat.prompt("Hi.")
-        await wait_for_gate(chat, "go")
-        await chat.prompt("Hi, you.", model=NO_MODEL)
-        await session.settle()
-        early = chat.ends
-        chat.model.open("go")
-        await finishes(chat, 2)
-        busy_is_echoed = text_of_role(chat, "user").startswith(chat.prompts[0])
-        echoed = bool(text_of_role(alone, "user")) or not busy_is_echoed
-        harness.check(
-            "W-21f",
-            echoed and not early,
-            expected="the prompt's echo and `finished`, after the running turn",
-            got=f"{contents(alone)}; {contents(chat)}",
-        )
+    chat = session.chat(reply("first", wait("go")))
+    await chat.prompt("Hi.")
+    await wait_for_gate(chat, "go")
+    await chat.prompt("Hi, you.", model=NO_MODEL)
+    await session.settle()
+    early = chat.ends
+    chat.model.open("go")
+    await finishes(chat, 2)
+    busy_is_echoed = text_of_role(chat, "user").startswith(chat.prompts[0])
+    echoed = bool(text_of_role(alone, "user")) or not busy_is_echoed
+    harness.check(
+        "W-21f",
+        echoed and not early,
+        "the prompt's echo and `finished`, after the running turn",
+        f"{contents(alone)}; {contents(chat)}",
+    )
 
 
 @case("W-21g", since=Revision.CURRENT)
-async def a_turn_that_never_starts_is_an_error_in_current(harness: Harness) -> None:
+async def a_turn_that_never_starts_is_an_error_in_current(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt an idle chat for an unknown model."""
-    async with harness.session() as session:
-        chat = session.chat()
-        answer = await chat.prompt("Hi, you.", model=NO_MODEL)
-        status = result_of(answer).get("status")
-        harness.check("W-21g", status == "error", expected="the status error", got=answer)
-        await chat.finished()
+    chat = session.chat()
+    answer = await chat.prompt("Hi, you.", model=NO_MODEL)
+    status = result_of(answer).get("status")
+    harness.check("W-21g", status == "error", "the status error", answer)
+    await chat.finished()

@@ -68,17 +68,14 @@ async def headers_come_in_every_spelling(harness: Harness) -> None:
         outcome = await try_bytes(session, header.before(bytes_of(query(header.description))))
         served = is_read(outcome.to(header.description))
         harness.check(
-            header.row,
-            served,
-            expected=f"a result for a query with {header.description}",
-            got=outcome,
+            header.row, served, f"a result for a query with {header.description}", outcome
         )
         if served:
             harness.check(
                 "BASE-10",
                 outcome.still_serves,
-                expected=f"a result for a query without Content-Type after {header.description}",
-                got=outcome,
+                f"a result for a query without Content-Type after {header.description}",
+                outcome,
             )
         return served and outcome.still_serves
 
@@ -96,8 +93,8 @@ async def frames_come_in_any_pieces(harness: Harness) -> None:
         harness.check(
             "BASE-2",
             await _is_served(session, "byte by byte"),
-            expected="a result for a query that is written byte by byte",
-            got=outcome,
+            "a result for a query that is written byte by byte",
+            outcome,
         )
         together = [f"together {number}" for number in range(60)]
         outcome = await try_bytes(
@@ -107,8 +104,8 @@ async def frames_come_in_any_pieces(harness: Harness) -> None:
         harness.check(
             "BASE-2",
             answered == set(together),
-            expected="60 results for 60 queries in one write",
-            got=f"{len(answered)} results",
+            "60 results for 60 queries in one write",
+            f"{len(answered)} results",
         )
     await run_trials(harness, BODIES, partial(_body_is_read, harness))
 
@@ -148,9 +145,7 @@ BODIES: Final = (
 async def _body_is_read(harness: Harness, session: ClientSession, body: Body) -> bool:
     outcome = await try_bytes(session, frame(body.data))
     served = is_read(outcome.to("x"))
-    harness.check(
-        body.row, served, expected=f"a result for a body with {body.description}", got=outcome
-    )
+    harness.check(body.row, served, f"a result for a body with {body.description}", outcome)
     return served and outcome.still_serves
 
 
@@ -179,12 +174,7 @@ async def headers_that_cannot_be_meant_are_faults(harness: Harness) -> None:
             refused = refused and outcome.still_serves
         else:
             refused = refused or not (outcome.still_serves or outcome.answers)
-        harness.check(
-            header.row,
-            refused,
-            expected=f"an error for {header.description}",
-            got=outcome,
-        )
+        harness.check(header.row, refused, f"an error for {header.description}", outcome)
         return outcome.still_serves
 
     await run_trials(harness, ODD, attempt)
@@ -221,14 +211,14 @@ async def _meets_a_fatal_fault(harness: Harness, header: Header) -> None:
     harness.check(
         header.row,
         is_refused,
-        expected=f"an error, or the end of the process, for {header.description}",
-        got=came or "no answer",
+        f"an error, or the end of the process, for {header.description}",
+        came or "no answer",
     )
     if is_refused:
         ids = [answer.get("id", "no id") for answer in errors]
         harness.check(
             "W-13i",
             set(ids) == {None} and code == 1,
-            expected="an error with id null, then the exit code 1",
-            got=f"errors with the ids {ids}, then the exit code {code}",
+            "an error with id null, then the exit code 1",
+            f"errors with the ids {ids}, then the exit code {code}",
         )

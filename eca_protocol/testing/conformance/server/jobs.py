@@ -3,48 +3,41 @@
 from __future__ import annotations
 
 from eca_protocol.testing.conformance.cases import NotApplicable, case
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result
 from eca_protocol.testing.conformance.server.reading import calls, result_of
-from eca_protocol.testing.conformance.server.tools import approve_all, listed_tools
+from eca_protocol.testing.conformance.server.tools import listed_tools, take_approved_turn
 
 
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", "W-3g", "W-44c", since=CURRENT)
-async def jobs_are_listed(harness: Harness) -> None:
+async def jobs_are_listed(harness: Harness, session: ClientSession) -> None:
     """List jobs; read and kill an unknown one, also with the key that Emacs sends."""
-    async with harness.session() as session:
-        await request_result(session, "jobs/list")
-        read = await session.ask("jobs/readOutput", {"jobId": "job-none"})
-        known = {key: result_of(read).get(key, "missing") for key in ("lines", "status")}
-        harness.check(
-            "W-44c",
-            known == {"lines": [], "status": None},
-            expected="an empty list of lines and a null status for an unknown job",
-            got=read,
-        )
-        ended = await request_result(session, "jobs/kill", jobId="job-none")
-        answer = await session.ask("jobs/kill", {"job-id": "job-none"})
-        harness.check(
-            "W-3g",
-            result_of(answer) == ended,
-            expected=f"the result {ended} for the key `job-id`, too",
-            got=answer,
-        )
+    await request_result(session, "jobs/list")
+    read = await session.ask("jobs/readOutput", {"jobId": "job-none"})
+    known = {key: result_of(read).get(key, "missing") for key in ("lines", "status")}
+    harness.check(
+        "W-44c",
+        known == {"lines": [], "status": None},
+        "an empty list of lines and a null status for an unknown job",
+        read,
+    )
+    ended = await request_result(session, "jobs/kill", jobId="job-none")
+    answer = await session.ask("jobs/kill", {"job-id": "job-none"})
+    harness.check(
+        "W-3g", result_of(answer) == ended, f"the result {ended} for the key `job-id`, too", answer
+    )
 
 
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT, needs="native-tools")
-async def jobs_run_end_and_are_killed(harness: Harness) -> None:
+async def jobs_run_end_and_are_killed(harness: Harness, session: ClientSession) -> None:
     """Start three commands in the background: one runs on, one succeeds, one fails."""
-    async with harness.session() as session:
-        shell = listed_tools(session)[session.tool("shell_command")]
-        if "background" not in shell.get("parameters", {}).get("properties", {}):
-            raise NotApplicable("no command runs in the background")
-        commands = ("echo out; echo err >&2; sleep 60", "true", "false")
-        made = [("shell_command", {"command": each, "background": "job"}) for each in commands]
-        chat = session.chat(calls(*made))
-        await chat.prompt("Start them.")
-        await approve_all(chat)
-        for job in (await request_result(session, "jobs/list"))["jobs"]:
-            await request_result(session, "jobs/readOutput", jobId=job["id"])
-            await request_result(session, "jobs/kill", jobId=job["id"])
-        await request_result(session, "jobs/list")
+    shell = listed_tools(session)[session.tool("shell_command")]
+    if "background" not in shell.get("parameters", {}).get("properties", {}):
+        raise NotApplicable("no command runs in the background")
+    commands = ("echo out; echo err >&2; sleep 60", "true", "false")
+    made = [("shell_command", {"command": each, "background": "job"}) for each in commands]
+    await take_approved_turn(session, "Start them.", calls(*made))
+    for job in (await request_result(session, "jobs/list"))["jobs"]:
+        await request_result(session, "jobs/readOutput", jobId=job["id"])
+        await request_result(session, "jobs/kill", jobId=job["id"])
+    await request_result(session, "jobs/list")

@@ -46,8 +46,8 @@ async def ids_come_back_as_they_came(harness: Harness) -> None:
                 harness.check(
                     "W-2b",
                     any(type(each) is type(id_) and each == id_ for each in returned),
-                    expected=f"an answer with the id {id_!r}, of the same type",
-                    got=returned,
+                    f"an answer with the id {id_!r}, of the same type",
+                    returned,
                 )
     harness.record_pass("W-2a")
 
@@ -89,8 +89,8 @@ def _check_repeated_id(harness: Harness, answers: Sequence[Mapping[str, Any]]) -
     harness.check(
         "W-2c",
         {code_of(answer) for answer in answers} == {INVALID_REQUEST, 0},
-        expected="one result and one error -32600 for two requests with one id",
-        got=answers,
+        "one result and one error -32600 for two requests with one id",
+        answers,
     )
 
 
@@ -101,46 +101,41 @@ def _check_cancelled(harness: Harness, answer: Mapping[str, Any] | None) -> None
     harness.check(
         "BASE-31",
         answer is not None and code_of(answer) == CANCELLED,
-        expected="the error -32800 for a request that was cancelled while it ran",
-        got=answer or "no answer",
+        "the error -32800 for a request that was cancelled while it ran",
+        answer or "no answer",
     )
 
 
 @case("BASE-1", since=Revision.DRAFT)
-async def requests_are_served_while_a_turn_runs(harness: Harness) -> None:
+async def requests_are_served_while_a_turn_runs(harness: Harness, session: ClientSession) -> None:
     """Send a notification and two queries while the model pauses."""
-    async with harness.session() as session:
-        chat = session.chat(reply("Hel", wait("rest"), "lo"))
-        await chat.prompt("Hi.")
-        await chat.content("text", text="Hel", expected="the first words of the model")
-        await session.notify("chat/promptStop", {"chatId": "another"})
-        for params in ({"query": "meanwhile"}, {"query": "meanwhile", "chatId": chat.id}):
-            got = await answer_to(session, QUERY, params)
-            harness.check(
-                "BASE-1",
-                "result" in got,
-                expected=f"a result for {params} while a turn runs",
-                got=got or "no answer",
-            )
-        chat.model.open("rest")
-        await chat.finished(shows="BASE-1")
+    chat = session.chat(reply("Hel", wait("rest"), "lo"))
+    await chat.prompt("Hi.")
+    await chat.content("text", text="Hel", expected="the first words of the model")
+    await session.notify("chat/promptStop", {"chatId": "another"})
+    for params in ({"query": "meanwhile"}, {"query": "meanwhile", "chatId": chat.id}):
+        got = await answer_to(session, QUERY, params)
+        harness.check(
+            "BASE-1",
+            "result" in got,
+            f"a result for {params} while a turn runs",
+            got or "no answer",
+        )
+    chat.model.open("rest")
+    await chat.finished(shows="BASE-1")
 
 
 UNKNOWN: Final = ("no/such", "$/no/such", "chat/contentReceived", "Initialize")
 
 
 @case("BASE-25", since=Revision.DRAFT)
-async def unknown_requests_are_refused(harness: Harness) -> None:
+async def unknown_requests_are_refused(harness: Harness, session: ClientSession) -> None:
     """Send requests with unknown methods and with methods of the server's own."""
-    async with harness.session() as session:
-        for method in UNKNOWN:
-            got = await answer_to(session, method, {})
-            harness.check(
-                "BASE-25",
-                code_of(got) == METHOD_NOT_FOUND,
-                expected=f"the error -32601 for {method!r}",
-                got=got,
-            )
+    for method in UNKNOWN:
+        got = await answer_to(session, method, {})
+        harness.check(
+            "BASE-25", code_of(got) == METHOD_NOT_FOUND, f"the error -32601 for {method!r}", got
+        )
 
 
 UNFIT: Final[tuple[tuple[str, Any, str], ...]] = (
@@ -154,55 +149,49 @@ UNFIT: Final[tuple[tuple[str, Any, str], ...]] = (
 
 
 @case("BASE-26", "BASE-32", since=Revision.DRAFT)
-async def params_that_do_not_fit_are_refused(harness: Harness) -> None:
+async def params_that_do_not_fit_are_refused(harness: Harness, session: ClientSession) -> None:
     """Send requests that lack a required member, or have one of a wrong type."""
-    async with harness.session() as session:
-        for method, params, field in UNFIT:
-            got = await answer_to(session, method, params)
-            fits = harness.check(
-                "BASE-26",
-                code_of(got) == INVALID_PARAMS,
-                expected=f"the error -32602 for {method} with {params}",
-                got=got,
+    for method, params, field in UNFIT:
+        got = await answer_to(session, method, params)
+        fits = harness.check(
+            "BASE-26",
+            code_of(got) == INVALID_PARAMS,
+            f"the error -32602 for {method} with {params}",
+            got,
+        )
+        error = got.get("error", {})
+        if fits and "message" in error:  # without a message, another requirement fails
+            harness.check(
+                "BASE-32",
+                field in f"{error.get('message')} {error.get('data')}",
+                f"an error text that names {field!r} for {method} with {params}",
+                error,
             )
-            error = got.get("error", {})
-            if fits and "message" in error:  # without a message, another requirement fails
-                harness.check(
-                    "BASE-32",
-                    field in f"{error.get('message')} {error.get('data')}",
-                    expected=f"an error text that names {field!r} for {method} with {params}",
-                    got=error,
-                )
 
 
 @case("W-3a", "W-3b", "W-3c", "W-3e", since=Revision.DRAFT)
-async def what_means_nothing_may_be_missing(harness: Harness) -> None:
+async def what_means_nothing_may_be_missing(harness: Harness, session: ClientSession) -> None:
     """Send requests without params, with empty ones, nulls, and unknown members."""
-    async with harness.session() as session:
-        results = []
-        for params in (ABSENT, None, {}, []):
-            request = message("chat/queryCommands", params, id=session.wire.next_id())
-            await session.send(request)
-            answer = await session.answer(request["id"])
-            results.append((answer.get("result"), code_of(answer)))
-        harness.check(
-            "W-3a",
-            all(result == results[0] for result in results),
-            expected="one result for no params, null, an empty object and an empty array",
-            got=[str(result)[:60] for result in results],
-        )
-        for row, method, params, description in LENIENT:
-            got = await answer_to(session, method, params)
-            harness.check(
-                row, "result" in got, expected=f"a result for {method} with {description}", got=got
-            )
-        request = {**query(session.wire.next_id()), "odd": 1, "Params": [], "": None}
+    results = []
+    for params in (ABSENT, None, {}, []):
+        request = message("chat/queryCommands", params, id=session.wire.router.next_id())
         await session.send(request)
-        got = await session.answer(request["id"])
-        harness.check(
-            "W-3e", "result" in got, expected="a result for a request with unknown members", got=got
-        )
-        await _check_prompts(harness, session)
+        answer = await session.answer(request["id"])
+        results.append((answer.get("result"), code_of(answer)))
+    harness.check(
+        "W-3a",
+        all(result == results[0] for result in results),
+        "one result for no params, null, an empty object and an empty array",
+        [str(result)[:60] for result in results],
+    )
+    for row, method, params, description in LENIENT:
+        got = await answer_to(session, method, params)
+        harness.check(row, "result" in got, f"a result for {method} with {description}", got)
+    request = {**query(session.wire.router.next_id()), "odd": 1, "Params": [], "": None}
+    await session.send(request)
+    got = await session.answer(request["id"])
+    harness.check("W-3e", "result" in got, "a result for a request with unknown members", got)
+    await _check_prompts(harness, session)
 
 
 LENIENT: Final[tuple[tuple[str, str, Any, str], ...]] = (
@@ -219,33 +208,25 @@ async def _check_prompts(harness: Harness, session: ClientSession) -> None:
     for row, params in (("W-3b", nulls), ("W-3e", {"request-id": 7, "trust!": {"a": []}})):
         chat = session.chat(reply("Hello."))
         got = await chat.prompt("Hi.", **params)
-        served = harness.check(
-            row, "result" in got, expected=f"a result for chat/prompt with {params}", got=got
-        )
+        served = harness.check(row, "result" in got, f"a result for chat/prompt with {params}", got)
         if served:
             await chat.finished()
 
 
-@case("W-3c", since=Revision.DRAFT)
-async def initialize_says_nothing_of_the_client(harness: Harness) -> None:
+@case("W-3c", since=Revision.DRAFT, handshake=False)
+async def initialize_says_nothing_of_the_client(harness: Harness, session: ClientSession) -> None:
     """Send `initialize` with an empty object as params."""
-    async with harness.session(handshake=False) as session:
-        got = await session.ask("initialize", {}, seconds=30)
-        harness.check(
-            "W-3c", "result" in got, expected="a result for `initialize` with empty params", got=got
-        )
+    got = await session.ask("initialize", {}, seconds=30)
+    harness.check("W-3c", "result" in got, "a result for `initialize` with empty params", got)
 
 
-@case("W-3h", since=Revision.DRAFT)
-async def a_capability_may_be_an_object(harness: Harness) -> None:
+@case("W-3h", since=Revision.DRAFT, handshake=False)
+async def a_capability_may_be_an_object(harness: Harness, session: ClientSession) -> None:
     """Send `initialize` with an object as the capability to chat."""
-    async with harness.session(handshake=False) as session:
-        capabilities: Any = {"codeAssistant": {"chat": {}}}
-        params: Any = {"processId": None, "capabilities": capabilities, "workspaceFolders": []}
-        got = await session.ask("initialize", params, seconds=30)
-        harness.check(
-            "W-3h", "result" in got, expected="a result for the capability {}, as for true", got=got
-        )
+    capabilities: Any = {"codeAssistant": {"chat": {}}}
+    params: Any = {"processId": None, "capabilities": capabilities, "workspaceFolders": []}
+    got = await session.ask("initialize", params, seconds=30)
+    harness.check("W-3h", "result" in got, "a result for the capability {}, as for true", got)
 
 
 @attrs.frozen
@@ -288,8 +269,8 @@ async def some_messages_are_never_answered(harness: Harness) -> None:
         harness.check(
             trial.row,
             outcome.still_serves and not outcome.answers,
-            expected=f"no answer to {trial.description}",
-            got=outcome,
+            f"no answer to {trial.description}",
+            outcome,
         )
         return outcome.still_serves
 
@@ -307,12 +288,9 @@ async def a_prompt_has_no_id(harness: Harness) -> None:
 
 
 @case("W-4b", since=Revision.DRAFT)
-async def a_stop_has_an_id(harness: Harness) -> None:
+async def a_stop_has_an_id(harness: Harness, session: ClientSession) -> None:
     """Stop a turn by a request."""
-    async with harness.session() as session:
-        chat = await busy(session)
-        got = await answer_to(session, "chat/promptStop", {"chatId": chat.id})
-        harness.check(
-            "W-4b", got.get("result", ABSENT) is None, expected="the result null", got=got
-        )
-        await chat.finished(shows="W-4b")
+    chat = await busy(session)
+    got = await answer_to(session, "chat/promptStop", {"chatId": chat.id})
+    harness.check("W-4b", got.get("result", ABSENT) is None, "the result null", got)
+    await chat.finished(shows="W-4b")

@@ -23,98 +23,80 @@ NOT_INITIALIZED = -32002
 INVALID_REQUEST = -32600
 
 
-@case("LIFE-2", "LIFE-3", "LIFE-4", "W-10a", "W-10d", since=Revision.DRAFT)
-async def initialize_comes_once_and_first(harness: Harness) -> None:
+@case("LIFE-2", "LIFE-3", "LIFE-4", "W-10a", "W-10d", since=Revision.DRAFT, handshake=False)
+async def initialize_comes_once_and_first(harness: Harness, session: ClientSession) -> None:
     """Send requests before `initialize` and before `initialized`, and `initialize` twice."""
-    async with harness.session(handshake=False) as session:
-        for method in (QUERY, "chat/queryCommands"):
-            got = await answer_to(session, method, {"query": ""})
-            harness.check(
-                "LIFE-2",
-                code_of(got) == NOT_INITIALIZED,
-                expected=f"the error {NOT_INITIALIZED} for {method} before `initialize`",
-                got=got,
-            )
-        await _check_welcome(harness, session)
-        got = await answer_to(session, QUERY, {"query": "early"})
+    for method in (QUERY, "chat/queryCommands"):
+        got = await answer_to(session, method, {"query": ""})
         harness.check(
-            "W-10d",
-            is_read(got) and code_of(got) != NOT_INITIALIZED,
-            expected="a result for a query after the answer to `initialize`",
-            got=got,
+            "LIFE-2",
+            code_of(got) == NOT_INITIALIZED,
+            f"the error {NOT_INITIALIZED} for {method} before `initialize`",
+            got,
         )
-        got = await answer_to(session, "initialize", INITIALIZE_PARAMS)
-        harness.check(
-            "LIFE-4",
-            code_of(got) == INVALID_REQUEST,
-            expected=f"the error {INVALID_REQUEST} for a second `initialize`",
-            got=got,
-        )
+    await _check_welcome(harness, session)
+    got = await answer_to(session, QUERY, {"query": "early"})
+    harness.check(
+        "W-10d",
+        is_read(got) and code_of(got) != NOT_INITIALIZED,
+        "a result for a query after the answer to `initialize`",
+        got,
+    )
+    got = await answer_to(session, "initialize", INITIALIZE_PARAMS)
+    harness.check(
+        "LIFE-4",
+        code_of(got) == INVALID_REQUEST,
+        f"the error {INVALID_REQUEST} for a second `initialize`",
+        got,
+    )
 
 
 async def _check_welcome(harness: Harness, session: ClientSession) -> None:
     answer = await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
     result = answer.get("result")
     is_object = harness.check(
-        "LIFE-3",
-        isinstance(result, Mapping),
-        expected="an object as the result of `initialize`",
-        got=answer,
+        "LIFE-3", isinstance(result, Mapping), "an object as the result of `initialize`", answer
     )
     if harness.edition is Revision.DRAFT:
         harness.not_applicable("W-10a", "The draft's answer to `initialize` has no members (W-50).")
     elif is_object:
         welcome = result.get("chatWelcomeMessage") if isinstance(result, Mapping) else None
-        harness.check(
-            "W-10a",
-            isinstance(welcome, str),
-            expected="a text as `chatWelcomeMessage`",
-            got=result,
-        )
+        harness.check("W-10a", isinstance(welcome, str), "a text as `chatWelcomeMessage`", result)
 
 
-@case("LIFE-14", "W-10b", "W-10c", "W-10e", since=Revision.DRAFT, seconds=30)
-async def nothing_overtakes_the_handshake(harness: Harness) -> None:
+@case("LIFE-14", "W-10b", "W-10c", "W-10e", since=Revision.DRAFT, seconds=30, handshake=False)
+async def nothing_overtakes_the_handshake(harness: Harness, session: ClientSession) -> None:
     """Send `initialize` and two queries at once, and `initialized` after all answers.
 
     A missing folder gives the server a reason for a notification.
     """
-    async with harness.session(handshake=False) as session:
-        folders = [{"name": "gone", "uri": (session.root / "no such folder").as_uri()}]
-        params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
-        requests = [message("initialize", params, id="hello"), query("early"), query("early too")]
-        await session.write(b"".join(map(frame, requests)))
-        first = await session.until(lambda _: True, seconds=30, expected="the first message")
-        harness.check(
-            "W-10b",
-            not first.method,
-            expected="no message before the answer to `initialize`",
-            got=first.message,
-        )
-        early = [await session.answer(id_) for id_ in ("early", "early too")]
-        late = await session.ask(QUERY, {"query": "late"})
-        harness.check(
-            "W-10c",
-            all(code_of(got) == code_of(late) for got in early),
-            expected="the same result for queries sent before and after the answer to `initialize`",
-            got=early,
-        )
-        notifications = [received.method for received in session.messages[1:] if received.method]
-        harness.check(
-            "W-10e",
-            not notifications,
-            expected="no notification before `initialized`",
-            got=notifications,
-        )
-        if harness.edition is Revision.DRAFT:
-            harness.not_applicable("LIFE-14", "The draft has no `config/updated`.")
-            return
-        await session.answer("hello")
-        await session.notify("initialized", {})
-        await session.until(
-            lambda message: message.get("method") == "config/updated",
-            seconds=INTRODUCTION_SECONDS,
-            shows="LIFE-14",
-            expected="`config/updated`, although `initialized` came late",
-        )
-        harness.record_pass("LIFE-14")
+    folders = [{"name": "gone", "uri": (session.root / "no such folder").as_uri()}]
+    params = {**harness.initialize_params(session.root), "workspaceFolders": folders}
+    requests = [message("initialize", params, id="hello"), query("early"), query("early too")]
+    await session.write(b"".join(map(frame, requests)))
+    first = await session.until(lambda _: True, seconds=30, expected="the first message")
+    harness.check(
+        "W-10b", not first.method, "no message before the answer to `initialize`", first.message
+    )
+    early = [await session.answer(id_) for id_ in ("early", "early too")]
+    late = await session.ask(QUERY, {"query": "late"})
+    harness.check(
+        "W-10c",
+        all(code_of(got) == code_of(late) for got in early),
+        "the same result for queries sent before and after the answer to `initialize`",
+        early,
+    )
+    notifications = [received.method for received in session.messages[1:] if received.method]
+    harness.check("W-10e", not notifications, "no notification before `initialized`", notifications)
+    if harness.edition is Revision.DRAFT:
+        harness.not_applicable("LIFE-14", "The draft has no `config/updated`.")
+        return
+    await session.answer("hello")
+    await session.notify("initialized", {})
+    await session.until(
+        lambda message: message.get("method") == "config/updated",
+        seconds=INTRODUCTION_SECONDS,
+        shows="LIFE-14",
+        expected="`config/updated`, although `initialized` came late",
+    )
+    harness.record_pass("LIFE-14")

@@ -20,21 +20,19 @@ async def a_citation_is_a_link(harness: Harness) -> None:
     }
     event = {"choices": [{"index": 0, "delta": {"annotations": [cited]}}]}
     async with harness.session() as session:
-        chat = session.chat(reply(text("Rain."), chunk(event)))
-        await chat.prompt("Will it rain?")
-        await chat.finished()
+        chat = await session.take_turn("Will it rain?", reply(text("Rain."), chunk(event)))
         if not chat.of("url") and PAGE not in chat.assistant_text:
             raise Unmet("a link", "none: the server may not read citations of this model")
         links = [(each.get("title"), each.get("url")) for each in chat.of("url")]
         harness.check(
             "CHAT-17",
             all(title and url for title, url in links),
-            expected="a url content with a title and a URL",
-            got=links,
+            "a url content with a title and a URL",
+            links,
         )
         harness.check(
             "W-26c",
             [url for _, url in links] == [PAGE] and f"({PAGE})" in chat.assistant_text,
-            expected=f"one url content, and a link to {PAGE} in the text",
-            got=f"url contents {links}, the text {chat.assistant_text!r}",
+            f"one url content, and a link to {PAGE} in the text",
+            f"url contents {links}, the text {chat.assistant_text!r}",
         )

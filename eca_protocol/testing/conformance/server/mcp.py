@@ -16,6 +16,7 @@ from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.children import becomes_true, has_ended
 from eca_protocol.testing.conformance.server.contexts import require_files
 from eca_protocol.testing.conformance.server.queries import commands, find_contexts
@@ -32,9 +33,8 @@ from eca_protocol.testing.conformance.server.reading import (
     wait_for_requests,
 )
 from eca_protocol.testing.conformance.server.stops import stop_turn
-from eca_protocol.testing.conformance.server.tools import approve_all
+from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.session import ClientSession
-from eca_protocol.testing.conformance.wire import ReceivedMessage
 from eca_protocol.testing.script import reply
 
 PROGRAM: Final = Path(__file__).parents[1] / "mcp_server.py"
@@ -58,8 +58,11 @@ CONFIG: Final = {"chat": {"title": False}, "mcpServers": SERVERS}
 
 def updates(session: ClientSession, name: str) -> list[ReceivedMessage]:
     """Return all updates of that MCP server since the ECA server was started."""
-    all_updates = [received for received in session.wire.messages if received.method == UPDATED]
-    return [received for received in all_updates if received.params.get("name") == name]
+    return [
+        received
+        for received in session.wire.recorder.messages
+        if received.method == UPDATED and received.params.get("name") == name
+    ]
 
 
 async def wait_for_status(
@@ -91,69 +94,67 @@ async def wait_for_status(
     )
 
 
-@case("CONF-9", "CONF-10", needs="config", seconds=30)
-async def mcp_servers_are_shown_as_they_come(harness: Harness) -> None:
+@case("CONF-9", "CONF-10", needs="config", seconds=30, config=CONFIG)
+async def mcp_servers_are_shown_as_they_come(harness: Harness, session: ClientSession) -> None:
     """Configure a working MCP server, a missing program, and a disabled server."""
-    async with harness.session(config=CONFIG) as session:
-        running = await wait_for_status(session, "kit", "running", shows="CONF-10")
-        listed = running.params.get("tools")
-        tools = [
-            tool.get("name")
-            for tool in (listed if isinstance(listed, list) else ())
-            if isinstance(tool, Mapping)
-        ]
-        expected_names = ["echo", "sleep", "odd name!", "odd name?"]
-        has_them = sorted(map(str, tools)) == sorted(expected_names)
-        harness.check("CONF-10", has_them, expected=f"{expected_names}, in any order", got=tools)
-        await wait_for_status(session, "broken", "failed", shows="CONF-9")
-        await wait_for_status(session, "off", "disabled", shows="CONF-9")
-        statuses = [received.params.get("status") for received in updates(session, "kit")]
-        harness.check(
-            "CONF-9",
-            statuses[:2] == ["starting", "running"],
-            expected="the status starting, then running",
-            got=statuses,
-        )
+    running = await wait_for_status(session, "kit", "running", shows="CONF-10")
+    listed = running.params.get("tools")
+    tools = [
+        tool.get("name")
+        for tool in (listed if isinstance(listed, list) else ())
+        if isinstance(tool, Mapping)
+    ]
+    expected_names = ["echo", "sleep", "odd name!", "odd name?"]
+    has_them = sorted(map(str, tools)) == sorted(expected_names)
+    harness.check("CONF-10", has_them, f"{expected_names}, in any order", tools)
+    await wait_for_status(session, "broken", "failed", shows="CONF-9")
+    await wait_for_status(session, "off", "disabled", shows="CONF-9")
+    statuses = [received.params.get("status") for received in updates(session, "kit")]
+    harness.check(
+        "CONF-9",
+        statuses[:2] == ["starting", "running"],
+        "the status starting, then running",
+        statuses,
+    )
 
 
-@case("W-37", "TOOL-10", "TOOL-11", needs="config", seconds=30)
-async def a_tool_of_an_mcp_server_is_called(harness: Harness) -> None:
+@case("W-37", "TOOL-10", "TOOL-11", needs="config", seconds=30, config=CONFIG)
+async def a_tool_of_an_mcp_server_is_called(harness: Harness, session: ClientSession) -> None:
     """Call a tool of an MCP server by the name in the request to the model."""
-    async with harness.session(config=CONFIG) as session:
-        await wait_for_status(session, "kit", "running")
-        await wait_for_status(session, "toggled", "running")
-        chat = session.chat(
-            lambda request: calls((name_of(request.body, "kit", "echo"), {"text": "hello"})),
-            reply("Called."),
-        )
-        await chat.prompt("Call it.")
-        await approve_all(chat)
-        names = offered_tools(chat.model.first.body)
-        foreign = [name for name in names if "kit" in name or "toggled" in name]
-        wrong = [name for name in foreign if not _LEGAL.fullmatch(name)]
+    await wait_for_status(session, "kit", "running")
+    await wait_for_status(session, "toggled", "running")
+    chat = await take_approved_turn(
+        session,
+        "Call it.",
+        lambda request: calls((name_of(request.body, "kit", "echo"), {"text": "hello"})),
+        reply("Called."),
+    )
+    names = offered_tools(chat.model.first.body)
+    foreign = [name for name in names if "kit" in name or "toggled" in name]
+    wrong = [name for name in foreign if not _LEGAL.fullmatch(name)]
+    harness.check(
+        "W-37",
+        len(foreign) == len(set(foreign)) == 8 and not wrong,
+        "eight unique names with server and tool, of legal characters",
+        foreign,
+    )
+    called = (chat.of("toolCalled") or [{}])[-1]
+    if "echo: hello" not in all_text(called.get("outputs")):
+        raise Unmet("the output of the tool", called)
+    call_contents = [
+        each for each in contents(chat) if str(each.get("type")).startswith("toolCall")
+    ]
+    for row, key, expected in (
+        ("TOOL-10", "origin", "mcp"),
+        ("TOOL-11", "server", "kit"),
+    ):
+        values = [each.get(key) for each in call_contents]
         harness.check(
-            "W-37",
-            len(foreign) == len(set(foreign)) == 8 and not wrong,
-            expected="eight unique names with server and tool, of legal characters",
-            got=foreign,
+            row,
+            all(each == expected for each in values),
+            f"{key} {expected!r} in every content of the call",
+            values,
         )
-        called = (chat.of("toolCalled") or [{}])[-1]
-        if "echo: hello" not in all_text(called.get("outputs")):
-            raise Unmet("the output of the tool", called)
-        call_contents = [
-            each for each in contents(chat) if str(each.get("type")).startswith("toolCall")
-        ]
-        for row, key, expected in (
-            ("TOOL-10", "origin", "mcp"),
-            ("TOOL-11", "server", "kit"),
-        ):
-            values = [each.get(key) for each in call_contents]
-            harness.check(
-                row,
-                all(each == expected for each in values),
-                expected=f"{key} {expected!r} in every content of the call",
-                got=values,
-            )
 
 
 def name_of(body: Any, server: str, tool: str) -> str:
@@ -162,24 +163,23 @@ def name_of(body: Any, server: str, tool: str) -> str:
     return names[0] if names else tool
 
 
-@case("W-23c", needs="config", seconds=30)
-async def a_stop_ends_a_call_of_an_mcp_server(harness: Harness) -> None:
+@case("W-23c", needs="config", seconds=30, config=CONFIG)
+async def a_stop_ends_a_call_of_an_mcp_server(harness: Harness, session: ClientSession) -> None:
     """Stop the turn while a tool runs that takes half a minute."""
-    async with harness.session(config=CONFIG) as session:
-        await wait_for_status(session, "kit", "running")
-        chat = session.chat(lambda request: calls((name_of(request.body, "kit", "sleep"), {})))
-        await chat.prompt("Sleep.")
-        run = await next_content(chat, "toolCallRun")
-        if run.get("manualApproval"):
-            await chat.approve(id_of(run))
-        await comes(chat, "toolCallRunning")
-        took = await stop_turn(chat)
-        harness.check(
-            "W-23c",
-            took is not None and took <= 1,
-            expected="`finished` within 1 s of the stop",
-            got="no `finished`" if took is None else f"`finished` after {took:.1f} s",
-        )
+    await wait_for_status(session, "kit", "running")
+    chat = session.chat(lambda request: calls((name_of(request.body, "kit", "sleep"), {})))
+    await chat.prompt("Sleep.")
+    run = await next_content(chat, "toolCallRun")
+    if run.get("manualApproval"):
+        await chat.approve(id_of(run))
+    await comes(chat, "toolCallRunning")
+    took = await stop_turn(chat)
+    harness.check(
+        "W-23c",
+        took is not None and took <= 1,
+        "`finished` within 1 s of the stop",
+        "no `finished`" if took is None else f"`finished` after {took:.1f} s",
+    )
 
 
 @case(
@@ -205,8 +205,8 @@ async def _stop_and_start(harness: Harness, session: ClientSession, pids: Path) 
     harness.check(
         "CONF-12",
         gone,
-        expected="the end of the MCP server's process",
-        got="the end of the process" if gone else "a running process",
+        "the end of the MCP server's process",
+        "the end of the process" if gone else "a running process",
     )
     await session.notify("mcp/stopServer", {"name": "toggled"})
     again = await wait_for_status(session, "toggled", "stopped", after=first_stop, shows="W-36f")
@@ -232,72 +232,65 @@ def _started_last(pids: Path) -> int:
     return int(pids.read_text().split()[-1])
 
 
-@case("CHAT-31", "W-40d", needs="config", seconds=30)
-async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness) -> None:
+@case("CHAT-31", "W-40d", needs="config", seconds=30, config=CONFIG)
+async def a_prompt_of_an_mcp_server_is_a_command(harness: Harness, session: ClientSession) -> None:
     """Query for a prompt of an MCP server, and run it with an argument."""
-    async with harness.session(config=CONFIG) as session:
-        await wait_for_status(session, "kit", "running")
-        listed = await commands(session, "greet")
-        names = [str(each.get("name")) for each in listed]
-        matching = [name for name in names if "kit" in name]
+    await wait_for_status(session, "kit", "running")
+    listed = await commands(session, "greet")
+    names = [str(each.get("name")) for each in listed]
+    matching = [name for name in names if "kit" in name]
+    harness.check(
+        "CHAT-31", matching, "a command of the MCP server kit for its prompt greet", names
+    )
+    if matching:
+        argument_lists = [command.get("arguments") for command in listed]
+        arguments = [each for its in argument_lists if isinstance(its, list) for each in its]
+        without_required = [
+            each
+            for each in arguments
+            if not isinstance(each, Mapping) or not isinstance(each.get("required"), bool)
+        ]
+        are_said = arguments and not without_required
+        harness.check("W-40d", are_said, "a boolean `required` in each argument", arguments)
+        chat = session.chat(reply("Hello!"))
+        await chat.prompt(f"/{matching[0]} {chat.model.marker}", marker=False)
+        await wait_for_requests(chat)
+        sent = conversation(chat.model.first.body)
         harness.check(
             "CHAT-31",
-            matching,
-            expected="a command of the MCP server kit for its prompt greet",
-            got=names,
+            f"Say hello to {chat.model.marker}." in sent,
+            "the MCP prompt's text in the request to the model",
+            sent,
         )
-        if matching:
-            argument_lists = [command.get("arguments") for command in listed]
-            arguments = [each for its in argument_lists if isinstance(its, list) for each in its]
-            without_required = [
-                each
-                for each in arguments
-                if not isinstance(each, Mapping) or not isinstance(each.get("required"), bool)
-            ]
-            are_said = arguments and not without_required
-            harness.check(
-                "W-40d", are_said, expected="a boolean `required` in each argument", got=arguments
-            )
-            chat = session.chat(reply("Hello!"))
-            await chat.prompt(f"/{matching[0]} {chat.model.marker}", marker=False)
-            await wait_for_requests(chat)
-            sent = conversation(chat.model.first.body)
-            harness.check(
-                "CHAT-31",
-                f"Say hello to {chat.model.marker}." in sent,
-                expected="the MCP prompt's text in the request to the model",
-                got=sent,
-            )
-            await chat.finished()
-
-
-@case("CTX-7", needs="config", seconds=30)
-async def a_resource_of_an_mcp_server_is_a_context(harness: Harness) -> None:
-    """Query for a resource of an MCP server, and prompt with it as a context."""
-    async with harness.session(config=CONFIG) as session:
-        await wait_for_status(session, "kit", "running")
-        resource = {
-            "type": "mcpResource",
-            "uri": "memo://today",
-            "name": "today",
-            "description": "What is on today.",
-            "mimeType": "text/plain",
-            "server": "kit",
-        }
-        await require_files(session)
-        listed = [
-            each for each in await find_contexts(session, "") if each.get("type") == "mcpResource"
-        ]
-        chat = session.chat(reply("I see."))
-        await chat.prompt("What is on?", contexts=[resource])
         await chat.finished()
-        sent = all_text(chat.model.first.body)
-        harness.check(
-            "CTX-7",
-            "Today we test." in sent and any(each.get("server") == "kit" for each in listed),
-            expected="the resource in the list of contexts, and its text in the request",
-            got=f"contexts {listed}; the request {conversation(chat.model.first.body)}",
-        )
+
+
+@case("CTX-7", needs="config", seconds=30, config=CONFIG)
+async def a_resource_of_an_mcp_server_is_a_context(
+    harness: Harness, session: ClientSession
+) -> None:
+    """Query for a resource of an MCP server, and prompt with it as a context."""
+    await wait_for_status(session, "kit", "running")
+    resource = {
+        "type": "mcpResource",
+        "uri": "memo://today",
+        "name": "today",
+        "description": "What is on today.",
+        "mimeType": "text/plain",
+        "server": "kit",
+    }
+    await require_files(session)
+    listed = [
+        each for each in await find_contexts(session, "") if each.get("type") == "mcpResource"
+    ]
+    chat = await session.take_turn("What is on?", reply("I see."), contexts=[resource])
+    sent = all_text(chat.model.first.body)
+    harness.check(
+        "CTX-7",
+        "Today we test." in sent and any(each.get("server") == "kit" for each in listed),
+        "the resource in the list of contexts, and its text in the request",
+        f"contexts {listed}; the request {conversation(chat.model.first.body)}",
+    )
 
 
 @asynccontextmanager
@@ -355,12 +348,7 @@ async def an_mcp_server_that_wants_a_login_has_failed(harness: Harness) -> None:
     ):
         params = (await wait_for_status(session, "locked", "failed", shows="W-36b")).params
         shape = (params.get("command"), params.get("args"))
-        harness.check(
-            "W-36a",
-            shape == (url, []),
-            expected=f"the command {url} and the arguments []",
-            got=shape,
-        )
+        harness.check("W-36a", shape == (url, []), f"the command {url} and the arguments []", shape)
         await session.until(
             lambda message: (
                 message.get("method") == "$/showMessage" and "/authorize?" in str(message)

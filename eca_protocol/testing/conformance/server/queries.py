@@ -62,52 +62,46 @@ def _is_there(root: Path, context: Mapping[str, Any]) -> bool:
     return context.get("type") != "file" or place.is_file()
 
 
-@case("CHAT-24", "CHAT-25", "CHAT-26", "W-40a", seconds=30)
-async def contexts_are_found(harness: Harness) -> None:
+@case("CHAT-24", "CHAT-25", "CHAT-26", "W-40a", seconds=30, handshake=False)
+async def contexts_are_found(harness: Harness, session: ClientSession) -> None:
     """Query a workspace of 251 files and a folder: all, by name, and with exclusions."""
-    async with harness.session(handshake=False) as session:
-        for number in range(250):
-            (session.root / f"file-{number}.txt").touch()
-        needle = session.root / "some-needle.md"
-        needle.touch()
-        (session.root / "a-folder").mkdir()
-        await session.handshake()
-        may_be_fewer = harness.target.personality.loses_large_frames
-        fewest = 1 if may_be_fewer else MOST
-        answer = await poll(
-            partial(_contexts_for_empty_query, session), lambda answer: _has_enough(answer, fewest)
-        )
-        listed = answer.get("contexts")
-        is_list = isinstance(listed, list) and all(isinstance(each, Mapping) for each in listed)
-        harness.check("CHAT-24", is_list, expected="a list of contexts", got=answer)
-        if not isinstance(listed, list) or not is_list or not listed:
-            raise Unmet("contexts of a workspace with files", listed)
-        missing = [each for each in listed if not _is_there(session.root, each)]
-        harness.check(
-            "CHAT-24", not missing, expected="existing files and folders only", got=missing
-        )
-        first = _paths(session.root, listed)[:1]
-        harness.check(
-            "W-40a",
-            (len(listed) == MOST or may_be_fewer) and first == [str(session.root)],
-            expected=f"{MOST} of 253 contexts, the root first",
-            got=f"{len(listed)} contexts, first {first}",
-        )
-        matches = _paths(session.root, await poll(partial(find_contexts, session, "needle"), bool))
-        harness.check(
-            "CHAT-25",
-            str(needle) in matches and not any("file-" in each for each in matches),
-            expected=f"{needle}, and no other file",
-            got=matches,
-        )
-        has = [{"type": "file", "path": str(needle)}]
-        rest = _paths(session.root, await find_contexts(session, "needle", contexts=has))
-        harness.check(
-            "CHAT-26",
-            str(needle) not in rest,
-            expected=f"no {needle}, which the client has already",
-            got=rest,
-        )
+    for number in range(250):
+        (session.root / f"file-{number}.txt").touch()
+    needle = session.root / "some-needle.md"
+    needle.touch()
+    (session.root / "a-folder").mkdir()
+    await session.handshake()
+    may_be_fewer = harness.target.personality.loses_large_frames
+    fewest = 1 if may_be_fewer else MOST
+    answer = await poll(
+        partial(_contexts_for_empty_query, session), lambda answer: _has_enough(answer, fewest)
+    )
+    listed = answer.get("contexts")
+    is_list = isinstance(listed, list) and all(isinstance(each, Mapping) for each in listed)
+    harness.check("CHAT-24", is_list, "a list of contexts", answer)
+    if not isinstance(listed, list) or not is_list or not listed:
+        raise Unmet("contexts of a workspace with files", listed)
+    missing = [each for each in listed if not _is_there(session.root, each)]
+    harness.check("CHAT-24", not missing, "existing files and folders only", missing)
+    first = _paths(session.root, listed)[:1]
+    harness.check(
+        "W-40a",
+        (len(listed) == MOST or may_be_fewer) and first == [str(session.root)],
+        f"{MOST} of 253 contexts, the root first",
+        f"{len(listed)} contexts, first {first}",
+    )
+    matches = _paths(session.root, await poll(partial(find_contexts, session, "needle"), bool))
+    harness.check(
+        "CHAT-25",
+        str(needle) in matches and not any("file-" in each for each in matches),
+        f"{needle}, and no other file",
+        matches,
+    )
+    has = [{"type": "file", "path": str(needle)}]
+    rest = _paths(session.root, await find_contexts(session, "needle", contexts=has))
+    harness.check(
+        "CHAT-26", str(needle) not in rest, f"no {needle}, which the client has already", rest
+    )
 
 
 async def _contexts_for_empty_query(session: ClientSession) -> Mapping[str, Any]:
@@ -121,54 +115,44 @@ def _has_enough(answer: Mapping[str, Any], fewest: int) -> bool:
 
 
 @case("CHAT-27", "CHAT-28", "CHAT-29", "W-40b", "W-40c", "W-40e")
-async def commands_are_found(harness: Harness) -> None:
+async def commands_are_found(harness: Harness, session: ClientSession) -> None:
     """Query for all commands, by a name, and by a description, with and without a chat."""
-    async with harness.session() as session:
-        await _chats_are_named(harness, session)
-        everything = await commands(session, "")
-        if not everything:
-            matches = [each for word in _COMMON for each in await commands(session, word)]
-            if matches:
-                harness.check(
-                    "CHAT-28", False, expected="all commands for an empty query", got="no command"
-                )
-                raise Unmet("commands where nothing is asked for", "none")
-            raise NotApplicable("it has no commands")
-        incomplete = [
-            each for each in everything if not (each.get("name") and each.get("description"))
-        ]
-        harness.check(
-            "CHAT-27",
-            not incomplete,
-            expected="each command with a name and a description",
-            got=incomplete,
-        )
-        command = everything[-1]
-        if not command.get("name"):
-            raise Unmet("commands with names", everything)
-        matches = await commands(session, str(command["name"]))
-        harness.check(
-            "CHAT-28",
-            command in matches
-            and (len(matches) < len(everything) or len(everything) == 1)
-            and not await commands(session, "no command is called so"),
-            expected=f"{command['name']} and not all others; no command for an unknown name",
-            got=[each.get("name") for each in matches],
-        )
-        by_description = await commands(session, _some_words(str(command.get("description"))))
-        harness.check(
-            "W-40b",
-            command in by_description,
-            expected=f"{command['name']} for words of its description",
-            got=[each.get("name") for each in by_description],
-        )
-        if harness.edition <= Revision.R2025_10:
-            types = {each.get("type") for each in everything}
-            harness.check(
-                "W-40c", types == {"native"}, expected="the type native for each command", got=types
-            )
-        else:
-            harness.not_applicable("W-40c", "It is about editions up to 2025-10.")
+    await _chats_are_named(harness, session)
+    everything = await commands(session, "")
+    if not everything:
+        matches = [each for word in _COMMON for each in await commands(session, word)]
+        if matches:
+            harness.check("CHAT-28", False, "all commands for an empty query", "no command")
+            raise Unmet("commands where nothing is asked for", "none")
+        raise NotApplicable("it has no commands")
+    incomplete = [each for each in everything if not (each.get("name") and each.get("description"))]
+    harness.check(
+        "CHAT-27", not incomplete, "each command with a name and a description", incomplete
+    )
+    command = everything[-1]
+    if not command.get("name"):
+        raise Unmet("commands with names", everything)
+    matches = await commands(session, str(command["name"]))
+    harness.check(
+        "CHAT-28",
+        command in matches
+        and (len(matches) < len(everything) or len(everything) == 1)
+        and not await commands(session, "no command is called so"),
+        f"{command['name']} and not all others; no command for an unknown name",
+        [each.get("name") for each in matches],
+    )
+    by_description = await commands(session, _some_words(str(command.get("description"))))
+    harness.check(
+        "W-40b",
+        command in by_description,
+        f"{command['name']} for words of its description",
+        [each.get("name") for each in by_description],
+    )
+    if harness.edition <= Revision.R2025_10:
+        types = {each.get("type") for each in everything}
+        harness.check("W-40c", types == {"native"}, "the type native for each command", types)
+    else:
+        harness.not_applicable("W-40c", "It is about editions up to 2025-10.")
 
 
 def _some_words(text: str) -> str:
@@ -185,54 +169,52 @@ async def _chats_are_named(harness: Harness, session: ClientSession) -> None:
         harness.check(
             "CHAT-29",
             chat_id == "some chat",
-            expected=f"the chatId of the query in the result of {method}",
-            got=with_chat,
+            f"the chatId of the query in the result of {method}",
+            with_chat,
         )
         without = result_of(await session.ask(method, params))
         harness.check(
             "W-40e",
             "chatId" not in without,
-            expected=f"no chatId in the result of {method}",
-            got=f"members: {list(without)}",
+            f"no chatId in the result of {method}",
+            f"members: {list(without)}",
         )
 
 
 @case("CHAT-30")
-async def a_command_runs(harness: Harness) -> None:
+async def a_command_runs(harness: Harness, session: ClientSession) -> None:
     """Prompt with the name of a native command."""
-    async with harness.session() as session:
-        names = {str(each.get("name")) for each in await commands(session, "")}
-        harmless = sorted(names & {"costs", "doctor", "prompt-show", "config"})
-        if not harmless:
-            raise NotApplicable("it has none of the commands that servers share")
-        chat = session.chat(reply("I am no command."))
-        await chat.prompt(f"/{harmless[0]}")
-        ended = await finishes(chat)
-        harness.check(
-            "CHAT-30",
-            ended and system_text(chat) and not chat.model.requests,
-            expected="a text of the role system, and no request to the model",
-            got=[received.content for received in chat.messages],
-        )
+    names = {str(each.get("name")) for each in await commands(session, "")}
+    harmless = sorted(names & {"costs", "doctor", "prompt-show", "config"})
+    if not harmless:
+        raise NotApplicable("it has none of the commands that servers share")
+    chat = session.chat(reply("I am no command."))
+    await chat.prompt(f"/{harmless[0]}")
+    ended = await finishes(chat)
+    harness.check(
+        "CHAT-30",
+        ended and system_text(chat) and not chat.model.requests,
+        "a text of the role system, and no request to the model",
+        [received.content for received in chat.messages],
+    )
 
 
 @case("CHAT-9")
-async def a_login_says_so(harness: Harness) -> None:
+async def a_login_says_so(harness: Harness, session: ClientSession) -> None:
     """Run the command to log in, and cancel it."""
-    async with harness.session() as session:
-        if "login" not in {each.get("name") for each in await commands(session, "login")}:
-            raise NotApplicable("it has no command to log in")
-        chat = session.chat()
-        statuses = []
-        for text in ("/login conformance", "cancel"):
-            answer = await chat.prompt(text, marker=False)
-            statuses.append(result_of(answer).get("status"))
-            await chat.finished(len(statuses))
-        if "login" not in statuses and chat.assistant_text:
-            raise NotApplicable("the suite's provider has no login")
-        harness.check(
-            "CHAT-9",
-            "login" in statuses,
-            expected="the status login while the command reads the next prompt",
-            got=statuses,
-        )
+    if "login" not in {each.get("name") for each in await commands(session, "login")}:
+        raise NotApplicable("it has no command to log in")
+    chat = session.chat()
+    statuses = []
+    for text in ("/login conformance", "cancel"):
+        answer = await chat.prompt(text, marker=False)
+        statuses.append(result_of(answer).get("status"))
+        await chat.finished(len(statuses))
+    if "login" not in statuses and chat.assistant_text:
+        raise NotApplicable("the suite's provider has no login")
+    harness.check(
+        "CHAT-9",
+        "login" in statuses,
+        "the status login while the command reads the next prompt",
+        statuses,
+    )

@@ -38,8 +38,8 @@ async def hundreds_of_requests_at_once(harness: Harness) -> None:
     harness.check(
         "BASE-17",
         len(ids) == len(set(map(str, ids))) == MANY,
-        expected=f"one answer to each of {MANY} requests",
-        got=f"{len(ids)} answers to {len(set(map(str, ids)))} requests",
+        f"one answer to each of {MANY} requests",
+        f"{len(ids)} answers to {len(set(map(str, ids)))} requests",
     )
     harness.record_pass("BASE-2", "W-2d")
 
@@ -64,8 +64,8 @@ async def a_storm_of_unknown_notifications(harness: Harness) -> None:
     harness.check(
         "W-4c",
         outcome.still_serves and not outcome.answers,
-        expected="no answer to a notification, and a result for the query after them",
-        got=outcome,
+        "no answer to a notification, and a result for the query after them",
+        outcome,
     )
 
 
@@ -75,12 +75,7 @@ async def a_large_message(harness: Harness) -> None:
     async with harness.session(fresh=True) as session:
         body = bytes_of(query("large", odd="%"))
         outcome = await try_bytes(session, frame(body.replace(b"%", b"x" * BYTES)), seconds=20)
-    harness.check(
-        "BASE-6",
-        is_read(outcome.to("large")),
-        expected="a result for a query of 8 MiB",
-        got=outcome,
-    )
+    harness.check("BASE-6", is_read(outcome.to("large")), "a result for a query of 8 MiB", outcome)
 
 
 @case("BASE-17", since=Revision.DRAFT, seconds=30)
@@ -90,17 +85,17 @@ async def a_client_that_does_not_read_for_a_while(harness: Harness) -> None:
         ids = [f"unread {number}" for number in range(UNREAD)]
         long_name = {"chatId": "x" * 500}
         requests = (message("chat/queryCommands", long_name, id=id_) for id_ in ids)
-        session.wire.reading = False
+        session.process.reading = False
         async with anyio.create_task_group() as group:
             group.start_soon(session.write, b"".join(map(frame, requests)))
             await anyio.sleep(DEAF_SECONDS)
-            session.wire.reading = True
+            session.process.reading = True
             unanswered = await _unanswered(session, ids)
     harness.check(
         "BASE-17",
         not unanswered,
-        expected=f"{UNREAD} answers after the pause",
-        got=f"{len(unanswered)} requests without an answer",
+        f"{UNREAD} answers after the pause",
+        f"{len(unanswered)} requests without an answer",
     )
 
 

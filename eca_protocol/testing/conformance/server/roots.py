@@ -29,47 +29,46 @@ async def _is_found(session: ClientSession, folder: str) -> bool:
     return name in str(contexts)
 
 
-@case("LIFE-10", "W-15a", "W-15c", seconds=30)
-async def folders_are_roots(harness: Harness) -> None:
+@case("LIFE-10", "W-15a", "W-15c", seconds=30, handshake=False)
+async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
     """Name folders in several ways; query for a file in each."""
-    async with harness.session(handshake=False) as session:
-        plain = _create_directory(session.root / "plain")
-        escaped = _create_directory(session.root / "100% with blanks")
-        local = _create_directory(session.root / "local")
-        other = _create_directory(session.root / "other")
-        folders = [
-            {"name": "plain", "uri": plain.as_uri()},
-            {"name": "escaped", "uri": escaped.as_uri()},
-            {"name": "local", "uri": local.as_uri().replace("file://", "file://localhost", 1)},
-        ]
-        params = {
-            **harness.initialize_params(session.root),
-            "workspaceFolders": folders,
-            "rootUri": other.as_uri(),
-            "rootPath": str(other),
-        }
-        await session.ask("initialize", params, seconds=30)
-        await session.notify("initialized", {})
-        for row, folder, words in (
-            ("LIFE-10", plain, "a folder of `workspaceFolders`"),
-            ("W-15a", escaped, "a folder whose URI has escapes"),
-            ("W-15a", local, "a folder at localhost"),
-        ):
-            is_found = await poll(partial(_is_found, session, folder.name), bool)
-            harness.check(
-                row,
-                is_found,
-                expected=f"the file of {words} among the contexts",
-                got=f"a file of {folder.name!r}" if is_found else f"no file of {folder.name!r}",
-            )
-            if folder is plain and not is_found:
-                raise Unmet("roots", "none")
+    plain = _create_directory(session.root / "plain")
+    escaped = _create_directory(session.root / "100% with blanks")
+    local = _create_directory(session.root / "local")
+    other = _create_directory(session.root / "other")
+    folders = [
+        {"name": "plain", "uri": plain.as_uri()},
+        {"name": "escaped", "uri": escaped.as_uri()},
+        {"name": "local", "uri": local.as_uri().replace("file://", "file://localhost", 1)},
+    ]
+    params = {
+        **harness.initialize_params(session.root),
+        "workspaceFolders": folders,
+        "rootUri": other.as_uri(),
+        "rootPath": str(other),
+    }
+    await session.ask("initialize", params, seconds=30)
+    await session.notify("initialized", {})
+    for row, folder, words in (
+        ("LIFE-10", plain, "a folder of `workspaceFolders`"),
+        ("W-15a", escaped, "a folder whose URI has escapes"),
+        ("W-15a", local, "a folder at localhost"),
+    ):
+        is_found = await poll(partial(_is_found, session, folder.name), bool)
         harness.check(
-            "W-15c",
-            not await _is_found(session, other.name),
-            expected="`rootUri` and `rootPath` are ignored",
-            got="a result for a query about them",
+            row,
+            is_found,
+            f"the file of {words} among the contexts",
+            f"a file of {folder.name!r}" if is_found else f"no file of {folder.name!r}",
         )
+        if folder is plain and not is_found:
+            raise Unmet("roots", "none")
+    harness.check(
+        "W-15c",
+        not await _is_found(session, other.name),
+        "`rootUri` and `rootPath` are ignored",
+        "a result for a query about them",
+    )
 
 
 def _shows(name: str, message: Mapping[str, Any]) -> bool:
@@ -95,4 +94,4 @@ async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
         shown = [received for received in session.messages if received.method == "$/showMessage"]
     harness.record_pass("W-15b", "GEN-1")
     with_id = [received.message for received in shown if "id" in received.message]
-    harness.check("W-15d", not with_id, expected="`$/showMessage` without an id", got=with_id)
+    harness.check("W-15d", not with_id, "`$/showMessage` without an id", with_id)

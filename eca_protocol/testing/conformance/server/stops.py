@@ -63,29 +63,23 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
     harness.check(
         "W-23a",
         not unfinished,
-        expected="`finished` after a stop in each state",
-        got=f"no `finished`: {unfinished}",
+        "`finished` after a stop in each state",
+        f"no `finished`: {unfinished}",
     )
     slow = [(trial.state, trial.seconds) for trial in trials if trial.is_slow]
-    harness.check(
-        "W-23e", not slow, expected=f"`finished` within {STOP_SECONDS} s of the stop", got=slow
-    )
+    harness.check("W-23e", not slow, f"`finished` within {STOP_SECONDS} s of the stop", slow)
     with_usage = [trial.state for trial in trials if trial.tells_usage]
-    harness.check(
-        "W-23d", not with_usage, expected="no usage of a stopped turn", got=f"usage: {with_usage}"
-    )
+    harness.check("W-23d", not with_usage, "no usage of a stopped turn", f"usage: {with_usage}")
     left_open = [trial.state for trial in trials if not trial.hangs_up]
     harness.check(
         "W-23f",
         not left_open,
-        expected="a closed connection to the model",
-        got=f"an open connection: {left_open}",
+        "a closed connection to the model",
+        f"an open connection: {left_open}",
     )
     not_continued = [trial.state for trial in trials if not trial.continues]
     expected = "a turn of the next prompt, with one more request to the model"
-    harness.check(
-        "CHAT-34", not not_continued, expected=expected, got=f"no such turn: {not_continued}"
-    )
+    harness.check("CHAT-34", not not_continued, expected, f"no such turn: {not_continued}")
     harness.record_pass("W-23g", "CHAT-33")
 
 
@@ -178,7 +172,7 @@ async def a_stop_ends_a_call_that_waits_and_one_that_runs(harness: Harness) -> N
         for state, seconds in seconds_by_state.items()
         if seconds is None or seconds > 1
     }
-    harness.check("W-23b", not slow, expected="`finished` within 1 s of the stop", got=slow)
+    harness.check("W-23b", not slow, "`finished` within 1 s of the stop", slow)
 
 
 async def _stop_call(harness: Harness, session: ClientSession, state: str) -> float | None:
@@ -201,7 +195,7 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
     if seconds is not None:
         closed = ends(chat)
         is_right = len(closed) == 1 and _ENDS_OF[state](closed[0])
-        harness.check("W-30g", is_right, expected=_EXPECTED_END[state], got=closed)
+        harness.check("W-30g", is_right, _EXPECTED_END[state], closed)
     return seconds
 
 
@@ -216,72 +210,72 @@ _EXPECTED_END: Final[Mapping[str, str]] = {
 
 
 @case("W-22f", "W-22g")
-async def a_stop_of_what_does_not_run_ends_no_turn(harness: Harness) -> None:
+async def a_stop_of_what_does_not_run_ends_no_turn(
+    harness: Harness, session: ClientSession
+) -> None:
     """Stop an unknown chat and an idle one, then prompt the idle one."""
-    async with harness.session() as session:
-        unknown, chat = session.chat(id="never-seen"), session.chat(reply("one"), reply("two"))
-        await unknown.stop()
-        await chat.prompt("First.")
-        await chat.finished()
-        await session.settle()
-        before, notified = len(chat.contents), len(session.messages)
-        await chat.stop()
-        await session.settle()
-        is_answered = harness.edition is Revision.CURRENT
-        for stopped, since in ((unknown, 0), (chat, notified)) if is_answered else ():
-            states = [
-                received.params.get("status")
-                for received in session.messages[since:]
-                if received.method == "chat/statusChanged" and received.chat_id == stopped.id
-            ]
-            expected = "one `chat/statusChanged` with the status idle"
-            harness.check("W-22g", states == ["idle"], expected=expected, got=states)
-        later_contents = [
-            received.params
-            for received in [*unknown.messages, *chat.messages[before:]]
-            if received.content.get("type") != "metadata"
+    unknown, chat = session.chat(id="never-seen"), session.chat(reply("one"), reply("two"))
+    await unknown.stop()
+    await chat.prompt("First.")
+    await chat.finished()
+    await session.settle()
+    before, notified = len(chat.contents), len(session.messages)
+    await chat.stop()
+    await session.settle()
+    is_answered = harness.edition is Revision.CURRENT
+    for stopped, since in ((unknown, 0), (chat, notified)) if is_answered else ():
+        states = [
+            received.params.get("status")
+            for received in session.messages[since:]
+            if received.method == "chat/statusChanged" and received.chat_id == stopped.id
         ]
-        harness.check(
-            "W-22f",
-            not later_contents,
-            expected="no content after a stop of an idle or unknown chat",
-            got=later_contents,
-        )
-        await chat.prompt("Second.")
-        ended = await finishes(chat, 2)
-        harness.check(
-            "W-22f",
-            ended and len(chat.model.requests) == 2,
-            expected="two turns and two requests to the model",
-            got=f"{chat.ends} turns, {len(chat.model.requests)} requests",
-        )
+        expected = "one `chat/statusChanged` with the status idle"
+        harness.check("W-22g", states == ["idle"], expected, states)
+    later_contents = [
+        received.params
+        for received in [*unknown.messages, *chat.messages[before:]]
+        if received.content.get("type") != "metadata"
+    ]
+    harness.check(
+        "W-22f",
+        not later_contents,
+        "no content after a stop of an idle or unknown chat",
+        later_contents,
+    )
+    await chat.prompt("Second.")
+    ended = await finishes(chat, 2)
+    harness.check(
+        "W-22f",
+        ended and len(chat.model.requests) == 2,
+        "two turns and two requests to the model",
+        f"{chat.ends} turns, {len(chat.model.requests)} requests",
+    )
 
 
 @case("W-22c", "W-22d")
-async def a_stop_empties_the_queue_and_repeats_what_it_drops(harness: Harness) -> None:
+async def a_stop_empties_the_queue_and_repeats_what_it_drops(
+    harness: Harness, session: ClientSession
+) -> None:
     """Stop a turn that has two prompts queued, then prompt again."""
-    async with harness.session() as session:
-        chat = session.chat(reply("one", hang()), reply("behind the stop"))
-        await chat.prompt("First.")
-        await chat.content("text", text="one")
-        for prompt in ("Second, dropped.", "Third, dropped as well."):
-            answer = await chat.prompt(prompt)
-            if "result" not in answer:
-                raise Unmet("a prompt that waits for its turn", answer)
-        await chat.stop()
-        await chat.finished()
-        repeated = system_text(chat)
-        await chat.prompt("Fourth.")
-        await finishes(chat, 2)
-        await session.settle()
-        queued = [conversation(request.body) for request in chat.model.requests[1:2]]
-        dropped = all(chat.prompts[3] in each for each in queued)
-        harness.check(
-            "W-22c", dropped, expected="the prompt after the stop in the next request", got=queued
-        )
-        harness.check(
-            "W-22d",
-            not dropped or all(prompt in repeated for prompt in chat.prompts[1:3]),
-            expected=f"a text of the role system with {chat.prompts[1:3]}, before `finished`",
-            got=repeated,
-        )
+    chat = session.chat(reply("one", hang()), reply("behind the stop"))
+    await chat.prompt("First.")
+    await chat.content("text", text="one")
+    for prompt in ("Second, dropped.", "Third, dropped as well."):
+        answer = await chat.prompt(prompt)
+        if "result" not in answer:
+            raise Unmet("a prompt that waits for its turn", answer)
+    await chat.stop()
+    await chat.finished()
+    repeated = system_text(chat)
+    await chat.prompt("Fourth.")
+    await finishes(chat, 2)
+    await session.settle()
+    queued = [conversation(request.body) for request in chat.model.requests[1:2]]
+    dropped = all(chat.prompts[3] in each for each in queued)
+    harness.check("W-22c", dropped, "the prompt after the stop in the next request", queued)
+    harness.check(
+        "W-22d",
+        not dropped or all(prompt in repeated for prompt in chat.prompts[1:3]),
+        f"a text of the role system with {chat.prompts[1:3]}, before `finished`",
+        repeated,
+    )

@@ -6,7 +6,7 @@ from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import comes, offered_tools
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import hang, reply, wait
@@ -31,72 +31,62 @@ async def _wait_for_end(chat: ChatSession, request: ReceivedRequest) -> None:
 
 
 @case("W-25a", "W-25b", "CHAT-21", since=Revision.R2025_10)
-async def a_title_is_one_request_more_and_may_come_late(harness: Harness) -> None:
+async def a_title_is_one_request_more_and_may_come_late(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt twice; hold the title back until the first turn has ended."""
-    async with harness.session() as session:
-        chat = session.chat(reply("one"), reply("two"))
-        chat.model.title = reply(wait("late"), "A fine name")
-        await chat.prompt("Hi.")
-        await chat.finished()
-        request = await title_request(chat)
-        chat.model.open("late")
-        is_shown = await comes(chat, "metadata", title="A fine name")
-        harness.check(
-            "CHAT-21",
-            is_shown,
-            expected="a metadata content with the title",
-            got=chat.of("metadata"),
-        )
-        await chat.prompt("Hi again.")
-        await chat.finished(2)
-        count, tools = len(chat.model.title_requests), offered_tools(request.body)
-        harness.check(
-            "W-25a",
-            count == 1 and not tools,
-            expected="exactly one request for a title, without tools",
-            got=f"{count} requests, with the tools {tools}",
-        )
-        mention_title = [request.is_title for request in chat.model.requests]
-        harness.check(
-            "W-25b",
-            mention_title == [False, False],
-            expected="two requests whose instructions do not mention a title",
-            got=f"{len(mention_title)} requests, {sum(mention_title)} of which mention it",
-        )
+    chat = session.chat(reply("one"), reply("two"))
+    chat.model.title = reply(wait("late"), "A fine name")
+    await chat.prompt("Hi.")
+    await chat.finished()
+    request = await title_request(chat)
+    chat.model.open("late")
+    is_shown = await comes(chat, "metadata", title="A fine name")
+    harness.check("CHAT-21", is_shown, "a metadata content with the title", chat.of("metadata"))
+    await chat.prompt("Hi again.")
+    await chat.finished(2)
+    count, tools = len(chat.model.title_requests), offered_tools(request.body)
+    harness.check(
+        "W-25a",
+        count == 1 and not tools,
+        "exactly one request for a title, without tools",
+        f"{count} requests, with the tools {tools}",
+    )
+    mention_title = [request.is_title for request in chat.model.requests]
+    harness.check(
+        "W-25b",
+        mention_title == [False, False],
+        "two requests whose instructions do not mention a title",
+        f"{len(mention_title)} requests, {sum(mention_title)} of which mention it",
+    )
 
 
 @case("W-25d", since=Revision.R2025_10)
-async def no_title_follows_a_stop_or_a_delete(harness: Harness) -> None:
+async def no_title_follows_a_stop_or_a_delete(harness: Harness, session: ClientSession) -> None:
     """Stop a turn, and delete a chat, while the title is being generated."""
-    async with harness.session() as session:
-        for end in ("stop", "delete"):
-            chat = session.chat(reply("some", hang()))
-            chat.model.title = reply(wait("late"), "Too late")
-            await chat.prompt("Hi.")
-            await chat.content("text", text="some")
-            request = await title_request(chat)
-            if end == "stop":
-                await chat.stop()
-                await chat.finished()
-            else:
-                await session.ask("chat/delete", {"chatId": chat.id})
-            chat.model.open("late")
-            await _wait_for_end(chat, request)
-            await session.settle()
-            late = chat.of("metadata")
-            harness.check("W-25d", not late, expected=f"no title after the {end}", got=late)
+    for end in ("stop", "delete"):
+        chat = session.chat(reply("some", hang()))
+        chat.model.title = reply(wait("late"), "Too late")
+        await chat.prompt("Hi.")
+        await chat.content("text", text="some")
+        request = await title_request(chat)
+        if end == "stop":
+            await chat.stop()
+            await chat.finished()
+        else:
+            await session.ask("chat/delete", {"chatId": chat.id})
+        chat.model.open("late")
+        await _wait_for_end(chat, request)
+        await session.settle()
+        late = chat.of("metadata")
+        harness.check("W-25d", not late, f"no title after the {end}", late)
 
 
-@case("W-25c", needs="config")
-async def titles_can_be_turned_off(harness: Harness) -> None:
+@case("W-25c", needs="config", config={"chat": {"title": False}})
+async def titles_can_be_turned_off(harness: Harness, session: ClientSession) -> None:
     """Prompt twice with `chat.title: false`."""
-    async with harness.session(config={"chat": {"title": False}}) as session:
-        chat = session.chat(reply("one"), reply("two"))
-        await chat.prompt("Hi.")
-        await chat.finished()
-        await chat.prompt("Hi.")
-        await chat.finished(2)
-        count = len(chat.model.title_requests)
-        harness.check(
-            "W-25c", count == 0, expected="no request for a title", got=f"{count} requests"
-        )
+    chat = await session.take_turn("Hi.", reply("one"), reply("two"))
+    await chat.prompt("Hi.")
+    await chat.finished(2)
+    count = len(chat.model.title_requests)
+    harness.check("W-25c", count == 0, "no request for a title", f"{count} requests")

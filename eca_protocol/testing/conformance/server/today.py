@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eca_protocol.testing.conformance.cases import NotApplicable, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.current_requests import (
     CAPABLE_CLIENT,
     CURRENT,
@@ -32,7 +32,7 @@ from eca_protocol.testing.conformance.server.reading import (
     result_of,
     wait_for_gate,
 )
-from eca_protocol.testing.conformance.server.tools import approve_all
+from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.target import MODEL
 from eca_protocol.testing.script import reply, wait
 
@@ -42,41 +42,37 @@ from eca_protocol.testing.script import reply, wait
     "FIELD:ChatSummary.*", "FIELD:ChatOpenParams.*", "FIELD:ChatOpenResponse.*",
     "FIELD:ChatHistory*", "W-44b", since=CURRENT,
 )  # fmt: skip
-async def chats_are_listed_and_opened_again(harness: Harness) -> None:
+async def chats_are_listed_and_opened_again(harness: Harness, session: ClientSession) -> None:
     """Find a chat of three turns in the list, open it, and read it by pages."""
-    async with harness.session() as session:
-        chat = await chat_with_turns(session, reply("one"), reply("two"), reply("three"))
-        for sorted_by in ("updatedAt", "createdAt"):
-            listed = await request_result(session, "chat/list", limit=500, sortBy=sorted_by)
-            ids = [each.get("id") for each in listed.get("chats", ())]
-            harness.check(
-                "FIELD:ChatListResponse.chats",
-                chat.id in ids,
-                expected=f"the chat {chat.id} in the list",
-                got=ids,
-            )
-        opened = await request_result(session, "chat/open", chatId=chat.id, limit=2)
-        result = (opened.get("found"), opened.get("chatId"))
+    chat = await chat_with_turns(session, reply("one"), reply("two"), reply("three"))
+    for sorted_by in ("updatedAt", "createdAt"):
+        listed = await request_result(session, "chat/list", limit=500, sortBy=sorted_by)
+        ids = [each.get("id") for each in listed.get("chats", ())]
         harness.check(
-            "FIELD:ChatOpenResponse.found",
-            result == (True, chat.id),
-            expected="found true, and the chat's id",
-            got=opened,
+            "FIELD:ChatListResponse.chats", chat.id in ids, f"the chat {chat.id} in the list", ids
         )
-        whole = await request_result(session, "chat/open", chatId=chat.id)
-        harness.check(
-            "W-44b",
-            (whole.get("meta"), bool(opened.get("meta"))) == (None, True),
-            expected="meta for a page, and none for the whole chat",
-            got=f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat",
-        )
-        page = await request_result(session, "chat/history", chatId=chat.id, limit=2)
-        meta = page.get("meta", {})
-        for end, cursor in (("before", "beforeCursor"), ("after", "afterCursor")):
-            if meta.get(cursor):
-                more = {"chatId": chat.id, "limit": 2, end: meta[cursor]}
-                await request_result(session, "chat/history", **more)
-                await request_result(session, "chat/open", **more)
+    opened = await request_result(session, "chat/open", chatId=chat.id, limit=2)
+    result = (opened.get("found"), opened.get("chatId"))
+    harness.check(
+        "FIELD:ChatOpenResponse.found",
+        result == (True, chat.id),
+        "found true, and the chat's id",
+        opened,
+    )
+    whole = await request_result(session, "chat/open", chatId=chat.id)
+    harness.check(
+        "W-44b",
+        (whole.get("meta"), bool(opened.get("meta"))) == (None, True),
+        "meta for a page, and none for the whole chat",
+        f"meta {opened.get('meta')} for a page, {whole.get('meta')} for the whole chat",
+    )
+    page = await request_result(session, "chat/history", chatId=chat.id, limit=2)
+    meta = page.get("meta", {})
+    for end, cursor in (("before", "beforeCursor"), ("after", "afterCursor")):
+        if meta.get(cursor):
+            more = {"chatId": chat.id, "limit": 2, end: meta[cursor]}
+            await request_result(session, "chat/history", **more)
+            await request_result(session, "chat/open", **more)
 
 
 @case(
@@ -90,67 +86,58 @@ async def chats_are_listed_and_opened_again(harness: Harness) -> None:
     "W-43d",
     since=CURRENT,
 )
-async def a_chat_is_named_and_marked(harness: Harness) -> None:
+async def a_chat_is_named_and_marked(harness: Harness, session: ClientSession) -> None:
     """Rename a chat, add a flag and remove it, and open the chat again."""
-    async with harness.session() as session:
-        chat = await chat_with_turns(session, reply("one"), reply("two"))
-        prompt, text = content_id(chat), chat.assistant_text
-        await request_result(
-            session, "chat/update", chatId=chat.id, title="A name of mine", trust=False
-        )
-        await _set_flag(harness, chat, prompt, text)
-        flags = [each.get("contentId") for each in chat.of("flag")]
-        harness.check(
-            "W-43b",
-            bool(flags) and prompt not in flags,
-            expected="a flag with a contentId that is not the prompt's",
-            got=flags,
-        )
-        await request_result(session, "chat/open", chatId=chat.id)
-        harness.check(
-            "W-43d",
-            ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
-            == (flags * 2, text * 3),
-            expected="the texts and the flag in the chat that is opened again",
-            got=[received.content for received in chat.messages],
-        )
-        before = len(chat.of("flag")), chat.assistant_text
-        gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
-        await request_result(session, "chat/removeFlag", **gone)
-        harness.check(
-            "W-43c",
-            (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text),
-            expected="the chat's texts again, without the flag",
-            got=[received.content for received in chat.messages],
-        )
+    chat = await chat_with_turns(session, reply("one"), reply("two"))
+    prompt, text = content_id(chat), chat.assistant_text
+    await request_result(
+        session, "chat/update", chatId=chat.id, title="A name of mine", trust=False
+    )
+    await _set_flag(harness, chat, prompt, text)
+    flags = [each.get("contentId") for each in chat.of("flag")]
+    harness.check(
+        "W-43b",
+        bool(flags) and prompt not in flags,
+        "a flag with a contentId that is not the prompt's",
+        flags,
+    )
+    await request_result(session, "chat/open", chatId=chat.id)
+    harness.check(
+        "W-43d",
+        ([each.get("contentId") for each in chat.of("flag")], chat.assistant_text)
+        == (flags * 2, text * 3),
+        "the texts and the flag in the chat that is opened again",
+        [received.content for received in chat.messages],
+    )
+    before = len(chat.of("flag")), chat.assistant_text
+    gone = {"chatId": chat.id, "contentId": (flags or [prompt])[0]}
+    await request_result(session, "chat/removeFlag", **gone)
+    harness.check(
+        "W-43c",
+        (len(chat.of("flag")), chat.assistant_text) == (before[0], before[1] + text),
+        "the chat's texts again, without the flag",
+        [received.content for received in chat.messages],
+    )
 
 
 @case("W-43a", "W-43d", since=CURRENT, needs="native-tools")
-async def a_flag_follows_a_call(harness: Harness) -> None:
+async def a_flag_follows_a_call(harness: Harness, session: ClientSession) -> None:
     """Add a flag at a tool call."""
-    async with harness.session() as session:
-        chat = session.chat(
-            calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
-        )
-        await chat.prompt("Look.")
-        await approve_all(chat)
-        end_contents, before = ends(chat), len(chat.messages)
-        [call] = {str(each.get("id")) for each in end_contents}
-        await _set_flag(harness, chat, call, "done")
-        shown = [received.content for received in chat.messages[before:]]
-        ended = [each for each in shown if each.get("type") in _ENDS]
-        harness.check(
-            "W-43d",
-            ended == end_contents,
-            expected=f"the unchanged call {end_contents}",
-            got=ended,
-        )
-        harness.check(
-            "W-43a",
-            [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended,
-            expected="the flag directly after its call",
-            got=shown,
-        )
+    chat = await take_approved_turn(
+        session, "Look.", calls(("eca_directory_tree", {"path": str(session.root)})), reply("done")
+    )
+    end_contents, before = ends(chat), len(chat.messages)
+    [call] = {str(each.get("id")) for each in end_contents}
+    await _set_flag(harness, chat, call, "done")
+    shown = [received.content for received in chat.messages[before:]]
+    ended = [each for each in shown if each.get("type") in _ENDS]
+    harness.check("W-43d", ended == end_contents, f"the unchanged call {end_contents}", ended)
+    harness.check(
+        "W-43a",
+        [each for each, behind in pairwise(shown) if behind.get("type") == "flag"] == ended,
+        "the flag directly after its call",
+        shown,
+    )
 
 
 _ENDS: Final = ("toolCalled", "toolCallRejected")
@@ -172,90 +159,87 @@ async def _set_flag(harness: Harness, chat: ChatSession, content_id: str, text: 
     harness.check(
         "W-43c",
         (len(cleared), "".join(shown)) == (1, text),
-        expected="one chat/cleared, then all contents again, before the answer",
-        got=[received.content for received in chat.messages],
+        "one chat/cleared, then all contents again, before the answer",
+        [received.content for received in chat.messages],
     )
 
 
-@case("FIELD:InitializeResponse.globalConfigPath", since=CURRENT)
-async def the_user_s_configuration_is_named(harness: Harness) -> None:
+@case("FIELD:InitializeResponse.globalConfigPath", since=CURRENT, handshake=False)
+async def the_user_s_configuration_is_named(harness: Harness, session: ClientSession) -> None:
     """Read the configuration file's path in the answer to `initialize`."""
-    async with harness.session(handshake=False) as session:
-        answer = await session.ask(
-            "initialize", harness.initialize_params(session.root), seconds=30
-        )
-        path = result_of(answer).get("globalConfigPath")
-        if path is None:
-            raise NotApplicable("the server names no file")
-        harness.check(
-            "FIELD:InitializeResponse.globalConfigPath",
-            isinstance(path, str) and _is_absolute(path),
-            expected="an absolute path of the configuration file",
-            got=path,
-        )
+    answer = await session.ask("initialize", harness.initialize_params(session.root), seconds=30)
+    path = result_of(answer).get("globalConfigPath")
+    if path is None:
+        raise NotApplicable("the server names no file")
+    harness.check(
+        "FIELD:InitializeResponse.globalConfigPath",
+        isinstance(path, str) and _is_absolute(path),
+        "an absolute path of the configuration file",
+        path,
+    )
 
 
 def _is_absolute(path: str) -> bool:
     return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
 
 
-@case("FIELD:ChatForkParams.*", "FIELD:ChatForkResponse.*", since=CURRENT)
-async def a_chat_is_forked(harness: Harness) -> None:
+@case("FIELD:ChatForkParams.*", "FIELD:ChatForkResponse.*", since=CURRENT, fresh=True)
+async def a_chat_is_forked(harness: Harness, session: ClientSession) -> None:
     """Fork a chat before its last prompt."""
-    async with harness.session(fresh=True) as session:
-        chat = await chat_with_turns(session, reply("one"), reply("two"))
-        forked = await request_result(
-            session, "chat/fork", chatId=chat.id, contentId=content_id(chat)
-        )
-        opened = await session.until(
-            lambda message: (
-                message.get("method") == "chat/opened" and _is_of_other_chat(message, chat)
-            ),
-            expected="chat/opened of the copy",
-        )
-        harness.check(
-            "FIELD:ChatForkResponse.chatId",
-            forked.get("chatId") == opened.params.get("chatId"),
-            expected=f"the id of the copy, {opened.params.get('chatId')!r}",
-            got=forked,
-        )
+    chat = await chat_with_turns(session, reply("one"), reply("two"))
+    forked = await request_result(session, "chat/fork", chatId=chat.id, contentId=content_id(chat))
+    opened = await session.until(
+        lambda message: message.get("method") == "chat/opened" and _is_of_other_chat(message, chat),
+        expected="chat/opened of the copy",
+    )
+    harness.check(
+        "FIELD:ChatForkResponse.chatId",
+        forked.get("chatId") == opened.params.get("chatId"),
+        f"the id of the copy, {opened.params.get('chatId')!r}",
+        forked,
+    )
 
 
-@case("FIELD:ChatInlinePromptParams.*", "FIELD:ChatSummary.kind", "VALUE:ChatKind=*", since=CURRENT)
-async def a_chat_is_prompted_inline(harness: Harness) -> None:
+@case(
+    "FIELD:ChatInlinePromptParams.*",
+    "FIELD:ChatSummary.kind",
+    "VALUE:ChatKind=*",
+    since=CURRENT,
+    fresh=True,
+)
+async def a_chat_is_prompted_inline(harness: Harness, session: ClientSession) -> None:
     """Prompt inline: a new chat that knows another one and does not show it."""
-    async with harness.session(fresh=True) as session:
-        source = await chat_with_turns(session, reply("one"))
-        inline = session.chat(reply("two"), reply("three"))
-        prompt = {"message": inline.with_marker("Continue."), "contexts": [], "trust": False}
-        ids = {"chatId": inline.id, "sourceChatId": source.id}
-        await request_result(session, "chat/inlinePrompt", **ids, **prompt)
-        await inline.finished()
-        more = {"model": MODEL, "agent": "plan", "variant": "x"}
-        await request_result(session, "chat/inlinePrompt", chatId=inline.id, **prompt, **more)
-        await inline.finished(2)
-        texts = "".join(str(each.get("text")) for each in inline.of("text"))
-        harness.check(
-            "FIELD:ChatInlinePromptParams.sourceChatId",
-            "one" not in texts,
-            expected="the new turn only, without the other chat's texts",
-            got=texts,
-        )
-        sent = conversation(inline.model.first.body)
-        harness.check(
-            "FIELD:ChatInlinePromptParams.sourceChatId",
-            source.prompts[0] in sent,
-            expected=f"the other chat's prompt {source.prompts[0]!r} in the request",
-            got=sent,
-        )
-        listed = await request_result(session, "chat/list", limit=500)
-        kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
-        harness.check(
-            "FIELD:ChatSummary.kind",
-            (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None),
-            expected="the kind inline for the inline chat only",
-            got=kinds,
-        )
+    source = await chat_with_turns(session, reply("one"))
+    inline = session.chat(reply("two"), reply("three"))
+    prompt = {"message": inline.with_marker("Continue."), "contexts": [], "trust": False}
+    ids = {"chatId": inline.id, "sourceChatId": source.id}
+    await request_result(session, "chat/inlinePrompt", **ids, **prompt)
+    await inline.finished()
+    more = {"model": MODEL, "agent": "plan", "variant": "x"}
+    await request_result(session, "chat/inlinePrompt", chatId=inline.id, **prompt, **more)
+    await inline.finished(2)
+    texts = "".join(str(each.get("text")) for each in inline.of("text"))
+    harness.check(
+        "FIELD:ChatInlinePromptParams.sourceChatId",
+        "one" not in texts,
+        "the new turn only, without the other chat's texts",
+        texts,
+    )
+    sent = conversation(inline.model.first.body)
+    harness.check(
+        "FIELD:ChatInlinePromptParams.sourceChatId",
+        source.prompts[0] in sent,
+        f"the other chat's prompt {source.prompts[0]!r} in the request",
+        sent,
+    )
+    listed = await request_result(session, "chat/list", limit=500)
+    kinds = {each.get("id"): each.get("kind") for each in listed.get("chats", ())}
+    harness.check(
+        "FIELD:ChatSummary.kind",
+        (kinds.get(inline.id), kinds.get(source.id)) == ("inline", None),
+        "the kind inline for the inline chat only",
+        kinds,
+    )
 
 
 def _is_of_other_chat(message: Mapping[str, Any], chat: ChatSession) -> bool:
@@ -263,60 +247,53 @@ def _is_of_other_chat(message: Mapping[str, Any], chat: ChatSession) -> bool:
 
 
 @case("FIELD:ChatRollbackParams.*", "VALUE:ChatRollbackInclude=*", since=CURRENT)
-async def a_chat_is_rolled_back(harness: Harness) -> None:
+async def a_chat_is_rolled_back(harness: Harness, session: ClientSession) -> None:
     """Roll back the last turn."""
-    async with harness.session() as session:
-        chat = await chat_with_turns(session, reply("one"), reply("two"))
-        place = {"chatId": chat.id, "contentId": content_id(chat)}
-        await request_result(session, "chat/rollback", **place, include=["messages", "tools"])
+    chat = await chat_with_turns(session, reply("one"), reply("two"))
+    place = {"chatId": chat.id, "contentId": content_id(chat)}
+    await request_result(session, "chat/rollback", **place, include=["messages", "tools"])
 
 
 @case("FIELD:ChatClearParams.*", "FIELD:ChatClearedParams.*", since=CURRENT)
-async def a_chat_is_cleared(harness: Harness) -> None:
+async def a_chat_is_cleared(harness: Harness, session: ClientSession) -> None:
     """Clear all messages of a chat."""
-    async with harness.session() as session:
-        chat = await chat_with_turns(session, reply("one"), reply("two"))
-        await request_result(session, "chat/clear", chatId=chat.id, messages=True)
-        message = await session.until(
-            lambda message: message.get("method") == "chat/cleared", expected="chat/cleared"
-        )
-        harness.check(
-            "FIELD:ChatClearedParams.messages",
-            message.params.get("messages") is True,
-            expected="messages true in chat/cleared",
-            got=message.params,
-        )
+    chat = await chat_with_turns(session, reply("one"), reply("two"))
+    await request_result(session, "chat/clear", chatId=chat.id, messages=True)
+    message = await session.until(
+        lambda message: message.get("method") == "chat/cleared", expected="chat/cleared"
+    )
+    harness.check(
+        "FIELD:ChatClearedParams.messages",
+        message.params.get("messages") is True,
+        "messages true in chat/cleared",
+        message.params,
+    )
 
 
 @case("FIELD:ChatPromptSteerParams.*", "FIELD:ChatPromptSteerRemoveParams.*", since=CURRENT)
-async def a_turn_is_steered(harness: Harness) -> None:
+async def a_turn_is_steered(harness: Harness, session: ClientSession) -> None:
     """Steer a running turn, and remove the steering message."""
-    async with harness.session() as session:
-        chat = session.chat(reply("one", wait("go")), reply("two"))
-        await chat.prompt("Hi.")
-        await wait_for_gate(chat, "go")
-        await session.notify("chat/promptSteer", {"chatId": chat.id, "message": "Not so fast."})
-        await session.notify("chat/promptSteerRemove", {"chatId": chat.id})
-        await session.settle()
-        chat.model.open("go")
-        await chat.finished()
+    chat = session.chat(reply("one", wait("go")), reply("two"))
+    await chat.prompt("Hi.")
+    await wait_for_gate(chat, "go")
+    await session.notify("chat/promptSteer", {"chatId": chat.id, "message": "Not so fast."})
+    await session.notify("chat/promptSteerRemove", {"chatId": chat.id})
+    await session.settle()
+    chat.model.open("go")
+    await chat.finished()
 
 
-@case("FIELD:ChatQueryFiles*", since=CURRENT)
-async def files_are_found(harness: Harness) -> None:
+@case("FIELD:ChatQueryFiles*", since=CURRENT, handshake=False)
+async def files_are_found(harness: Harness, session: ClientSession) -> None:
     """Query for a file by a part of its name."""
-    async with harness.session(handshake=False) as session:
-        path = session.root / "a-needle.txt"
-        path.touch()
-        await session.handshake()
-        result = await request_result(session, "chat/queryFiles", chatId="c", query="needle")
-        paths = [each.get("path") for each in result.get("files", ())]
-        harness.check(
-            "FIELD:ChatQueryFilesResponse.files",
-            str(path) in paths,
-            expected=f"{path} in the list",
-            got=paths,
-        )
+    path = session.root / "a-needle.txt"
+    path.touch()
+    await session.handshake()
+    result = await request_result(session, "chat/queryFiles", chatId="c", query="needle")
+    paths = [each.get("path") for each in result.get("files", ())]
+    harness.check(
+        "FIELD:ChatQueryFilesResponse.files", str(path) in paths, f"{path} in the list", paths
+    )
 
 
 @case(
@@ -324,37 +301,37 @@ async def files_are_found(harness: Harness) -> None:
     "FIELD:ChatPromptParams.*", "FIELD:ImageContext.*", "FIELD:TextContext.*",
     "VALUE:ChatContext=ImageContext", "VALUE:ChatContext=TextContext",
     "FIELD:WorkspaceDidChangeWorkspaceFoldersParams.*", "W-11h", since=CURRENT,
+    fresh=True,
 )  # fmt: skip
-async def newer_clients_say_more(harness: Harness) -> None:
+async def newer_clients_say_more(harness: Harness, session: ClientSession) -> None:
     """Select for one chat, prompt with every member, and add a folder."""
-    async with harness.session(fresh=True) as session:
-        chat = session.chat(reply("I see."))
-        chat_params = {"chatId": chat.id}
-        await session.notify(
-            "chat/selectedModelChanged", {**chat_params, "model": MODEL, "variant": "x"}
-        )
-        message = await session.until(
-            lambda message: _has_variants(message, chat), expected="the variants of the model"
-        )
-        listed = params_of(message.message)["chat"]
-        harness.check(
-            "W-11h",
-            listed.get("selectVariant", "missing") in (None, *listed["variants"]),
-            expected="a selectVariant from the list of variants, or null",
-            got=listed,
-        )
-        await session.notify("chat/selectedAgentChanged", {**chat_params, "agent": "plan"})
-        other = session.wire.directories.home / "other"
-        other.mkdir()
-        folder = {"name": "other", "uri": other.as_uri()}
-        event = {"added": [folder], "removed": []}
-        await session.notify("workspace/didChangeWorkspaceFolders", {"event": event})
-        contexts = [
-            {"type": "text", "label": "pasted", "content": "a text from elsewhere"},
-            {"type": "image", "mediaType": "image/png", "base64": PIXEL},
-        ]
-        await chat.prompt("Look.", agent="plan", variant="x", trust=False, contexts=contexts)
-        await chat.finished()
+    chat = session.chat(reply("I see."))
+    chat_params = {"chatId": chat.id}
+    await session.notify(
+        "chat/selectedModelChanged", {**chat_params, "model": MODEL, "variant": "x"}
+    )
+    message = await session.until(
+        lambda message: _has_variants(message, chat), expected="the variants of the model"
+    )
+    listed = params_of(message.message)["chat"]
+    harness.check(
+        "W-11h",
+        listed.get("selectVariant", "missing") in (None, *listed["variants"]),
+        "a selectVariant from the list of variants, or null",
+        listed,
+    )
+    await session.notify("chat/selectedAgentChanged", {**chat_params, "agent": "plan"})
+    other = session.wire.directories.home / "other"
+    other.mkdir()
+    folder = {"name": "other", "uri": other.as_uri()}
+    event = {"added": [folder], "removed": []}
+    await session.notify("workspace/didChangeWorkspaceFolders", {"event": event})
+    contexts = [
+        {"type": "text", "label": "pasted", "content": "a text from elsewhere"},
+        {"type": "image", "mediaType": "image/png", "base64": PIXEL},
+    ]
+    await chat.prompt("Look.", agent="plan", variant="x", trust=False, contexts=contexts)
+    await chat.finished()
 
 
 def _has_variants(message: Mapping[str, Any], chat: ChatSession) -> bool:
@@ -364,28 +341,27 @@ def _has_variants(message: Mapping[str, Any], chat: ChatSession) -> bool:
     return is_listed and params.get("chatId") == chat.id
 
 
-@case("FIELD:Provider*", "FIELD:LoginMethod.*", "VALUE:Provider*", since=CURRENT)
-async def providers_are_listed(harness: Harness) -> None:
+@case("FIELD:Provider*", "FIELD:LoginMethod.*", "VALUE:Provider*", since=CURRENT, fresh=True)
+async def providers_are_listed(harness: Harness, session: ClientSession) -> None:
     """List the providers, and log in and out of one."""
-    async with harness.session(fresh=True) as session:
-        listed = await request_result(session, "providers/list")
-        ids = [each.get("id") for each in listed.get("providers", ())]
-        harness.check(
-            "FIELD:ProvidersListResult.providers",
-            "conformance" in ids or not harness.target.takes_config,
-            expected="the configured provider in the list",
-            got=ids,
-        )
-        for each in listed.get("providers", ()):
-            methods = (each.get("login") or {}).get("methods") or ()
-            if any(method.get("key") == "api-key" for method in methods):
-                named = {"provider": each["id"]}
-                await request_result(session, "providers/login", **named, method="api-key")
-                await request_result(
-                    session, "providers/loginInput", **named, data={"api-key": "sk-none"}
-                )
-                await request_result(session, "providers/logout", **named)
-                return
+    listed = await request_result(session, "providers/list")
+    ids = [each.get("id") for each in listed.get("providers", ())]
+    harness.check(
+        "FIELD:ProvidersListResult.providers",
+        "conformance" in ids or not harness.target.takes_config,
+        "the configured provider in the list",
+        ids,
+    )
+    for each in listed.get("providers", ()):
+        methods = (each.get("login") or {}).get("methods") or ()
+        if any(method.get("key") == "api-key" for method in methods):
+            named = {"provider": each["id"]}
+            await request_result(session, "providers/login", **named, method="api-key")
+            await request_result(
+                session, "providers/loginInput", **named, data={"api-key": "sk-none"}
+            )
+            await request_result(session, "providers/logout", **named)
+            return
 
 
 @case(
@@ -393,82 +369,82 @@ async def providers_are_listed(harness: Harness) -> None:
     "FIELD:MCPDisableServerParams.*", "FIELD:MCPEnableServerParams.*",
     "FIELD:ToolServerRemovedParams.*", "FIELD:ServerPrompt.*", "FIELD:PromptArgument.*",
     "FIELD:ServerResource.*", since=CURRENT, seconds=40,
+    fresh=True,
 )  # fmt: skip
-async def mcp_servers_are_added_changed_and_removed(harness: Harness) -> None:
+async def mcp_servers_are_added_changed_and_removed(
+    harness: Harness, session: ClientSession
+) -> None:
     """Add, update, disable, enable and remove an MCP server."""
-    async with harness.session(fresh=True) as session:
-        mine = program()
-        added = {"name": "mine", "env": {"ANY": "1"}, "disabled": False, "scope": "global", **mine}
-        await request_result(session, "mcp/addServer", **added)
-        running = await wait_for_status(session, "mine", "running")
-        await request_result(session, "mcp/updateServer", name="mine", env={"ANY": "2"}, **mine)
-        starting = await wait_for_status(session, "mine", "starting", after=running)
-        running = await wait_for_status(session, "mine", "running", after=starting)
-        await session.notify("mcp/disableServer", {"name": "mine"})
-        off = await wait_for_status(session, "mine", "disabled", after=running)
-        await session.notify("mcp/enableServer", {"name": "mine"})
-        await wait_for_status(session, "mine", "running", after=off)
-        await request_result(session, "mcp/removeServer", name="mine")
-        await session.until(
-            lambda message: message.get("method") == "tool/serverRemoved",
-            shows="FIELD:ToolServerRemovedParams.name",
-            expected="tool/serverRemoved",
-        )
+    mine = program()
+    added = {"name": "mine", "env": {"ANY": "1"}, "disabled": False, "scope": "global", **mine}
+    await request_result(session, "mcp/addServer", **added)
+    running = await wait_for_status(session, "mine", "running")
+    await request_result(session, "mcp/updateServer", name="mine", env={"ANY": "2"}, **mine)
+    starting = await wait_for_status(session, "mine", "starting", after=running)
+    running = await wait_for_status(session, "mine", "running", after=starting)
+    await session.notify("mcp/disableServer", {"name": "mine"})
+    off = await wait_for_status(session, "mine", "disabled", after=running)
+    await session.notify("mcp/enableServer", {"name": "mine"})
+    await wait_for_status(session, "mine", "running", after=off)
+    await request_result(session, "mcp/removeServer", name="mine")
+    await session.until(
+        lambda message: message.get("method") == "tool/serverRemoved",
+        shows="FIELD:ToolServerRemovedParams.name",
+        expected="tool/serverRemoved",
+    )
 
 
 @case(
     "FIELD:EditorGetDefinition*", "FIELD:EditorGetReferences*", "FIELD:EditorLocation.*",
     "FIELD:Range*", "FIELD:ChatAskQuestion*", since=CURRENT,
+    fresh=True, initialize=CAPABLE_CLIENT,
 )  # fmt: skip
-async def the_editor_and_its_user_are_asked(harness: Harness) -> None:
+async def the_editor_and_its_user_are_asked(harness: Harness, session: ClientSession) -> None:
     """Look up a definition and its references, and ask the user a question."""
-    async with harness.session(fresh=True, initialize=CAPABLE_CLIENT) as session:
-        path = session.root / "a.py"
-        path.write_text("import this\nname = 1\nname\n")
-        result = {"status": "success", "locations": [{"uri": path.as_uri(), "range": RANGE}]}
-        session.replies["editor/getDefinition"] = result
-        session.replies["editor/getReferences"] = result
-        session.replies["chat/askQuestion"] = {"answer": "blue", "cancelled": False}
-        place = {"path": str(path), "line": 2, "symbol": "name"}
-        question = {"question": "Which one?", "options": [{"label": "blue", "description": "b"}]}
-        for kind in ("editor_definition", "editor_references", "ask_user"):
-            session.tool(kind)
-        chat = session.chat(
-            calls(("editor_definition", place)),
-            calls(("editor_references", {**place, "include_declaration": True})),
-            calls(("ask_user", question)),
-            reply("Blue, then."),
-        )
-        await chat.prompt("Ask.")
-        await approve_all(chat)
+    path = session.root / "a.py"
+    path.write_text("import this\nname = 1\nname\n")
+    result = {"status": "success", "locations": [{"uri": path.as_uri(), "range": RANGE}]}
+    session.replies["editor/getDefinition"] = result
+    session.replies["editor/getReferences"] = result
+    session.replies["chat/askQuestion"] = {"answer": "blue", "cancelled": False}
+    place = {"path": str(path), "line": 2, "symbol": "name"}
+    question = {"question": "Which one?", "options": [{"label": "blue", "description": "b"}]}
+    for kind in ("editor_definition", "editor_references", "ask_user"):
+        session.tool(kind)
+    await take_approved_turn(
+        session,
+        "Ask.",
+        calls(("editor_definition", place)),
+        calls(("editor_references", {**place, "include_declaration": True})),
+        calls(("ask_user", question)),
+        reply("Blue, then."),
+    )
 
 
 @case("FIELD:Completion*", since=CURRENT)
-async def a_line_is_completed(harness: Harness) -> None:
+async def a_line_is_completed(harness: Harness, session: ClientSession) -> None:
     """Request an inline completion."""
-    async with harness.session() as session:
-        place = {"line": 1, "character": 5}
-        await request_result(
-            session, "completion/inline", docText="x = \n", docVersion=3, position=place
-        )
+    place = {"line": 1, "character": 5}
+    await request_result(
+        session, "completion/inline", docText="x = \n", docVersion=3, position=place
+    )
 
 
 @case("FIELD:Rewrite*", "VALUE:Rewrite*", since=CURRENT)
-async def a_text_is_rewritten(harness: Harness) -> None:
+async def a_text_is_rewritten(harness: Harness, session: ClientSession) -> None:
     """Request the rewrite of a selection."""
-    async with harness.session() as session:
-        chat = session.chat(reply("y = 1"))
-        params = {
-            "id": "r1",
-            "text": "x = 1",
-            "prompt": chat.with_marker("Call it y."),
-            "range": RANGE,
-        }
-        await request_result(session, "rewrite/prompt", **params)
-        await session.until(
-            lambda message: (
-                message.get("method") == "rewrite/contentReceived"
-                and "finished" in str(params_of(message).get("content"))
-            ),
-            expected="the end of the rewrite",
-        )
+    chat = session.chat(reply("y = 1"))
+    params = {
+        "id": "r1",
+        "text": "x = 1",
+        "prompt": chat.with_marker("Call it y."),
+        "range": RANGE,
+    }
+    await request_result(session, "rewrite/prompt", **params)
+    await session.until(
+        lambda message: (
+            message.get("method") == "rewrite/contentReceived"
+            and "finished" in str(params_of(message).get("content"))
+        ),
+        expected="the end of the rewrite",
+    )

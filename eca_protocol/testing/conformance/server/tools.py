@@ -13,7 +13,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.model import bare_name
+from eca_protocol.testing.conformance.model import AnswersWith, bare_name
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
     calls,
@@ -57,56 +57,49 @@ OPTIONAL: Final[Mapping[str, frozenset[str]]] = {
 @case(
     "TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4", needs="native-tools"
 )  # fmt: skip
-async def a_call_is_told_while_the_model_still_speaks(harness: Harness) -> None:
+async def a_call_is_told_while_the_model_still_speaks(
+    harness: Harness, session: ClientSession
+) -> None:
     """Hold the model's answer back after a text and a tool call."""
-    async with harness.session() as session:
-        session.tool(READ)
-        path = session.workspace / "told.txt"
-        path.write_text("to be read\n")
-        arguments = json.dumps({"path": str(path)})
-        chat = session.chat(
-            reply("I look.", tool_call(READ, arguments), wait("end"), finish("tool_calls")),
-            reply("Seen."),
-        )
-        await chat.prompt("Look at the file.")
-        await wait_for_gate(chat, "end")
-        names = offered_tools(chat.model.first.body)
-        harness.check(
-            "ARROW:chat-tool-call-2",
-            bool(names),
-            expected="tools in the request to the model",
-            got=names,
-        )
-        with contextlib.suppress(Unmet):
-            await session.until(
-                lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
-                expected="toolCallPrepare before the model's answer ends",
-            )
-        early = len(chat.of("toolCallPrepare"))
-        chat.model.open("end")
-        run = await next_content(chat, "toolCallRun")
-        pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
-        if not pieces:
-            raise Unmet("a call that is prepared")
-        harness.check(
-            "TOOL-1",
-            early,
+    session.tool(READ)
+    path = session.workspace / "told.txt"
+    path.write_text("to be read\n")
+    arguments = json.dumps({"path": str(path)})
+    chat = session.chat(
+        reply("I look.", tool_call(READ, arguments), wait("end"), finish("tool_calls")),
+        reply("Seen."),
+    )
+    await chat.prompt("Look at the file.")
+    await wait_for_gate(chat, "end")
+    names = offered_tools(chat.model.first.body)
+    harness.check("ARROW:chat-tool-call-2", bool(names), "tools in the request to the model", names)
+    with contextlib.suppress(Unmet):
+        await session.until(
+            lambda _: any(each.get("argumentsText") for each in chat.of("toolCallPrepare")),
             expected="toolCallPrepare before the model's answer ends",
-            got=f"{early} of them",
         )
-        harness.check(
-            "W-30b",
-            _is_json("".join(pieces), run.get("arguments")),
-            expected=f"pieces of argumentsText that join to {arguments}",
-            got=pieces,
-        )
-        await chat.finished()
-        harness.check(
-            "ARROW:chat-tool-call-4",
-            chat.assistant_text.startswith("I look."),
-            expected="the text that precedes the call",
-            got=chat.assistant_text,
-        )
+    early = len(chat.of("toolCallPrepare"))
+    chat.model.open("end")
+    run = await next_content(chat, "toolCallRun")
+    pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
+    if not pieces:
+        raise Unmet("a call that is prepared")
+    harness.check(
+        "TOOL-1", early, "toolCallPrepare before the model's answer ends", f"{early} of them"
+    )
+    harness.check(
+        "W-30b",
+        _is_json("".join(pieces), run.get("arguments")),
+        f"pieces of argumentsText that join to {arguments}",
+        pieces,
+    )
+    await chat.finished()
+    harness.check(
+        "ARROW:chat-tool-call-4",
+        chat.assistant_text.startswith("I look."),
+        "the text that precedes the call",
+        chat.assistant_text,
+    )
 
 
 def _is_json(text: str, value: Any) -> bool:
@@ -117,36 +110,35 @@ def _is_json(text: str, value: Any) -> bool:
 
 
 @case("TOOL-7", "TOOL-12", "W-33a", *WATCHED, needs="native-tools")
-async def files_are_read(harness: Harness) -> None:
+async def files_are_read(harness: Harness, session: ClientSession) -> None:
     """Read an existing file, and a missing one."""
-    async with harness.session() as session:
-        session.tool(READ)
-        path = session.workspace / "read.txt"
-        path.write_text("the text of the file\n")
-        chat = session.chat(
-            calls((READ, {"path": str(path)})),
-            calls((READ, {"path": str(path.with_name("no-such-file"))})),
-            reply("Read."),
-        )
-        await chat.prompt("Read.")
-        await approve_all(chat)
-        ends_of_calls = ends(chat)
-        texts = [all_text(each.get("outputs")) for each in ends_of_calls]
-        is_right = (
-            [each.get("error") for each in ends_of_calls] == [False, True]
-            and all("totalTimeMs" in each for each in ends_of_calls)
-            and "the text of the file" in texts[0]
-            and bool(texts[1].strip())
-        )
-        harness.check(
-            "TOOL-7",
-            is_right,
-            expected="the file's text, then an error with a reason, both with totalTimeMs",
-            got=ends_of_calls,
-        )
-        summary = [each.get("summary") for each in chat.of("toolCallRun")]
-        harness.check("TOOL-12", all(summary), expected="a summary of each call", got=summary)
-        harness.record_pass("W-33a", *WATCHED)
+    session.tool(READ)
+    path = session.workspace / "read.txt"
+    path.write_text("the text of the file\n")
+    chat = await take_approved_turn(
+        session,
+        "Read.",
+        calls((READ, {"path": str(path)})),
+        calls((READ, {"path": str(path.with_name("no-such-file"))})),
+        reply("Read."),
+    )
+    ends_of_calls = ends(chat)
+    texts = [all_text(each.get("outputs")) for each in ends_of_calls]
+    is_right = (
+        [each.get("error") for each in ends_of_calls] == [False, True]
+        and all("totalTimeMs" in each for each in ends_of_calls)
+        and "the text of the file" in texts[0]
+        and bool(texts[1].strip())
+    )
+    harness.check(
+        "TOOL-7",
+        is_right,
+        "the file's text, then an error with a reason, both with totalTimeMs",
+        ends_of_calls,
+    )
+    summary = [each.get("summary") for each in chat.of("toolCallRun")]
+    harness.check("TOOL-12", all(summary), "a summary of each call", summary)
+    harness.record_pass("W-33a", *WATCHED)
 
 
 async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
@@ -172,25 +164,41 @@ async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
             await chat.approve(call)
 
 
+async def take_approved_turn(
+    session: ClientSession, prompt: str, *script: AnswersWith
+) -> ChatSession:
+    """Prompt a new chat with its script, and approve each call until the turn has finished.
+
+    Raises:
+        Unmet: there is no answer, or no end.
+    """
+    chat = session.chat(*script)
+    await chat.prompt(prompt)
+    await approve_all(chat)
+    return chat
+
+
 @case("W-30h", needs="native-tools")
-async def two_calls_of_one_answer_are_told_one_after_the_other(harness: Harness) -> None:
+async def two_calls_of_one_answer_are_told_one_after_the_other(
+    harness: Harness, session: ClientSession
+) -> None:
     """Read two files in one answer, whose calls are interleaved."""
-    async with harness.session() as session:
-        session.tool(READ)
-        files = [session.workspace / f"{name}.txt" for name in ("one", "two")]
-        for path in files:
-            path.write_text(f"text of {path.name}\n")
-        arguments = [json.dumps({"path": str(path)}) for path in files]
-        both = calls(*[(READ, {"path": str(path)}) for path in files])
-        is_plain = harness.target.api == "openai-chat"
-        chat = session.chat(
-            partial(_interleaved_calls, arguments) if is_plain else both, reply("Read.")
-        )
-        await chat.prompt("Read both.")
-        await approve_all(chat)
-        if len(runs(chat)) != len(files):
-            raise Unmet("two calls", len(runs(chat)))
-        harness.record_pass("W-30h")
+    session.tool(READ)
+    files = [session.workspace / f"{name}.txt" for name in ("one", "two")]
+    for path in files:
+        path.write_text(f"text of {path.name}\n")
+    arguments = [json.dumps({"path": str(path)}) for path in files]
+    both = calls(*[(READ, {"path": str(path)}) for path in files])
+    is_plain = harness.target.api == "openai-chat"
+    chat = await take_approved_turn(
+        session,
+        "Read both.",
+        partial(_interleaved_calls, arguments) if is_plain else both,
+        reply("Read."),
+    )
+    if len(runs(chat)) != len(files):
+        raise Unmet("two calls", len(runs(chat)))
+    harness.record_pass("W-30h")
 
 
 def _interleaved_calls(arguments: Sequence[str], request: ReceivedRequest) -> Reply:
@@ -216,87 +224,78 @@ _PIECE: Final = 40  # characters
 
 
 @case("W-30e", "W-30c", needs="native-tools")
-async def what_cannot_be_called_is_called_with_an_error(harness: Harness) -> None:
+async def what_cannot_be_called_is_called_with_an_error(
+    harness: Harness, session: ClientSession
+) -> None:
     """Call an unknown tool, and one with malformed arguments."""
-    async with harness.session() as session:
-        session.tool(READ)
-        for tool, arguments in (
-            ("no_such_tool", "{}"), (READ, '{"path": '), (READ, "[1]"),
-        ):  # fmt: skip
-            chat = session.chat(calls((tool, arguments)), reply("I see."))
-            await chat.prompt("Do it.")
-            await approve_all(chat)
-            closed = ends(chat)
-            harness.check(
-                "W-30e",
-                [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)],
-                expected=f"exactly one toolCalled, with an error, for {tool} {arguments}",
-                got=closed,
-            )
-            run_arguments = [each.get("arguments") for each in runs(chat)]
-            harness.check(
-                "W-30c",
-                run_arguments == [{}],
-                expected="arguments {} in toolCallRun",
-                got=run_arguments,
-            )
+    session.tool(READ)
+    for tool, arguments in (
+        ("no_such_tool", "{}"), (READ, '{"path": '), (READ, "[1]"),
+    ):  # fmt: skip
+        chat = await take_approved_turn(
+            session, "Do it.", calls((tool, arguments)), reply("I see.")
+        )
+        closed = ends(chat)
+        harness.check(
+            "W-30e",
+            [(each["type"], each.get("error")) for each in closed] == [("toolCalled", True)],
+            f"exactly one toolCalled, with an error, for {tool} {arguments}",
+            closed,
+        )
+        run_arguments = [each.get("arguments") for each in runs(chat)]
+        harness.check("W-30c", run_arguments == [{}], "arguments {} in toolCallRun", run_arguments)
 
 
 @case("TOOL-13", "W-35a", needs="native-tools")
-async def a_file_change_is_shown(harness: Harness) -> None:
+async def a_file_change_is_shown(harness: Harness, session: ClientSession) -> None:
     """Write a file, and edit a line of another."""
-    async with harness.session() as session:
-        session.tool(WRITE)
-        session.tool(EDIT)
-        new_file, path = session.workspace / "made.txt", session.workspace / "changed.txt"
-        path.write_text("one\ntwo\nthree\n")
-        edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
-        chat = session.chat(
-            calls((WRITE, {"path": str(new_file), "content": "one\ntwo\nthree\n"})),
-            calls((EDIT, edit)),
-            reply("Changed."),
-        )
-        await chat.prompt("Change it.")
-        await approve_all(chat)
-        details = [each.get("details", {}) for each in runs(chat)]
-        if len(details) != 2:
-            raise Unmet("two calls", len(details))
-        counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
-        harness.check(
-            "TOOL-13",
-            [each.get("type") for each in details] == ["fileChange"] * 2
-            and [each.get("path") for each in details] == [str(new_file), str(path)]
-            and "+zwei" in str(details[1].get("diff"))
-            and counts == [(3, 0), (1, 1)],
-            expected=f"fileChange of {new_file} and {path}, a diff, line counts (3, 0) and (1, 1)",
-            got=details,
-        )
-        harness.record_pass("W-35a")
+    session.tool(WRITE)
+    session.tool(EDIT)
+    new_file, path = session.workspace / "made.txt", session.workspace / "changed.txt"
+    path.write_text("one\ntwo\nthree\n")
+    edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
+    chat = await take_approved_turn(
+        session,
+        "Change it.",
+        calls((WRITE, {"path": str(new_file), "content": "one\ntwo\nthree\n"})),
+        calls((EDIT, edit)),
+        reply("Changed."),
+    )
+    details = [each.get("details", {}) for each in runs(chat)]
+    if len(details) != 2:
+        raise Unmet("two calls", len(details))
+    counts = [(each.get("linesAdded"), each.get("linesRemoved")) for each in details]
+    harness.check(
+        "TOOL-13",
+        [each.get("type") for each in details] == ["fileChange"] * 2
+        and [each.get("path") for each in details] == [str(new_file), str(path)]
+        and "+zwei" in str(details[1].get("diff"))
+        and counts == [(3, 0), (1, 1)],
+        f"fileChange of {new_file} and {path}, a diff, line counts (3, 0) and (1, 1)",
+        details,
+    )
+    harness.record_pass("W-35a")
 
 
 @case("W-38b", needs="native-tools")
-async def an_edit_that_cannot_be_done_says_why(harness: Harness) -> None:
+async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: ClientSession) -> None:
     """Edit a text that is not in the file, and one that occurs seventeen times."""
-    async with harness.session() as session:
-        session.tool(EDIT)
-        path = session.workspace / "edited.txt"
-        path.write_text("other\n" * 20 + "same\n" * 17)
-        for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
-            edit = {"path": str(path), "original_content": original, "new_content": "x"}
-            chat = session.chat(calls((EDIT, edit)), reply("I see."))
-            await chat.prompt("Edit it.")
-            await approve_all(chat)
-            end = await next_end(chat)
-            if original == "same" and end.get("error") is False:
-                continue
-            reason = _PATH.sub("", all_text(end.get("outputs")))
-            harness.check(
-                "W-38b",
-                end.get("error") is True and re.search(why, reason),
-                expected="an error with a reason"
-                + (" and the number of matches" if original == "same" else ""),
-                got=end,
-            )
+    session.tool(EDIT)
+    path = session.workspace / "edited.txt"
+    path.write_text("other\n" * 20 + "same\n" * 17)
+    for original, why in (("not in there", r"\w"), ("same", r"\b17\b")):
+        edit = {"path": str(path), "original_content": original, "new_content": "x"}
+        chat = await take_approved_turn(session, "Edit it.", calls((EDIT, edit)), reply("I see."))
+        end = await next_end(chat)
+        if original == "same" and end.get("error") is False:
+            continue
+        reason = _PATH.sub("", all_text(end.get("outputs")))
+        harness.check(
+            "W-38b",
+            end.get("error") is True and re.search(why, reason),
+            "an error with a reason" + (" and the number of matches" if original == "same" else ""),
+            end,
+        )
 
 
 _PATH = re.compile(r"\S*edited\.txt")
@@ -307,70 +306,51 @@ _CUT = re.compile(r"\d+ bytes left out")
 
 
 @case("W-6b", "W-38a", needs="native-tools")
-async def a_long_output_is_cut_and_says_so(harness: Harness) -> None:
+async def a_long_output_is_cut_and_says_so(harness: Harness, session: ClientSession) -> None:
     """Run a command that writes two megabytes."""
-    async with harness.session() as session:
-        session.tool(SHELL)
-        chat = session.chat(calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long."))
-        await chat.prompt("Count.")
-        await approve_all(chat)
-        output = all_text((await next_end(chat)).get("outputs"))
-        if "1\n2\n3\n" not in output:
-            raise Unmet("an output with the first numbers", output[:200])
-        whole = str(LONG) in output and str(LONG // 2) in output
-        harness.check(
-            "W-6b",
-            not whole,
-            expected="an output that was cut",
-            got="the whole output" if whole else "a cut output",
-        )
-        if whole:
-            harness.record_pass("W-38a")  # nothing was cut, so nothing had to be said
-            return
-        mark = _CUT.search(output)
-        harness.check(
-            "W-38a", mark is not None, expected="... cut, N bytes left out ...", got=output
-        )
+    session.tool(SHELL)
+    chat = await take_approved_turn(
+        session, "Count.", calls((SHELL, {"command": f"seq 1 {LONG}"})), reply("Long.")
+    )
+    output = all_text((await next_end(chat)).get("outputs"))
+    if "1\n2\n3\n" not in output:
+        raise Unmet("an output with the first numbers", output[:200])
+    whole = str(LONG) in output and str(LONG // 2) in output
+    harness.check(
+        "W-6b", not whole, "an output that was cut", "the whole output" if whole else "a cut output"
+    )
+    if whole:
+        harness.record_pass("W-38a")  # nothing was cut, so nothing had to be said
+        return
+    mark = _CUT.search(output)
+    harness.check("W-38a", mark is not None, "... cut, N bytes left out ...", output)
 
 
 @case("W-33c", "W-33f", "W-35b")
-async def native_tools_have_the_names_that_people_configure(harness: Harness) -> None:
+async def native_tools_have_the_names_that_people_configure(
+    harness: Harness, session: ClientSession
+) -> None:
     """Compare the announced tools with those offered to the model."""
-    async with harness.session() as session:
-        listed = listed_tools(session)
-        reserved = (
-            set() if harness.edition is Revision.CURRENT else {"task"}
-        )  # the watcher reserves this name
-        names_taken = reserved & set(map(bare_name, listed))
-        harness.check(
-            "W-35b",
-            not names_taken,
-            expected="no tool named task",
-            got=names_taken or "none",
-        )
-        may_be_brief = harness.target.personality.loses_large_frames
-        deviating = {
-            name: arguments
-            for name, tool in listed.items()
-            if (arguments := _properties(tool)) is not None
-            and (arguments or not may_be_brief)
-            and _deviates(bare_name(name), arguments)
-        }
-        harness.check(
-            "W-33f",
-            not deviating,
-            expected="the parameter names of upstream's tools",
-            got=deviating,
-        )
-        chat = session.chat(reply("Hi."))
-        await chat.prompt("Hi.")
-        await chat.finished()
-        without_prefix = [each for each in offered_tools(chat.model.first.body) if each in NEEDED]
-        if harness.edition <= Revision.R2025_10:
-            without_prefix += [name for name in listed if name in NEEDED]
-        harness.check(
-            "W-33c", not without_prefix, expected="names with the prefix eca_", got=without_prefix
-        )
+    listed = listed_tools(session)
+    reserved = (
+        set() if harness.edition is Revision.CURRENT else {"task"}
+    )  # the watcher reserves this name
+    names_taken = reserved & set(map(bare_name, listed))
+    harness.check("W-35b", not names_taken, "no tool named task", names_taken or "none")
+    may_be_brief = harness.target.personality.loses_large_frames
+    deviating = {
+        name: arguments
+        for name, tool in listed.items()
+        if (arguments := _properties(tool)) is not None
+        and (arguments or not may_be_brief)
+        and _deviates(bare_name(name), arguments)
+    }
+    harness.check("W-33f", not deviating, "the parameter names of upstream's tools", deviating)
+    chat = await session.take_turn("Hi.", reply("Hi."))
+    without_prefix = [each for each in offered_tools(chat.model.first.body) if each in NEEDED]
+    if harness.edition <= Revision.R2025_10:
+        without_prefix += [name for name in listed if name in NEEDED]
+    harness.check("W-33c", not without_prefix, "names with the prefix eca_", without_prefix)
 
 
 def _properties(tool: Mapping[str, Any]) -> set[str] | None:
@@ -392,7 +372,7 @@ def listed_tools(session: ClientSession) -> Mapping[str, Mapping[str, Any]]:
     """Return the native tools by name, as announced last."""
     announced = [
         received.params.get("tools")
-        for received in session.wire.messages
+        for received in session.wire.recorder.messages
         if received.method == "tool/serverUpdated" and received.params.get("type") == "native"
     ]
     tools = announced[-1] if announced and isinstance(announced[-1], list) else ()
@@ -402,15 +382,14 @@ def listed_tools(session: ClientSession) -> Mapping[str, Mapping[str, Any]]:
 
 
 @case("W-33d", since=Revision.CURRENT, needs="native-tools")
-async def contents_have_the_names_without_a_prefix_in_current(harness: Harness) -> None:
+async def contents_have_the_names_without_a_prefix_in_current(
+    harness: Harness, session: ClientSession
+) -> None:
     """Read a file, and compare the names in its contents."""
-    async with harness.session() as session:
-        session.tool(READ)
-        chat = session.chat(calls((READ, {"path": str(session.workspace / "none")})), reply("Hi."))
-        await chat.prompt("Read.")
-        await approve_all(chat)
-        names = {str(each.get("name")) for each in contents(chat) if "server" in each}
-        has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
-        harness.check(
-            "W-33d", not has_prefix, expected="names without the prefix eca_", got=has_prefix
-        )
+    session.tool(READ)
+    chat = await take_approved_turn(
+        session, "Read.", calls((READ, {"path": str(session.workspace / "none")})), reply("Hi.")
+    )
+    names = {str(each.get("name")) for each in contents(chat) if "server" in each}
+    has_prefix = [name for name in (*listed_tools(session), *names) if name.startswith("eca_")]
+    harness.check("W-33d", not has_prefix, "names without the prefix eca_", has_prefix)

@@ -6,7 +6,7 @@ import itertools
 from typing import Final
 
 from eca_protocol.testing.conformance.cases import Unmet, case
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import (
     comes,
     contents,
@@ -42,59 +42,49 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
             answer.get("chatId") == chat.id
             and "" not in answer.values()
             and (not models or answer.get("model") in (None, *models)),
-            expected=f"the chatId {chat.id!r}, a status, and an announced model",
-            got=answer,
+            f"the chatId {chat.id!r}, a status, and an announced model",
+            answer,
         )
         await chat.finished()
         await chat.prompt("And now?")
         harness.check(
             "W-20e",
             await finishes(chat, 2),
-            expected="a turn of the prompt that directly followed `finished`",
-            got=chat.of("progress"),
+            "a turn of the prompt that directly followed `finished`",
+            chat.of("progress"),
         )
         await session.settle()
     harness.record_pass(*WATCHED)
 
 
 @case("CHAT-3", "CHAT-8", "CHAT-12", "W-20a")
-async def the_models_words_are_passed_on_as_they_come(harness: Harness) -> None:
+async def the_models_words_are_passed_on_as_they_come(
+    harness: Harness, session: ClientSession
+) -> None:
     """Stream an answer with a pause in the middle."""
-    async with harness.session() as session:
-        chat = session.chat(reply("Hel", "lo, ", wait("rest"), "wörld \U0001f600"))
-        answer = result_of(await chat.prompt(TEXT))
-        await wait_for_gate(chat, "rest")
-        harness.check(
-            "CHAT-8",
-            answer.get("status") == "prompting",
-            expected="the status prompting",
-            got=answer.get("status"),
-        )
-        sent = conversation(chat.model.first.body)
-        harness.check(
-            "CHAT-3",
-            chat.prompts[0] in sent,
-            expected=f"the prompt {chat.prompts[0]!r} in the request",
-            got=sent,
-        )
-        running = await comes(chat, "progress", state="running")
-        harness.check(
-            "W-20a", running, expected="a progress with the state running", got=contents(chat)
-        )
-        await session.until(
-            lambda _: chat.assistant_text == "Hello, ",
-            shows="CHAT-12",
-            expected="the streamed text so far, before the model's answer ends",
-        )
-        chat.model.open("rest")
-        await chat.finished()
-        whole = "Hello, wörld \U0001f600"
-        harness.check(
-            "CHAT-12",
-            chat.assistant_text == whole,
-            expected=f"the text {whole!r}",
-            got=chat.assistant_text,
-        )
+    chat = session.chat(reply("Hel", "lo, ", wait("rest"), "wörld \U0001f600"))
+    answer = result_of(await chat.prompt(TEXT))
+    await wait_for_gate(chat, "rest")
+    harness.check(
+        "CHAT-8", answer.get("status") == "prompting", "the status prompting", answer.get("status")
+    )
+    sent = conversation(chat.model.first.body)
+    harness.check(
+        "CHAT-3", chat.prompts[0] in sent, f"the prompt {chat.prompts[0]!r} in the request", sent
+    )
+    running = await comes(chat, "progress", state="running")
+    harness.check("W-20a", running, "a progress with the state running", contents(chat))
+    await session.until(
+        lambda _: chat.assistant_text == "Hello, ",
+        shows="CHAT-12",
+        expected="the streamed text so far, before the model's answer ends",
+    )
+    chat.model.open("rest")
+    await chat.finished()
+    whole = "Hello, wörld \U0001f600"
+    harness.check(
+        "CHAT-12", chat.assistant_text == whole, f"the text {whole!r}", chat.assistant_text
+    )
 
 
 LONG = "Ein langer Satz über nichts, 😀. " * 500
@@ -104,9 +94,7 @@ LONG = "Ein langer Satz über nichts, 😀. " * 500
 async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
     """Answer with 20 KiB in one piece."""
     async with harness.session() as session:
-        chat = session.chat(reply(LONG))
-        await chat.prompt("Tell me much.")
-        await chat.finished()
+        chat = await session.take_turn("Tell me much.", reply(LONG))
         if chat.assistant_text != LONG:
             raise Unmet(
                 "the whole of a long text", f"{len(chat.assistant_text)} of {len(LONG)} characters"
@@ -114,70 +102,60 @@ async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
     harness.record_pass("W-6a")
 
 
-@case("W-6c")
-async def the_pieces_of_an_echo_join_to_the_text(harness: Harness) -> None:
+@case("W-6c", initialize=EMACS)
+async def the_pieces_of_an_echo_join_to_the_text(harness: Harness, session: ClientSession) -> None:
     """Prompt with 20 KiB as a client that takes no large frames."""
-    async with harness.session(initialize=EMACS) as session:
-        chat = session.chat(reply("I see."))
-        await chat.prompt(LONG)
-        await chat.finished()
-        echo = text_of_role(chat, "user")
-        if not echo:
-            raise Unmet("an echo")
-        harness.check(
-            "W-6c",
-            chat.prompts[0] in echo,
-            expected="pieces that join to the prompt",
-            got=f"{len(echo)} of {len(chat.prompts[0])} characters",
-        )
+    chat = await session.take_turn(LONG, reply("I see."))
+    echo = text_of_role(chat, "user")
+    if not echo:
+        raise Unmet("an echo")
+    harness.check(
+        "W-6c",
+        chat.prompts[0] in echo,
+        "pieces that join to the prompt",
+        f"{len(echo)} of {len(chat.prompts[0])} characters",
+    )
 
 
 @case("CHAT-2")
-async def a_chat_goes_on_with_what_was_said(harness: Harness) -> None:
+async def a_chat_goes_on_with_what_was_said(harness: Harness, session: ClientSession) -> None:
     """Prompt one chat twice."""
-    async with harness.session() as session:
-        chat = session.chat(reply("Pleased to ", "meet you."), reply("Ann."))
-        for prompt in ("My name is Ann.", "What is my name?"):
-            await chat.prompt(prompt)
-            await chat.finished(len(chat.prompts))
-        await wait_for_requests(chat, 2)
-        sent = conversation(chat.model.requests[1].body)
-        expected_texts = [*chat.prompts, "Pleased to"]
-        harness.check(
-            "CHAT-2",
-            all(each in sent for each in expected_texts),
-            expected=f"{expected_texts} in the second request",
-            got=sent,
-        )
+    chat = session.chat(reply("Pleased to ", "meet you."), reply("Ann."))
+    for prompt in ("My name is Ann.", "What is my name?"):
+        await chat.prompt(prompt)
+        await chat.finished(len(chat.prompts))
+    await wait_for_requests(chat, 2)
+    sent = conversation(chat.model.requests[1].body)
+    expected_texts = [*chat.prompts, "Pleased to"]
+    harness.check(
+        "CHAT-2",
+        all(each in sent for each in expected_texts),
+        f"{expected_texts} in the second request",
+        sent,
+    )
 
 
 @case("W-26b", "CHAT-15", "CHAT-16")
-async def a_thought_is_started_told_and_finished(harness: Harness) -> None:
+async def a_thought_is_started_told_and_finished(harness: Harness, session: ClientSession) -> None:
     """Answer with reasoning before the text."""
-    async with harness.session() as session:
-        chat = session.chat(reply(reasoning("hm, "), reasoning("well"), "So be it."))
-        await chat.prompt("Think.")
-        await chat.finished()
-        thoughts = [each for each in contents(chat) if str(each.get("type")).startswith("reason")]
-        if not thoughts:
-            raise Unmet("a thought", "none: the server may not show reasoning of this model")
-        harness.record_pass("W-26b")
-        whole = "".join(str(each.get("text", "")) for each in thoughts)
-        harness.check(
-            "CHAT-15",
-            len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well",
-            expected="the text 'hm, well' in reasoning contents with one id",
-            got=thoughts,
-        )
-        for ended in chat.of("reasonFinished"):
-            milliseconds = ended.get("totalTimeMs")
-            if type(milliseconds) is int:
-                harness.check(
-                    "CHAT-16",
-                    milliseconds >= 0,
-                    expected="totalTimeMs of 0 or more",
-                    got=milliseconds,
-                )
+    chat = await session.take_turn(
+        "Think.", reply(reasoning("hm, "), reasoning("well"), "So be it.")
+    )
+    thoughts = [each for each in contents(chat) if str(each.get("type")).startswith("reason")]
+    if not thoughts:
+        raise Unmet("a thought", "none: the server may not show reasoning of this model")
+    harness.record_pass("W-26b")
+    whole = "".join(str(each.get("text", "")) for each in thoughts)
+    harness.check(
+        "CHAT-15",
+        len({str(each.get("id")) for each in thoughts}) == 1 and whole == "hm, well",
+        "the text 'hm, well' in reasoning contents with one id",
+        thoughts,
+    )
+    for ended in chat.of("reasonFinished"):
+        milliseconds = ended.get("totalTimeMs")
+        if type(milliseconds) is int:
+            harness.check("CHAT-16", milliseconds >= 0, "totalTimeMs of 0 or more", milliseconds)
 
 
 @case("CHAT-1", "W-21c")
@@ -195,10 +173,7 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
                     break
                 await session.ask("chat/delete", {"chatId": name})
         harness.check(
-            "W-21c",
-            not refused,
-            expected="the chat's own id and a turn, before and after a delete",
-            got=refused,
+            "W-21c", not refused, "the chat's own id and a turn, before and after a delete", refused
         )
 
         nameless = session.chat(reply("Hi."), id=None)
@@ -206,32 +181,24 @@ async def any_chat_may_be_named_or_none(harness: Harness) -> None:
         harness.check(
             "CHAT-1",
             nameless.id and await finishes(nameless),
-            expected="a chat id from the server, and a turn in that chat",
-            got=answer,
+            "a chat id from the server, and a turn in that chat",
+            answer,
         )
 
 
 @case("CHAT-4", needs="config")
-async def the_model_that_a_prompt_names_answers_it(harness: Harness) -> None:
+async def the_model_that_a_prompt_names_answers_it(
+    harness: Harness, session: ClientSession
+) -> None:
     """Prompt with either of two models, and without one."""
-    async with harness.session() as session:
-        chat = session.chat(*[reply("a")] * 3)
-        await chat.prompt("Hi.", model=OTHER_MODEL)
-        await chat.finished()
-        await chat.prompt("Hi.", model=MODEL)
-        await chat.finished(2)
-        unsaid = session.chat(reply("a"))
-        await unsaid.prompt("Hi.")
-        await unsaid.finished()
-        requests = (*chat.model.requests, *unsaid.model.requests)
-        models = [each.body.get("model") for each in requests]
-        expected_models = ["other", "scripted", "scripted"]
-        harness.check(
-            "CHAT-4",
-            models == expected_models,
-            expected=f"the models {expected_models}",
-            got=models,
-        )
+    chat = await session.take_turn("Hi.", *[reply("a")] * 3, model=OTHER_MODEL)
+    await chat.prompt("Hi.", model=MODEL)
+    await chat.finished(2)
+    unsaid = await session.take_turn("Hi.", reply("a"))
+    requests = (*chat.model.requests, *unsaid.model.requests)
+    models = [each.body.get("model") for each in requests]
+    expected_models = ["other", "scripted", "scripted"]
+    harness.check("CHAT-4", models == expected_models, f"the models {expected_models}", models)
 
 
 @case("W-21a", "W-22a", "W-22b")
@@ -244,20 +211,17 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
             try:
                 answer = await chat.prompt(prompt, seconds=3)
             except Unmet as stuck:
-                harness.check(row, False, expected="an answer within 3 s", got=stuck.got)
+                harness.check(row, False, "an answer within 3 s", stuck.got)
                 return
             if "result" not in answer:
-                harness.check(row, False, expected="a result", got=answer)
+                harness.check(row, False, "a result", answer)
                 return
-        harness.check("W-21a", True, expected="an answer within 3 s", got="an answer")
+        harness.check("W-21a", True, "an answer within 3 s", "an answer")
         await wait_for_gate(chat, "go")
         await session.settle()
         requests = len(chat.model.requests)
         harness.check(
-            "W-22a",
-            requests == 1,
-            expected="one request to the model until the first turn ends",
-            got=requests,
+            "W-22a", requests == 1, "one request to the model until the first turn ends", requests
         )
         chat.model.open("go")
         await chat.finished(3, shows="W-22b")
@@ -272,41 +236,36 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
         harness.check(
             "W-22b",
             turns == ["echo", "end"] * 3,
-            expected="each prompt's echo after the end of the previous turn",
-            got=order,
+            "each prompt's echo after the end of the previous turn",
+            order,
         )
 
 
 @case("CHAT-11", "CLIENT-33", seconds=30)
-async def many_chats_at_once_are_never_mixed(harness: Harness) -> None:
+async def many_chats_at_once_are_never_mixed(harness: Harness, session: ClientSession) -> None:
     """Run 32 chats whose models answer at the same time, piece by piece."""
-    async with harness.session() as session:
-        chats = [
-            session.chat(reply(wait("all"), *[f"{number},"] * 20), id=f"one of many: {number}")
-            for number in range(32)
-        ]
-        for chat in chats:
-            await chat.prompt("Count.")
-        for chat in chats:
-            await wait_for_gate(chat, "all")
-        for chat in chats:
-            chat.model.open("all")
-        for chat in chats:
-            await chat.finished()
-        mixed = {
-            chat.id: chat.assistant_text
-            for number, chat in enumerate(chats)
-            if set(chat.assistant_text.split(",")) - {str(number), ""}
-        }
-        harness.check(
-            "CHAT-11", not mixed, expected="only the chat's own text in each chat", got=mixed
-        )
-        known = {chat.id for chat in chats}
-        foreign = {
-            received.chat_id
-            for received in session.messages
-            if received.method == "chat/contentReceived"
-        } - {*known, ""}
-        harness.check(
-            "CLIENT-33", not foreign, expected="contents of known chats only", got=foreign
-        )
+    chats = [
+        session.chat(reply(wait("all"), *[f"{number},"] * 20), id=f"one of many: {number}")
+        for number in range(32)
+    ]
+    for chat in chats:
+        await chat.prompt("Count.")
+    for chat in chats:
+        await wait_for_gate(chat, "all")
+    for chat in chats:
+        chat.model.open("all")
+    for chat in chats:
+        await chat.finished()
+    mixed = {
+        chat.id: chat.assistant_text
+        for number, chat in enumerate(chats)
+        if set(chat.assistant_text.split(",")) - {str(number), ""}
+    }
+    harness.check("CHAT-11", not mixed, "only the chat's own text in each chat", mixed)
+    known = {chat.id for chat in chats}
+    foreign = {
+        received.chat_id
+        for received in session.messages
+        if received.method == "chat/contentReceived"
+    } - {*known, ""}
+    harness.check("CLIENT-33", not foreign, "contents of known chats only", foreign)

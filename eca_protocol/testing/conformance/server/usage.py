@@ -10,7 +10,7 @@ import attrs
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import Unmet, case
 from eca_protocol.testing.conformance.chat_session import ChatSession
-from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import Content, calls
 from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.target import OTHER_MODEL
@@ -42,90 +42,84 @@ async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) ->
 
 
 @case("CHAT-18", "W-27a", until=Revision.R2025_10)
-async def tokens_are_counted_both_ways_over_the_chat(harness: Harness) -> None:
+async def tokens_are_counted_both_ways_over_the_chat(
+    harness: Harness, session: ClientSession
+) -> None:
     """Run two turns of a chat with a title, and one of another chat."""
-    async with harness.session() as session:
-        other = session.chat(reply_with_usage(100, 7))
-        [first_usage] = await usage_of_turns(other)
-        counts = first_usage.get("sessionTokens")
-        if type(counts) is not int:
-            raise Unmet("a number of tokens", counts)
-        harness.check(
-            "CHAT-18",
-            counts >= 107,
-            expected="sessionTokens of at least 107: 100 input and 7 output tokens",
-            got=first_usage,
-        )
-        chat = session.chat(reply_with_usage(100, 7), reply_with_usage(100, 7))
-        chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
-        totals = [each.get("sessionTokens") for each in await usage_of_turns(chat, turns=2)]
-        harness.check(
-            "W-27a",
-            totals == [counts, 2 * counts],
-            expected=f"sessionTokens {counts}, then {2 * counts}, without the title's tokens",
-            got=totals,
-        )
+    other = session.chat(reply_with_usage(100, 7))
+    [first_usage] = await usage_of_turns(other)
+    counts = first_usage.get("sessionTokens")
+    if type(counts) is not int:
+        raise Unmet("a number of tokens", counts)
+    harness.check(
+        "CHAT-18",
+        counts >= 107,
+        "sessionTokens of at least 107: 100 input and 7 output tokens",
+        first_usage,
+    )
+    chat = session.chat(reply_with_usage(100, 7), reply_with_usage(100, 7))
+    chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
+    totals = [each.get("sessionTokens") for each in await usage_of_turns(chat, turns=2)]
+    harness.check(
+        "W-27a",
+        totals == [counts, 2 * counts],
+        f"sessionTokens {counts}, then {2 * counts}, without the title's tokens",
+        totals,
+    )
 
 
 @case("W-27f", "W-27g", since=Revision.CURRENT, needs="native-tools")
-async def the_gauge_moves_with_each_request(harness: Harness) -> None:
+async def the_gauge_moves_with_each_request(harness: Harness, session: ClientSession) -> None:
     """Run a turn of two requests, and one of one request, in a chat with a title."""
-    async with harness.session() as session:
-        read_call = calls(("read_file", {"path": str(session.workspace)}))
-        first = attrs.evolve(read_call, steps=(*read_call.steps, usage(1000, 70)))
-        chat = session.chat(first, reply_with_usage(1100, 7), reply_with_usage(100, 7))
-        chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
-        await chat.prompt("Hi.")
-        await approve_all(chat)
-        usages = [each.get("sessionTokens") for each in chat.of("usage")]
-        harness.check(
-            "W-27g", len(usages) == 2, expected="one usage after each of two requests", got=usages
-        )
-        await chat.prompt("Hi.")
-        await chat.finished(2)
-        usages = [each.get("sessionTokens") for each in chat.of("usage")]
-        expected = [1070, 1107, 107][-len(usages) :]
-        harness.check(
-            "W-27f",
-            usages == expected,
-            expected=f"sessionTokens {expected}, each of one request",
-            got=usages,
-        )
+    read_call = calls(("read_file", {"path": str(session.workspace)}))
+    first = attrs.evolve(read_call, steps=(*read_call.steps, usage(1000, 70)))
+    chat = session.chat(first, reply_with_usage(1100, 7), reply_with_usage(100, 7))
+    chat.model.title = reply("A title", finish("stop"), usage(5000, 5000))
+    await chat.prompt("Hi.")
+    await approve_all(chat)
+    usages = [each.get("sessionTokens") for each in chat.of("usage")]
+    harness.check("W-27g", len(usages) == 2, "one usage after each of two requests", usages)
+    await chat.prompt("Hi.")
+    await chat.finished(2)
+    usages = [each.get("sessionTokens") for each in chat.of("usage")]
+    expected = [1070, 1107, 107][-len(usages) :]
+    harness.check(
+        "W-27f", usages == expected, f"sessionTokens {expected}, each of one request", usages
+    )
 
 
 @case("CHAT-19", "CHAT-20", "W-27b", "W-27c", "W-27d", needs="config")
-async def costs_and_limits_are_told_where_they_are_known(harness: Harness) -> None:
+async def costs_and_limits_are_told_where_they_are_known(
+    harness: Harness, session: ClientSession
+) -> None:
     """Use a model with a configured price and limits, and one without."""
-    async with harness.session() as session:
-        first, second = await usage_of_turns(
-            session.chat(reply_with_usage(100, 50), reply_with_usage(100, 50)), turns=2
-        )
-        costs = [each.get(name) for each in (first, second) for name in COSTS]
-        if any(cost is not None for cost in costs):
-            wrong = [
-                cost
-                for cost, expected_cost in zip(costs, (0.2, 0.2, 0.2, 0.4), strict=True)
-                if cost is not None and _amount(cost) != expected_cost
-            ]
-            expected = "a cost of 0.20 for each message and 0.40 for the chat"
-            harness.check("CHAT-19", not wrong, expected=expected, got=costs)
-            harness.record_pass("W-27d")
-        else:
-            for row in ("CHAT-19", "W-27d"):
-                harness.not_applicable(row, "It does not know what a model costs.")
-        harness.record_pass("W-27b")
-        limit = first.get("limit")
-        if limit is None:
-            harness.not_applicable("CHAT-20", "It does not know a model's limits.")
-        elif not (isinstance(limit, Mapping) and LIMIT.keys() - limit.keys()):
-            harness.check("CHAT-20", limit == LIMIT, expected=f"the limit {LIMIT}", got=first)
-        [unlimited] = await usage_of_turns(
-            session.chat(reply_with_usage(100, 50)), model=OTHER_MODEL
-        )
-        is_incomplete = (
-            "limit" in unlimited and None in (unlimited["limit"] or {"context": None}).values()
-        )
-        harness.check("W-27c", not is_incomplete, expected="both limits or none", got=unlimited)
+    first, second = await usage_of_turns(
+        session.chat(reply_with_usage(100, 50), reply_with_usage(100, 50)), turns=2
+    )
+    costs = [each.get(name) for each in (first, second) for name in COSTS]
+    if any(cost is not None for cost in costs):
+        wrong = [
+            cost
+            for cost, expected_cost in zip(costs, (0.2, 0.2, 0.2, 0.4), strict=True)
+            if cost is not None and _amount(cost) != expected_cost
+        ]
+        expected = "a cost of 0.20 for each message and 0.40 for the chat"
+        harness.check("CHAT-19", not wrong, expected, costs)
+        harness.record_pass("W-27d")
+    else:
+        for row in ("CHAT-19", "W-27d"):
+            harness.not_applicable(row, "It does not know what a model costs.")
+    harness.record_pass("W-27b")
+    limit = first.get("limit")
+    if limit is None:
+        harness.not_applicable("CHAT-20", "It does not know a model's limits.")
+    elif not (isinstance(limit, Mapping) and LIMIT.keys() - limit.keys()):
+        harness.check("CHAT-20", limit == LIMIT, f"the limit {LIMIT}", first)
+    [unlimited] = await usage_of_turns(session.chat(reply_with_usage(100, 50)), model=OTHER_MODEL)
+    is_incomplete = (
+        "limit" in unlimited and None in (unlimited["limit"] or {"context": None}).values()
+    )
+    harness.check("W-27c", not is_incomplete, "both limits or none", unlimited)
 
 
 def _amount(cost: object) -> float | None:

@@ -14,7 +14,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps, loads
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
-from eca_protocol.testing.conformance import wire
+from eca_protocol.testing.conformance import server_process
 from eca_protocol.testing.conformance.cases import Case, NotApplicable, Unmet, server_cases
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.run import Run
@@ -115,7 +115,7 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
 
 
 async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(wire, "MAX_OUTPUT_BYTES", 100_000)
+    monkeypatch.setattr(server_process, "MAX_OUTPUT_BYTES", 100_000)
 
     async def floods(transport: Transport, config: Mapping[str, Any]) -> int:
         while True:

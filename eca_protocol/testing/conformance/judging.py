@@ -1,0 +1,78 @@
+"""The run of many cases at once, until a deadline, for the suites of servers and of clients."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import anyio
+
+from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, Verdict
+
+__all__ = ["by_row", "judge_cases", "unjudged"]
+
+
+class _AnyCase(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def rows(self) -> tuple[str, ...]: ...
+
+
+C = TypeVar("C", bound=_AnyCase)
+
+
+async def judge_cases(
+    cases: Iterable[C],
+    judge: Callable[[C], Awaitable[list[Finding]]],
+    *,
+    jobs: int | None,
+    end: float,
+    seconds: float,
+    on_case: Callable[[C, Sequence[Finding]], None] | None,
+) -> list[Finding]:
+    """Judge cases; return all findings, and untestable ones for the rows of unfinished cases.
+
+    Args:
+        cases: the cases, in the order in which they start.
+        judge: runs a case.
+        jobs: the number of cases at once; None: the number of processors.
+        end: the time at which to stop.
+        seconds: the time limit of the run, for people.
+        on_case: called as each case ends.
+    """
+    waiting = deque(cases)
+    unfinished = {case.name: case for case in waiting}
+    all_findings: list[Finding] = []
+
+    async def work() -> None:
+        while waiting:
+            case = waiting.popleft()
+            findings = await judge(case)
+            del unfinished[case.name]
+            all_findings.extend(findings)
+            if on_case is not None:
+                on_case(case, findings)
+
+    with anyio.move_on_after(end - anyio.current_time()):
+        async with anyio.create_task_group() as workers:
+            for _ in range(jobs or os.cpu_count() or 1):
+                workers.start_soon(work)
+    why = f"{NO_TIME} {seconds:g} s"
+    late = [unjudged(case, id_, why) for case in unfinished.values() for id_ in case.rows]
+    return all_findings + late
+
+
+def unjudged(case: _AnyCase, id_: str, why: str, verdict: Verdict = "untestable") -> Finding:
+    """Build the finding for a row that its case leaves open."""
+    return Finding(id=id_, verdict=verdict, case=case.name, got=why)
+
+
+def by_row(findings: Iterable[Finding]) -> Mapping[str, Sequence[Finding]]:
+    """Return the findings of each row."""
+    rows: dict[str, list[Finding]] = {}
+    for finding in findings:
+        rows.setdefault(finding.id, []).append(finding)
+    return rows

@@ -1,0 +1,207 @@
+"""Messages at a server: a session writes any bytes, and receives the messages that concern it.
+
+Sessions may share a server, each with its own chats and request ids. A session receives the answers
+to its requests, the messages of its chats, and all messages without an owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from eca_protocol.framing import encode_frame
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.judge import Judge
+from eca_protocol.testing.conformance.personalities import Personality
+from eca_protocol.testing.conformance.recorder import ReceivedMessage, id_key
+from eca_protocol.testing.conformance.server_process import ServerProcess
+from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.conformance.wire import Wire
+
+__all__ = ["UNSET", "MessageSession"]
+
+UNSET: Final[Any] = object()
+"""The marker of a missing member, as opposed to null."""
+
+
+class MessageSession:
+    """A session at a server that sends and receives messages.
+
+    Attributes:
+        wire: the server.
+        edition: the edition that is spoken.
+        case: the case of this session.
+        messages: the server's messages that concern this session, in order.
+        workspace: this session's own directory in the server's workspace.
+        root: the workspace of the server; the same if the session has the server alone.
+    """
+
+    def __init__(
+        self, wire: Wire, judge: Judge, personality: Personality, edition: Revision, *, alone: bool
+    ) -> None:
+        self.wire = wire
+        self.edition = edition
+        self.case = judge.case
+        self.messages: list[ReceivedMessage] = []
+        self.root: Path = wire.directories.workspace
+        self.workspace = self.root if alone else self.root / f"session-{wire.router.next_id()}"
+        self._judge = judge
+        self._personality = personality
+        self.workspace.mkdir(exist_ok=True)
+        wire.router.sessions.append(self)
+
+    def close(self) -> None:
+        """Stop receiving messages."""
+        self.wire.router.sessions.remove(self)
+
+    @property
+    def process(self) -> ServerProcess:
+        """The server's process."""
+        return self.wire.process
+
+    @property
+    def replies(self) -> dict[str, Any]:
+        """The answers to the server's requests, by method; see `Router`."""
+        return self.wire.router.replies
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes as they are.
+
+        Raises:
+            Unmet: the server does not read.
+        """
+        await self.wire.write(data)
+
+    async def send(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> None:
+        """Write a message, or the bytes of a body, as one frame.
+
+        Raises:
+            Unmet: the server does not read.
+        """
+        if isinstance(message, Mapping) and "method" in message and "id" in message:
+            self.wire.router.claim_id(message["id"], self)
+        if isinstance(message, bytes):
+            await self.write(encode_frame(message))
+        else:
+            await self.write(self._personality.frame(message))
+
+    async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
+        """Send a request; its id, which is new unless one is given.
+
+        Raises:
+            Unmet: the server does not read.
+        """
+        request_id = self.wire.router.next_id() if id is UNSET else id
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        await self.send({**message, **self._params(params)})
+        return request_id
+
+    async def notify(self, method: str, params: Any = UNSET) -> None:
+        """Send a notification.
+
+        Raises:
+            Unmet: the server does not read.
+        """
+        message = {"jsonrpc": "2.0", "method": method}
+        await self.send({**message, **self._params(params)})
+
+    def _params(self, params: Any) -> Mapping[str, Any]:
+        extra_params = self._personality.extra_params
+        if params is UNSET:
+            return {}
+        return {"params": {**extra_params, **params} if isinstance(params, Mapping) else params}
+
+    async def answer(self, id: Any, *, seconds: float = 5) -> Mapping[str, Any]:  # noqa: A002
+        """Wait for the whole answer to that request.
+
+        Raises:
+            Unmet: it does not arrive in time.
+        """
+        key = id_key(id)
+
+        def is_answer(message: Mapping[str, Any]) -> bool:
+            return "method" not in message and id_key(message.get("id")) == key
+
+        expected = f"an answer to the request {key}"
+        return (await self.until(is_answer, seconds=seconds, expected=expected)).message
+
+    async def ask(
+        self, method: str, params: Any = UNSET, *, seconds: float = 5
+    ) -> Mapping[str, Any]:
+        """Send a request; return the whole answer.
+
+        Raises:
+            Unmet: it does not arrive in time.
+        """
+        return await self.answer(await self.request(method, params), seconds=seconds)
+
+    async def settle(self) -> None:
+        """Wait until the server has read all messages: it answers a request behind them.
+
+        Raises:
+            Unmet: there is no answer.
+        """
+        await self.ask("chat/queryCommands", {"query": ""})
+
+    async def until(
+        self,
+        is_wanted: Callable[[Mapping[str, Any]], object],
+        *,
+        seconds: float = 5,
+        expected: str,
+        after: ReceivedMessage | None = None,
+        shows: str | None = None,
+    ) -> ReceivedMessage:
+        """Return the first message, received already or later, that is wanted.
+
+        Args:
+            is_wanted: called with each whole message.
+            seconds: the time limit.
+            expected: a description of the message.
+            after: only later messages count.
+            shows: the row that fails if it does not arrive.
+
+        Raises:
+            Unmet: it does not arrive in time.
+        """
+        matches: list[ReceivedMessage] = []
+        position = 0
+
+        def has_come() -> bool:
+            nonlocal position
+            while position < len(self.messages) and not matches:
+                received = self.messages[position]
+                position += 1
+                if (after is None or received.index > after.index) and is_wanted(received.message):
+                    matches.append(received)
+            return bool(matches)
+
+        try:
+            await self.process.until(has_come, seconds=seconds, expected=expected)
+        except Unmet as stuck:
+            if shows is not None:
+                self._judge.check(shows, False, stuck.expected, stuck.got)
+            raise
+        return matches[0]
+
+    async def quiet(self, seconds: float) -> list[ReceivedMessage]:
+        """Return the messages of that time; a later message as a fence (`settle`) is better."""
+        before = len(self.messages)
+        await anyio.sleep(seconds)
+        return self.messages[before:]
+
+    async def close_input(self) -> None:
+        """Close the server's input."""
+        self.wire.close_input()
+
+    async def exit_code(self, seconds: float = 3) -> int | None:
+        """Return the server's exit code, or None if it still runs."""
+        return await self.process.wait_for_exit(seconds)
+
+    async def end(self) -> None:
+        """Stop the server and wait for its end."""
+        self.process.stop()
+        await self.process.gone.wait()

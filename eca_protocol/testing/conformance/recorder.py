@@ -1,0 +1,155 @@
+"""The record of a conversation: all bytes of both sides, split, decoded and watched."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import anyio
+import attrs
+
+from eca_protocol import json
+from eca_protocol.framing import encode_frame
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.observed_fields import ObservedFields
+from eca_protocol.testing.conformance.verdicts import Transmission
+from eca_protocol.testing.watching import Observation, Watcher
+from eca_protocol.testing.watching.observation import other_side
+from eca_protocol.transcript import Side
+from eca_protocol.transcript.splitter import Splitter, message_in
+
+__all__ = ["ReceivedMessage", "Recorder", "id_key"]
+
+
+def id_key(id_: object) -> str:
+    """Return the key of an id; 1 and "1" share it, since another check compares types."""
+    return id_ if isinstance(id_, str) else json.dumps(id_).decode()
+
+
+@attrs.frozen(kw_only=True)
+class ReceivedMessage:
+    """A message, or other bytes, of either side.
+
+    Attributes:
+        index: its position in the record.
+        at: seconds since the start of the conversation.
+        side: the sender.
+        data: the bytes, header included.
+        message: the message; empty if the bytes are none.
+        is_message: whether they are one.
+    """
+
+    index: int
+    at: float
+    side: Side
+    data: bytes
+    message: Mapping[str, Any]
+    is_message: bool
+
+    @property
+    def method(self) -> str:
+        """The method; empty for an answer."""
+        method = self.message.get("method", "")
+        return method if isinstance(method, str) else ""
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The params; empty if there are none."""
+        params = self.message.get("params")
+        return params if isinstance(params, Mapping) else {}
+
+    @property
+    def chat_id(self) -> str:
+        """The chat's id; empty if it names none."""
+        named = self.params.get("chatId")
+        return named if isinstance(named, str) else ""
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """The content of a `chat/contentReceived`; else empty."""
+        content = self.params.get("content")
+        return content if isinstance(content, Mapping) else {}
+
+    @property
+    def transmission(self) -> Transmission:
+        """The message as a finding shows it."""
+        return Transmission.of(self.at, self.side, other_side(self.side), self.data)
+
+
+class Recorder:
+    """The record of one conversation, which a watcher judges as it grows.
+
+    Attributes:
+        began: the start of the conversation.
+        record: the messages and other bytes of both sides, in order.
+        messages: the server's messages in it.
+        observations: those of the watcher that were not taken yet.
+    """
+
+    def __init__(self, revision: Revision | None = None) -> None:
+        self.began = anyio.current_time()
+        self.record: list[ReceivedMessage] = []
+        self.messages: list[ReceivedMessage] = []
+        self.observations: list[Observation] = []
+        self._splitters = {"client": Splitter(), "server": Splitter()}
+        self._watcher = Watcher(revision=revision)
+        self._fields = ObservedFields()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start of the conversation."""
+        return anyio.current_time() - self.began
+
+    @property
+    def observed_rows(self) -> frozenset[str]:
+        """The rows of the fields and values that occurred."""
+        return frozenset(self._fields.rows)
+
+    def take_observations(self) -> list[Observation]:
+        """Return the watcher's new observations."""
+        observations, self.observations = self.observations, []
+        return observations
+
+    def record_bytes(self, side: Side, data: bytes) -> Iterator[ReceivedMessage]:
+        """Record the next bytes of a side; yield each piece as it is recorded."""
+        for piece, body in self._splitters[side].feed(data):
+            yield self._add(side, piece, body)
+
+    def record_rest(self, side: Side) -> None:
+        """Record the bytes of a side that its end leaves incomplete."""
+        for piece, body in self._splitters[side].feed_eof():
+            self._add(side, piece, body)
+
+    def record_end(self, side: Side) -> None:
+        """Record the end of a side's stream."""
+        self.record_rest(side)
+        self.observations += self._watcher.feed_end(side)
+
+    def finish(self) -> None:
+        """Observe the missing messages, after the last one."""
+        self.observations += self._watcher.finish()
+
+    def _add(self, side: Side, data: bytes, body: bytes | None) -> ReceivedMessage:
+        """Record a piece; a message behind a byte order mark is still understood."""
+        if body is None and codecs.BOM_UTF8 in data:
+            body = data.partition(codecs.BOM_UTF8)[2]
+        message = None if body is None else message_in(body)
+        received = ReceivedMessage(
+            index=len(self.record),
+            at=self.now,
+            side=side,
+            data=data,
+            message=message or {},
+            is_message=message is not None,
+        )
+        self.record.append(received)
+        if message and body is not None and data == encode_frame(body):
+            self.observations += self._watcher.feed(side, message, at=received.at)
+        else:
+            self.observations += self._watcher.feed_raw(side, data, at=received.at)
+        if message is not None:
+            self._fields.take(side, message, id_key(message.get("id")))
+            if side == "server":
+                self.messages.append(received)
+        return received

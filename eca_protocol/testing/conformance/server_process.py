@@ -1,0 +1,283 @@
+"""The process of a server under test, or the server inside the suite, and its streams."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+
+from eca_protocol.process import Child, GracePeriods, spawn
+from eca_protocol.streams import FdTransport, Transport, memory_pair
+from eca_protocol.testing.conformance.target import Directories, Target
+from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet
+
+__all__ = ["MAX_OUTPUT_BYTES", "ServerProcess"]
+
+MAX_OUTPUT_BYTES: Final = 256 * 1024 * 1024
+"""The limit of one side's bytes, all of which are recorded."""
+
+_STDERR_BYTES: Final = 16_384  # bytes of stderr that are stored
+_GRACE_PERIODS: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=2.0)
+
+
+class ServerProcess:
+    """A server, until `stop` or its own end.
+
+    Attributes:
+        exit_code: None while it runs; negative for a signal.
+        output_ended: whether it has closed its output.
+        reading: False pauses reading.
+        changed: is set, and replaced, at each event.
+        gone: is set when it has ended.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        directories: Directories,
+        url: str,
+        config: Mapping[str, Any],
+        *,
+        on_output: Callable[[bytes], None],
+    ) -> None:
+        """Prepare a server.
+
+        Args:
+            target: its program.
+            directories: its own directories.
+            url: the base URL of its model.
+            config: configuration to merge into the model's.
+            on_output: called with each part of its output, at the end with none.
+        """
+        self.exit_code: int | None = None
+        self.output_ended = False
+        self.reading = True
+        self.changed = anyio.Event()
+        self.gone = anyio.Event()
+        self._target = target
+        self._directories = directories
+        self._url = url
+        self._config = config
+        self._on_output = on_output
+        self._child: Child | None = None
+        self._transport: Transport
+        self._end_of_input: Callable[[], None]
+        self._outgoing: deque[bytes] = deque()
+        self._sent = 0
+        self._received = 0
+        self._errors = b""
+        self._scope = anyio.CancelScope()
+        self._closes_input = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None inside the suite."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """True while it runs."""
+        return self.exit_code is None and not self.gone.is_set()
+
+    @property
+    def may_write(self) -> bool:
+        """True while it runs and has not closed its output."""
+        return self.exit_code is None and not self.output_ended
+
+    @property
+    def errors(self) -> str:
+        """The end of its stderr."""
+        return self._errors.decode("utf-8", "replace")
+
+    async def run(
+        self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Start the server and serve it until `stop`; no process is left.
+
+        Raises:
+            StartFailed: it cannot be started.
+        """
+        try:
+            if self._target.serve is not None:
+                await self._run_inside(task_status)
+            else:
+                await self._run_process(task_status)
+        finally:
+            self.output_ended = True
+            self.gone.set()
+            self._wake()
+
+    def stop(self) -> None:
+        """End the server; `gone` is set when it has ended."""
+        self._scope.cancel()
+
+    def require_input(self) -> None:
+        """Check that bytes can be written.
+
+        Raises:
+            ServerExited: it has ended, or its input is closed.
+        """
+        if self._closes_input or self.gone.is_set():
+            raise ServerExited("a server that reads", self._exit_description())
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes, and wait until they are written.
+
+        Raises:
+            Unmet: the server does not read.
+            ServerExited: it has ended.
+        """
+        number = self.queue(data)
+        await self.until(lambda: self._sent >= number, seconds=20, expected="a server that reads")
+
+    def queue(self, data: bytes) -> int:
+        """Append bytes to its input; return their number."""
+        self._outgoing.append(data)
+        self._wake()
+        return self._sent + len(self._outgoing)
+
+    def close_input(self) -> None:
+        """Close its input after the queued bytes."""
+        self._closes_input = True
+        self._wake()
+
+    def close_output(self) -> None:
+        """Stop reading; the process notices when it writes."""
+        if self._child is not None:
+            self._child.close_stdout()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, if there is one."""
+        if self._child is not None and self._child.returncode is None:
+            os.kill(self._child.pid, number)
+
+    async def until(
+        self, condition: Callable[[], object], *, seconds: float, expected: str
+    ) -> None:
+        """Wait until a condition holds; it is checked at each event.
+
+        Raises:
+            Unmet: the time is over.
+            ServerExited: the server has ended.
+        """
+        with anyio.move_on_after(seconds):
+            while not condition():
+                if self.gone.is_set():
+                    raise ServerExited(expected, self._exit_description())
+                await self.changed.wait()
+            return
+        raise Unmet(expected, f"none within {seconds:g} s")
+
+    async def wait_for_exit(self, seconds: float) -> int | None:
+        """Return the exit code, or None if the server still runs."""
+        with anyio.move_on_after(seconds):
+            while self.exit_code is None:
+                await self.changed.wait()
+        return self.exit_code
+
+    def _exit_description(self) -> str:
+        if self._received > MAX_OUTPUT_BYTES:
+            return f"more than {MAX_OUTPUT_BYTES:,} bytes in all: it was ended"
+        return f"the end of the server with exit code {self.exit_code}"
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
+
+    async def _run_process(self, task_status: anyio.abc.TaskStatus[None]) -> None:
+        command, env = self._target.prepare(self._directories, self._url, self._config)
+        child = spawn(command, cwd=self._target.cwd, env=env, stderr="pipe")
+        self._child, self._transport = child, child.transport
+        self._end_of_input = child.close_stdin
+        errors = child.take_stderr()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._read_errors, errors)
+                with self._scope:
+                    task_status.started()
+                    async with anyio.create_task_group() as transfers:
+                        transfers.start_soon(self._read)
+                        transfers.start_soon(self._write)
+                        await child.wait()
+                        self._ended(child.returncode)
+                        await self._until_the_output_ends()
+                        transfers.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    self._ended(await child.end(_GRACE_PERIODS))
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await child.end(_GRACE_PERIODS)
+                await errors.aclose()
+
+    async def _until_the_output_ends(self) -> None:
+        """Read the last output of an ended process; a grandchild may hold the pipe open."""
+        with anyio.move_on_after(1.0):
+            while not self.output_ended:
+                await self.changed.wait()
+
+    async def _run_inside(self, task_status: anyio.abc.TaskStatus[None]) -> None:
+        assert self._target.serve is not None
+        ours, theirs = memory_pair()
+        self._transport, self._end_of_input = ours, ours.close_writing
+        with self._scope:
+            task_status.started()
+            async with anyio.create_task_group() as transfers:
+                transfers.start_soon(self._read)
+                transfers.start_soon(self._write)
+                config = self._target.configuration(self._url, self._config)
+                try:
+                    code = await self._target.serve(theirs, config)
+                except Exception:  # noqa: BLE001 - a process would have crashed
+                    code, self._errors = 1, traceback.format_exc().encode()
+                theirs.close_writing()
+                self._ended(code)
+                await self._until_the_output_ends()
+                transfers.cancel_scope.cancel()
+
+    def _ended(self, code: int | None) -> None:
+        if self.exit_code is None:
+            self.exit_code = code
+        self._wake()
+
+    async def _read(self) -> None:
+        while True:
+            while not self.reading:
+                await self.changed.wait()
+            data = await self._transport.receive()
+            self._on_output(data)
+            if not data:
+                break
+            self._wake()
+            self._received += len(data)
+            if self._received > MAX_OUTPUT_BYTES:
+                self.stop()
+        self.output_ended = True
+        self._wake()
+
+    async def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                while not self._outgoing and not self._closes_input:
+                    await self.changed.wait()
+                if not self._outgoing:
+                    break
+                await self._transport.send(self._outgoing[0])
+                self._outgoing.popleft()
+                self._sent += 1
+                self._wake()
+            self._end_of_input()
+            return
+        self._closes_input = True
+        self._outgoing.clear()
+        self._wake()
+
+    async def _read_errors(self, errors: FdTransport) -> None:
+        while data := await errors.receive():
+            self._errors = (self._errors + data)[-_STDERR_BYTES:]
