@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from eca_server.command_line import port, repair_streams, run_to_end, seconds
 from eca_server.printable import printable_lines
@@ -22,6 +22,8 @@ from eca_server.version import version
 
 if TYPE_CHECKING:
     from eca_server.features import Options
+
+    _Commands: TypeAlias = argparse._SubParsersAction["_Parser"]
 
 __all__ = ["run"]
 
@@ -160,11 +162,45 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    _add_serve(commands)
+    _add_chat(commands)
+    doctor = _add_command(commands, "doctor", "check configuration, providers and keys", _DOCTOR)
+    doctor.add_argument(
+        "--online",
+        action="store_true",
+        help="also send each provider a request; exit code 1 if one fails",
+    )
+    _add_common(doctor)
+    _add_schemas(commands)
+    _add_trust(commands)
+    _add_tap(commands)
+    commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
+    commands.add_parser("conformance", help="test whether a server conforms to the protocol")
+    commands.add_parser("ecp", help="evaluate agents (the same as the command `ecp`)")
+    return parser
+
+
+def _add_command(
+    commands: _Commands, name: str, hint: str, description: str, *, raw: bool = False, **more: Any
+) -> _Parser:
+    """Add a command; `raw` leaves the lines of its description as they are."""
+    formatter = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
+    return commands.add_parser(
+        name,
+        help=hint,
+        description=description,
+        formatter_class=formatter,
+        allow_abbrev=False,
+        **more,
+    )
+
+
+def _add_serve(commands: _Commands) -> None:
     for name, hint in (
         ("serve", "serve an editor over stdin and stdout (started by editors)"),
         ("server", "the same as serve"),
     ):
-        serve = commands.add_parser(name, help=hint, description=_SERVE, allow_abbrev=False)
+        serve = _add_command(commands, name, hint, _SERVE)
         _add_common(serve)
         _add_trust_flag(serve)
         serve.add_argument(
@@ -173,42 +209,24 @@ def _parser() -> argparse.ArgumentParser:
             help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
             "2025-10 or current)",
         )
-    chat = commands.add_parser(
-        "chat", help="chat in the terminal", description=_CHAT, allow_abbrev=False
-    )
+
+
+def _add_chat(commands: _Commands) -> None:
+    chat = _add_command(commands, "chat", "chat in the terminal", _CHAT)
     chat.add_argument("message", nargs="?", help="one prompt (default: hold a conversation)")
     chat.add_argument(
         "--model", metavar="PROVIDER/MODEL", help="the model (default: the configured one)"
     )
     _add_common(chat)
     _add_trust_flag(chat)
-    doctor = commands.add_parser(
-        "doctor",
-        help="check configuration, providers and keys",
-        description=_DOCTOR,
-        allow_abbrev=False,
-    )
-    doctor.add_argument(
-        "--online",
-        action="store_true",
-        help="also send each provider a request; exit code 1 if one fails",
-    )
-    _add_common(doctor)
-    config = commands.add_parser(
-        "config",
-        help="print the JSON Schema of the configuration file",
-        description=_CONFIG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+
+
+def _add_schemas(commands: _Commands) -> None:
+    hint = "print the JSON Schema of the configuration file"
+    config = _add_command(commands, "config", hint, _CONFIG, raw=True)
     config.add_argument("what", choices=("schema",), metavar="schema", help="what to print")
-    schema = commands.add_parser(
-        "schema",
-        help="print the protocol's messages as JSON Schema or TypeScript",
-        description=_SCHEMA,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    hint = "print the protocol's messages as JSON Schema or TypeScript"
+    schema = _add_command(commands, "schema", hint, _SCHEMA, raw=True)
     schema.add_argument(
         "--revision",
         default="2025-10",
@@ -218,22 +236,11 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument(
         "--typescript", action="store_true", help="print TypeScript instead of JSON Schema"
     )
-    _add_trust(commands)
-    _add_tap(commands)
-    commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
-    commands.add_parser("conformance", help="test whether a server conforms to the protocol")
-    commands.add_parser("ecp", help="evaluate agents (the same as the command `ecp`)")
-    return parser
 
 
-def _add_trust(commands: argparse._SubParsersAction[_Parser]) -> None:
-    trust = commands.add_parser(
-        "trust",
-        help="accept or list the settings of folders",
-        description=_TRUST,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_trust(commands: _Commands) -> None:
+    hint = "accept or list the settings of folders"
+    trust = _add_command(commands, "trust", hint, _TRUST, raw=True)
     actions = trust.add_subparsers(
         dest="action", metavar="add|list|remove", required=True, parser_class=_Parser
     )
@@ -242,7 +249,7 @@ def _add_trust(commands: argparse._SubParsersAction[_Parser]) -> None:
         ("list", "list the folders you decided about, or a folder's waiting settings"),
         ("remove", "delete every decision about a folder"),
     ):
-        parser = actions.add_parser(action, help=hint, description=hint, allow_abbrev=False)
+        parser = _add_command(actions, action, hint, hint)
         nargs = "?" if action == "list" else None
         parser.add_argument("folder", metavar="DIR", type=Path, nargs=nargs, help="the folder")
         parser.set_defaults(yes=False)
@@ -261,15 +268,15 @@ def _add_trust_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_tap(commands: argparse._SubParsersAction[_Parser]) -> None:
-    tap = commands.add_parser(
+def _add_tap(commands: _Commands) -> None:
+    tap = _add_command(
+        commands,
         "tap",
-        help="record the messages between an editor and a server",
+        "record the messages between an editor and a server",
+        _TAP,
+        raw=True,
         usage="eca-server tap [-h] [--out FILE | --replay FILE] [--unmasked] "
         "[--deadline SECONDS] [--inspect] [--port N] [--no-open] [-- COMMAND ...]",
-        description=_TAP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     either = tap.add_mutually_exclusive_group()
     either.add_argument(

@@ -7,7 +7,6 @@ from typing import Final
 
 from eca_protocol.testing.conformance.known import Conclusion, conclusion
 from eca_protocol.testing.conformance.run import Run
-from eca_server.pages.xml import xml_text
 
 __all__ = ["render_badge"]
 
@@ -37,12 +36,12 @@ def render_badge(run: Run, known: Collection[str] = ()) -> str:
     colour = _COLOURS[conclusion(run, known)]
     first = len(label) * _CHARACTER + _BORDER
     second = len(value) * _CHARACTER + _BORDER
-    title = xml_text(f"{label}: {value} requirements met")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second}" height="20" role="img">'
-        f'<title>{title}</title><rect width="{first}" height="20" fill="#444"/>'
+        f"<title>{label}: {value} requirements met</title>"
+        f'<rect width="{first}" height="20" fill="#444"/>'
         f'<rect x="{first}" width="{second}" height="20" fill="{colour}"/>'
         '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" '
-        f'text-anchor="middle"><text x="{first / 2:g}" y="14">{xml_text(label)}</text>'
-        f'<text x="{first + second / 2:g}" y="14">{xml_text(value)}</text></g></svg>\n'
+        f'text-anchor="middle"><text x="{first / 2:g}" y="14">{label}</text>'
+        f'<text x="{first + second / 2:g}" y="14">{value}</text></g></svg>\n'
     )

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from eca_protocol.testing.conformance.verdicts import Party, Transmission
 from eca_protocol.transcript.splitter import header_of, message_in
-from eca_server.pages import escape_text
 
-__all__ = ["message_label", "render_exchange"]
+__all__ = ["Arrow", "draw_exchange", "message_label"]
 
 _LANES: Final[tuple[Party, ...]] = ("client", "server", "model")
 _LONGEST: Final = 90  # characters of a label
 
 
-def render_exchange(passed: Sequence[Transmission], breach: int | None) -> Iterator[str]:
-    """Render the diagram as HTML.
+Arrow: TypeAlias = tuple[str, str, float, str]
+"""A message's style, its label, its time in seconds since the first one, and its full text."""
+
+
+def draw_exchange(
+    passed: Sequence[Transmission], breach: int | None
+) -> tuple[Sequence[Party], Sequence[Arrow]]:
+    """Return the lanes and the arrows of the diagram.
 
     Args:
         passed: the exchanged messages, in order.
         breach: the index of the message that breaks the requirement; None if there is none.
     """
     lanes = [lane for lane in _LANES if any(lane in (each.source, each.target) for each in passed)]
-    names = "".join(f"<b>{lane}</b>" for lane in lanes)
-    yield f'<div class="heads">{names}</div><div class="lanes of{len(lanes)}">'
-    start = passed[0].at if passed else 0.0
+    arrows = []
     for place, each in enumerate(passed):
-        start_lane, end_lane = lanes.index(each.source), lanes.index(each.target)
-        lane = min(start_lane, end_lane)
-        direction = "right" if start_lane < end_lane else "left"
+        start, end = lanes.index(each.source), lanes.index(each.target)
+        style = f"{'right' if start < end else 'left'} from{min(start, end)}"
         broken = " broken" if place == breach else ""
-        yield f'<details class="arrow {direction} from{lane}{broken}"><summary>'
-        yield f"{escape_text(message_label(each))}<small>{each.at - start:+.3f} s</small></summary>"
-        yield f"<pre>{escape_text(_full_text(each))}</pre></details>"
-    yield "</div>\n"
+        delay = each.at - passed[0].at
+        arrows.append((f"{style}{broken}", message_label(each), delay, _full_text(each)))
+    return lanes, arrows
 
 
 def message_label(passed: Transmission) -> str:

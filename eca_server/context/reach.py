@@ -15,7 +15,7 @@ import attrs
 
 from eca_server.context.provenance import Origin
 from eca_server.workspace import OutsideWorkspace, Place, Root, Workspace
-from eca_server.workspace.ignore import top_of_work_tree
+from eca_server.workspace.worktree import top_of_work_tree
 
 __all__ = ["ANYWHERE", "Boundaries", "Reach"]
 

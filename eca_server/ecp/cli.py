@@ -122,6 +122,11 @@ def _add_run(commands: Any) -> None:
         action="store_true",
         help="use one process for all scenarios, reset in between",
     )
+    _add_run_settings(run)
+
+
+def _add_run_settings(run: argparse.ArgumentParser) -> None:
+    add = run.add_argument
     add("--timeout", type=seconds, metavar="S", help="limit of a request (30; ECP_RPC_TIMEOUT)")
     add(
         "--start-timeout",
@@ -167,55 +172,18 @@ def _add_run(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from eca_server.ecp.batch import RunLimits  # noqa: PLC0415 - see the module's docstring
-    from eca_server.ecp.run_command import RunOptions, run_manifest  # noqa: PLC0415 - see above
+    from eca_server.ecp.run_command import run_manifest  # noqa: PLC0415 - see the module's docstring
 
     if not options.manifest.is_file():
         sys.stderr.write(f"ecp run: no such file: {printable_line(str(options.manifest))}\n")
         return 2
     try:
-        rpc = options.timeout or _from_environment("ECP_RPC_TIMEOUT") or 30.0
-        duration = options.max_duration or _from_environment("ECP_MAX_DURATION")
+        options.timeout = options.timeout or _from_environment("ECP_RPC_TIMEOUT") or 30.0
+        options.max_duration = options.max_duration or _from_environment("ECP_MAX_DURATION")
     except argparse.ArgumentTypeError as fault:
         sys.stderr.write(f"ecp run: {printable_lines(str(fault))}\n")
         return 1
-    outputs: dict[str, Path | None] = {
-        "json": options.json_out,
-        "audit": options.audit_out,
-        "junit": options.junit,
-        "html": options.report,
-    }
-    return run_manifest(
-        RunOptions(
-            manifest=options.manifest,
-            outputs={kind: file for kind, file in outputs.items() if file is not None},
-            prints_json=options.json,
-            verbose=options.verbose,
-            fail_on_error=options.fail_on_error,
-            limits=RunLimits(
-                rpc=rpc,
-                start=options.start_timeout,
-                scenario=options.scenario_timeout,
-                run=duration,
-                max_message=options.max_message_bytes,
-            ),
-            include=tuple(options.scenario),
-            exclude=tuple(options.exclude),
-            repeat=options.repeat,
-            jobs=options.jobs,
-            dask=options.dask,
-            fail_fast=options.fail_fast,
-            reuse_agent=options.reuse_agent,
-            shell=options.shell,
-            cwd=options.cwd,
-            allow_outside=options.allow_outside,
-            allow_empty=options.allow_empty,
-            nested_subset=options.nested_arguments == "subset",
-            judge_cache=options.judge_cache,
-            config_file=options.config_file,
-            redact=options.redact,
-        )
-    )
+    return run_manifest(options)
 
 
 def _from_environment(name: str) -> float | None:

@@ -7,6 +7,7 @@ of the scenarios until then.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -40,7 +41,7 @@ from eca_server.signals import until_a_signal
 if TYPE_CHECKING:
     from eca_server.ecp.cluster import Cluster
 
-__all__ = ["RunOptions", "run_manifest"]
+__all__ = ["run_manifest"]
 
 PASSED: Final = 0
 UNUSABLE: Final = 1
@@ -49,42 +50,21 @@ FAILED: Final = 2
 _JUDGE_KEY: Final = "ECP_LLM_JUDGE_API_KEY"
 
 
-@attrs.frozen(kw_only=True)
-class RunOptions:
-    """The options of a run; see `ecp run --help`."""
-
-    manifest: Path
-    outputs: Mapping[str, Path] = attrs.field(factory=dict)
-    prints_json: bool = False
-    verbose: bool = False
-    fail_on_error: bool = True
-    limits: RunLimits = attrs.field(factory=RunLimits)
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    repeat: int = 1
-    jobs: int = 1
-    dask: str | None = None
-    fail_fast: bool = False
-    reuse_agent: bool = False
-    shell: bool = False
-    cwd: Literal["caller", "manifest"] = "caller"
-    allow_outside: bool = False
-    allow_empty: bool = False
-    nested_subset: bool = False
-    judge_cache: str | None = None
-    config_file: str | None = None
-    redact: bool = False
-
-
 class RunInvalid(Exception):
     """The run cannot start; the text says why."""
 
 
-def run_manifest(options: RunOptions) -> int:
-    """Run a manifest, and return the exit code."""
+def run_manifest(options: argparse.Namespace) -> int:
+    """Run a manifest by the options of `ecp run`, and return the exit code."""
+    files: dict[str, Path | None] = {
+        "json": options.json_out,
+        "audit": options.audit_out,
+        "junit": options.junit,
+        "html": options.report,
+    }
+    outputs = Outputs({kind: file for kind, file in files.items() if file is not None})
     try:
         manifest, batch = _prepare(options)
-        outputs = Outputs(options.outputs)
         outputs.check()
     except (RunInvalid, OutputsInvalid) as fault:
         _say(str(fault))
@@ -104,14 +84,14 @@ def run_manifest(options: RunOptions) -> int:
     return _Run(options, manifest, batch, outputs, cluster).run()
 
 
-def _prepare(options: RunOptions) -> tuple[Manifest, Batch]:
+def _prepare(options: argparse.Namespace) -> tuple[Manifest, Batch]:
     """Return the manifest and the batch to run, after all checks that need no agent."""
     environment = os.environ
     try:
         settings = read_settings(
             environment,
             allow_empty=options.allow_empty,
-            nested_subset=options.nested_subset,
+            nested_subset=options.nested_arguments == "subset",
             judge_cache=options.judge_cache,
             config_file=options.config_file,
         )
@@ -129,13 +109,19 @@ def _prepare(options: RunOptions) -> tuple[Manifest, Batch]:
     except OSError as fault:
         raise RunInvalid(f"{options.manifest}: {fault.strerror or fault}") from fault
     planned = plan(
-        manifest, include=options.include, exclude=options.exclude, repeat=options.repeat
+        manifest, include=options.scenario, exclude=options.exclude, repeat=options.repeat
     )
     return manifest, Batch(
         target=target,
         planned=planned,
         hidden_variables=frozenset({_JUDGE_KEY}),
-        limits=options.limits,
+        limits=RunLimits(
+            rpc=options.timeout,
+            start=options.start_timeout,
+            scenario=options.scenario_timeout,
+            run=options.max_duration,
+            max_message=options.max_message_bytes,
+        ),
         graders=settings,
         reuse_agent=options.reuse_agent,
         require_capabilities=manifest.require_capabilities,
@@ -146,7 +132,7 @@ def _prepare(options: RunOptions) -> tuple[Manifest, Batch]:
 class _Run:
     """A run, from its first scenario to its exit code."""
 
-    options: RunOptions
+    options: argparse.Namespace
     manifest: Manifest
     batch: Batch
     outputs: Outputs
@@ -173,7 +159,7 @@ class _Run:
         reason: ExitReason = "interrupted" if is_interrupted else outcome.exit_reason
         report = self._report(outcome, reason, started, time.monotonic() - start_time)
         faults = self.outputs.write(report, _RENDERERS)
-        if self.options.prints_json:
+        if self.options.json:
             sys.stdout.write(f"{printable_json(_json(report))}\n")
             sys.stdout.flush()
         for fault in faults:
@@ -195,9 +181,8 @@ class _Run:
         )
 
     def _workers(self) -> int:
-        if self.cluster is None or self.options.jobs > 1:
-            return self.options.jobs
-        return self.cluster.slots
+        jobs: int = self.options.jobs
+        return jobs if self.cluster is None or jobs > 1 else self.cluster.slots
 
     def _executor(self) -> Callable[[], Executor] | None:
         cluster = self.cluster
@@ -221,13 +206,13 @@ class _Run:
             scenarios=outcome.reports,
             warnings=tuple(warnings),
         )
-        if not self.options.outputs and not self.options.prints_json:
+        if not self.outputs.files and not self.options.json:
             return report  # no output needs the audit record
         facts = RunFacts(
             manifest=self.manifest,
             shown_path=path,
             shown_target=self.manifest.target,
-            limits=self.options.limits,
+            limits=self.batch.limits,
             started=started,
             finished=datetime.now(UTC),
             duration_ms=1000 * seconds,
@@ -259,7 +244,7 @@ def _processes(jobs: int) -> Executor:
     return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts)
 
 
-def _connect_cluster(options: RunOptions) -> Cluster | None:
+def _connect_cluster(options: argparse.Namespace) -> Cluster | None:
     """Connect to the cluster, if one is configured."""
     if options.dask is None:
         return None

@@ -1,20 +1,24 @@
-"""HTML pages: each is one file that needs no network, runs only its own script, and prints.
+"""HTML pages: each is one file that needs no network, runs only its own scripts, and prints.
 
-All texts in a page are untrusted: `escape_text` and `escape_attribute` make any text harmless and
-visible. The page's content security policy allows only its own script and style sheet.
+A page is a template of this directory. All values in it are untrusted: the templates escape them,
+and make invisible and bidirectional characters visible. The page's content security policy allows
+only its own scripts and style sheets.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Sequence
-from importlib.resources import files
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["escape_attribute", "escape_text", "render_page"]
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["render_page"]
 
 _JOINS: Final = "\u200c\u200d"
 """Joiners are legitimate between letters of many scripts and in emoji."""
@@ -26,66 +30,43 @@ _INVISIBLE: Final = re.compile(
 )
 
 
-def escape_text(text: str) -> str:
-    """Escape a text between HTML tags, and make invisible and bidirectional characters visible."""
-    return _INVISIBLE.sub(lambda match: f"<i>{_code_point(match)}</i>", html.escape(text))
+def render_page(template: str, /, **values: Any) -> str:
+    """Render a template of this directory with any values."""
+    return _environment().get_template(template).render(values)
 
 
-def escape_attribute(text: str) -> str:
-    """Escape an attribute's value or a title in the same way, without tags."""
-    return _INVISIBLE.sub(_code_point, html.escape(text))
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only if used
+    from markupsafe import Markup  # noqa: PLC0415 - only if used
 
+    loader = PackageLoader(__name__, "")
 
-def render_page(
-    title: str,
-    body: Iterable[str],
-    *,
-    script: str | Sequence[str] = (),
-    style: str = "",
-    connects: bool = False,
-) -> str:
-    """Render a page.
+    def visible(value: Any, code_point: str = r"<i>\u{%x}</i>") -> Any:
+        if isinstance(value, Markup):
+            return value
+        escaped = html.escape(str(value))
+        shown = _INVISIBLE.sub(lambda match: code_point % ord(match[0]), escaped)
+        return Markup(shown)  # noqa: S704 - it is escaped
 
-    Args:
-        title: any text.
-        body: HTML; untrusted texts in it are escaped already.
-        script: the name of the page's script in this directory, or several names.
-        style: the name of a style sheet in this directory, added to the common one.
-        connects: allow the script to connect to the page's server.
-    """
-    rules = "".join(_file(name) for name in ("page.css", style) if name)
-    code = "".join(map(_file, [script] if isinstance(script, str) else script))
-    policy = (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; trusted-types 'none'; "
-        "require-trusted-types-for 'script'; "
-        f"style-src {_hash(rules)}; script-src {_hash(code)}"
-        + ("; connect-src 'self'" if connects else "")
+    def sources(names: Iterable[str]) -> str:
+        return "".join(loader.get_source(environment, name)[0] for name in names)
+
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        finalize=visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    return "".join(
-        (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            '<meta name="referrer" content="no-referrer">\n',
-            f"<title>{escape_attribute(title)}</title>\n<style>{rules}</style>\n</head>\n<body>\n",
-            *body,
-            f"<script>{code}</script>\n" if code else "",
-            "</body>\n</html>\n",
-        )
-    )
+    environment.filters["attribute"] = functools.partial(visible, code_point=r"\u{%x}")
+    environment.filters["sources"] = sources
+    environment.filters["source_hash"] = _source_hash
+    return environment
 
 
-def _code_point(match: re.Match[str]) -> str:
-    return f"\\u{{{ord(match[0]):x}}}"
-
-
-def _file(name: str) -> str:
-    return (files(__package__) / name).read_text("utf-8")
-
-
-def _hash(code: str) -> str:
+def _source_hash(code: str) -> str:
     """Return a script's or style sheet's hash for the policy."""
-    if not code:
-        return "'none'"
-    digest = hashlib.sha256(code.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    return f"sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}"

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const { List, Strip, button, long, made, spelled, tree } = drawing;
-  const get = (selector) => document.querySelector(selector);
+  const { get, onKeys, onSearch, search } = page;
   // The positions in a row.
   const [AT, SIDE, KIND, WHAT, ID, CHAT, LANE, EARLIER, LATE, BRIEF, TEXT, LEFT_OUT, RAW, MASKED] =
     Array(14).keys();
@@ -44,7 +44,6 @@
   const isBad = (finding) => requirements[finding[1]]?.[2] === "must";
 
   // Filters.
-  const search = get("input[type=search]");
   const side = get("#side");
   const what = get("#what");
   const chat = get("#chat");
@@ -60,7 +59,7 @@
       .some((text) => text.toLowerCase().includes(word)));
 
   const filter = () => {
-    words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    words = page.words();
     shown = [];
     rows.forEach((each, index) => { if (passes(each, base + index)) shown.push(base + index); });
     list.resize(shown.length);
@@ -367,16 +366,8 @@
     onlyFound.ariaPressed = String(onlyFound.ariaPressed !== "true");
     filter();
   };
-  const theme = () => {
-    const root = document.documentElement;
-    const isDark = root.dataset.theme
-      ? root.dataset.theme === "dark"
-      : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = isDark ? "light" : "dark";
-  };
   const pageful = () => Math.max(1, list.last - list.first - 1);
-  const keys = {
-    "/": () => { search.focus(); search.select(); },
+  onKeys({
     ArrowDown: () => step(1),
     ArrowUp: () => step(-1),
     End: () => choose(shown.at(-1)),
@@ -392,33 +383,14 @@
     n: () => stepFound(1),
     p: () => stepFound(-1),
     r: related,
-    t: theme,
-  };
-
-  let typing = 0;
-  search.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(filter, 120);
-  });
+  }, (event) =>
+    (event.key === "Enter" && event.target.matches("button, summary")) ||
+    (opened.contains(event.target) && /^(Arrow|Page|Home|End)/.test(event.key)));
+  onSearch(filter);
   for (const select of [side, what, chat]) select.addEventListener("change", filter);
   onlyFound.addEventListener("click", showFound);
   get("#tail").addEventListener("click", () => setTail(!tail));
-  get("#theme").addEventListener("click", theme);
   get("#rows").addEventListener("wheel", (event) => { if (event.deltaY < 0) setTail(false); }, { passive: true });
-  addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.matches("input, select")) {
-      if (event.key === "Escape") event.target.blur();
-      return;
-    }
-    if (event.key === "Enter" && event.target.matches("button, summary")) return;
-    if (opened.contains(event.target) && /^(Arrow|Page|Home|End)/.test(event.key)) return;
-    const act = keys[event.key];
-    if (act) {
-      event.preventDefault();
-      act();
-    }
-  });
 
   const visit = () => {
     const [number] = location.hash.match(/(?<=^#)\d+$/) ?? [];

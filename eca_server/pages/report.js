@@ -1,10 +1,10 @@
 "use strict";
 (() => {
-  const box = document.querySelector("#items");
+  const { get, onKeys, onSearch, search, words } = page;
+  const box = get("#items");
   const items = [...box.querySelectorAll(":scope > details")];
-  const search = document.querySelector("input[type=search]");
-  const order = document.querySelector("#order");
-  const count = document.querySelector("#count");
+  const order = get("#order");
+  const count = get("#count");
   const buttons = [...document.querySelectorAll("button[data-show]")];
   let show = "all";
 
@@ -12,12 +12,12 @@
   const is = (item, trait) => trait === "all" || item.dataset.is.split(" ").includes(trait);
 
   const apply = () => {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = words();
     let seen = 0;
     for (const item of items) {
       const fits = is(item, show);
-      const text = words.length && fits ? item.textContent.toLowerCase() : "";
-      item.hidden = !fits || !words.every((word) => text.includes(word));
+      const text = wanted.length && fits ? item.textContent.toLowerCase() : "";
+      item.hidden = !fits || !wanted.every((word) => text.includes(word));
       seen += !item.hidden;
     }
     count.textContent = seen === items.length ? "" : `${seen} of ${items.length} shown`;
@@ -40,14 +40,6 @@
     for (const item of visible()) item.open = open;
   };
 
-  const theme = () => {
-    const root = document.documentElement;
-    const dark = root.dataset.theme
-      ? root.dataset.theme === "dark"
-      : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-  };
-
   const move = (by, trait) => {
     const shown = visible();
     let at = shown.indexOf(document.activeElement?.closest("#items > details"));
@@ -66,41 +58,21 @@
     item.scrollIntoView();
   };
 
-  const keys = {
-    "/": () => { search.focus(); search.select(); },
+  onKeys({
     a: () => filter("all"),
     f: () => filter(show === "failed" ? "all" : "failed"),
     j: () => move(1, "all"),
     k: () => move(-1, "all"),
     n: () => move(1, "failed"),
     o: openAll,
-    t: theme,
-  };
-
-  let waiting = 0;
-  search.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(apply, 120);
   });
+  onSearch(apply);
   order.addEventListener("change", sort);
   for (const button of buttons) {
     button.addEventListener("click", () => filter(button.dataset.show));
   }
-  document.querySelector("#open").addEventListener("click", openAll);
-  document.querySelector("#theme").addEventListener("click", theme);
+  get("#open").addEventListener("click", openAll);
   addEventListener("hashchange", reveal);
-  addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.matches("input, select")) {
-      if (event.key === "Escape") event.target.blur();
-      return;
-    }
-    const act = keys[event.key];
-    if (act) {
-      event.preventDefault();
-      act();
-    }
-  });
 
   let closed = [];
   addEventListener("beforeprint", () => {

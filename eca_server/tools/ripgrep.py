@@ -29,8 +29,8 @@ from eca_server.tools.search import (
     Pattern,
     shorten_line,
 )
-from eca_server.tools.tracked import top_of_work_tree
 from eca_server.workspace import Checkpoint, Directory
+from eca_server.workspace.worktree import top_of_work_tree
 
 __all__ = ["RipgrepUnavailable", "find_ripgrep", "ripgrep"]
 

@@ -7,7 +7,6 @@ and for a minute at most, since Git takes as long as the search itself.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,8 +14,9 @@ from pathlib import Path
 import attrs
 
 from eca_server.workspace import Checkpoint, Directory, git
+from eca_server.workspace.worktree import top_of_work_tree
 
-__all__ = ["IgnoredAndTracked", "top_of_work_tree"]
+__all__ = ["IgnoredAndTracked"]
 
 _SECONDS = 60.0
 _MOST_FOLDERS = 50
@@ -54,13 +54,6 @@ class IgnoredAndTracked:
             answer = _Answer(state=state, requested_at=now, names=names)
             self._answers[folder] = answer
         return answer.names
-
-
-def top_of_work_tree(folder: Path) -> Path | None:
-    """Return the top of the Git work tree that contains a directory, or None."""
-    return next(
-        (each for each in (folder, *folder.parents) if os.path.lexists(each / ".git")), None
-    )
 
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:

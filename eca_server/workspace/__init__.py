@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace, open_checked, open_place
 from eca_server.workspace.errors import (
     AlreadyExists,
     ContentChanged,
@@ -17,7 +17,7 @@ from eca_server.workspace.errors import (
 from eca_server.workspace.guarded import GUARDED, GuardedPath
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.index import FileIndex, FileMatch
-from eca_server.workspace.opening import Directory, open_checked, open_place
+from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import (
     Checkpoint,
     FileSnapshot,

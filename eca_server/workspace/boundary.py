@@ -9,10 +9,13 @@ Everything here accesses the disk: call it in a worker thread.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import stat
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +23,19 @@ import attrs
 
 from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.guarded import GuardedPath, guard_of
+from eca_server.workspace.opening import (
+    Directory,
+    ensure_real,
+    open_directory,
+    path_changed_message,
+    real_path_of,
+)
 from eca_server.workspace.roots import Root
 
 if TYPE_CHECKING:
     from eca_server.workspace.temporary_files import TemporaryFiles
 
-__all__ = ["Place", "Workspace", "path_changed_message", "real_path_of"]
+__all__ = ["Place", "Workspace", "errors_naming", "open_checked", "open_place"]
 
 _LONGEST = 4096  # bytes of a path, the limit of Linux
 _SHOWN = 200  # characters of a path in an error
@@ -176,18 +186,6 @@ def _resolved(absolute: str, shown: str) -> Path:
     return real_path_of(absolute)
 
 
-def real_path_of(path: str | Path) -> Path:
-    """Return a path with every link resolved.
-
-    Raises:
-        PathChanged: the path changed during the call.
-    """
-    try:
-        return Path(os.path.realpath(path))
-    except OSError:  # a link was removed while it was resolved
-        raise PathChanged(path_changed_message(Path(path))) from None
-
-
 def _normalised(absolute: str) -> Path:
     lexical = os.path.normpath(absolute)
     if os.sep == "/":  # POSIX keeps two leading slashes apart; they have no meaning here
@@ -219,10 +217,48 @@ def _folded(path: Path) -> str:
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 
-def path_changed_message(path: Path) -> str:
-    """Return the error message for a path that had no link in it and ends in one."""
+def open_checked(place: Place, flags: int) -> int:
+    """Open the file of a checked path and return its descriptor.
+
+    Raises:
+        PathChanged: the path leads to a different file now.
+        OSError: the file cannot be opened.
+    """
+    with errors_naming(place), open_directory(place.real_path.parent) as directory:
+        return directory.open(place.real_path.name or os.curdir, flags)
+
+
+@contextmanager
+def open_place(place: Place) -> Iterator[Directory | None]:
+    """Open the directory of a checked path; yield None if it is not a directory.
+
+    Raises:
+        PathChanged: the path leads elsewhere now (without descriptors: at the end of the block).
+        OSError: it does not exist, or cannot be opened.
+    """
+    with errors_naming(place), contextlib.ExitStack() as stack:
+        parent = stack.enter_context(open_directory(place.real_path.parent))
+        name = place.real_path.name or os.curdir
+        status = parent.stat(name)
+        if status is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place.path))
+        if not stat.S_ISDIR(status.st_mode):
+            yield None
+            return
+        directory = parent.open_subdirectory(name)
+        if directory.fd is not None:
+            stack.callback(os.close, directory.fd)
+        yield directory
+        if directory.fd is None:
+            ensure_real(directory.path, status)
+
+
+@contextmanager
+def errors_naming(place: Place) -> Iterator[None]:
+    """Put the path that the user knows into OSErrors, in place of one step of the walk."""
     try:
-        where = f"it is a symbolic link to {str(path.readlink())!r} now"
-    except OSError:
-        where = "it was a symbolic link for a moment"
-    return f"{str(path)!r} changed after it was checked: {where}; try again"
+        yield
+    except OSError as error:
+        if error.errno is None or Path(error.filename or "").is_absolute():
+            raise
+        raise OSError(error.errno, error.strerror, str(place.path)) from error

@@ -30,8 +30,9 @@ from eca_server.workspace.errors import FileError
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
+from eca_server.workspace.worktree import top_of_work_tree
 
-__all__ = ["list_files", "top_of_work_tree"]
+__all__ = ["list_files"]
 
 _log = logging.getLogger("eca_server.workspace")
 
@@ -243,15 +244,6 @@ def _rules_in(tree: _Tree, directory: str) -> Iterator[_RulesAt]:
         rules = tree.rules(directory)
         if rules:
             yield _RulesAt(rules=rules, skip=len(directory) + 1 if directory else 0)
-
-
-def _is_repository(directory: Path) -> bool:
-    return os.path.lexists(directory / ".git")
-
-
-def top_of_work_tree(directory: Path) -> Path | None:
-    """Return the top of the Git work tree that contains a directory, or None."""
-    return next((each for each in (directory, *directory.parents) if _is_repository(each)), None)
 
 
 def _is_itself_ignored(directory: Path, top: Path | None) -> bool:

@@ -1,4 +1,4 @@
-"""Files and directories opened by their checked real path.
+"""Directories opened by their checked real path.
 
 A real path has no link in it. So it is opened step by step from the top, each step relative to the
 directory before it, and a link on the way was swapped in after the check.
@@ -18,10 +18,9 @@ from pathlib import Path
 
 import attrs
 
-from eca_server.workspace.boundary import Place, path_changed_message, real_path_of
 from eca_server.workspace.errors import PathChanged
 
-__all__ = ["Directory", "errors_naming", "open_checked", "open_directory", "open_place"]
+__all__ = ["Directory", "ensure_real", "open_directory", "path_changed_message", "real_path_of"]
 
 _STEPS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _STEP: int = (
@@ -101,7 +100,7 @@ class Directory:
         if self.fd is None:
             with os.scandir(self.text) as entries:
                 yield entries
-            _ensure_real(self.path)
+            ensure_real(self.path)
             return
         fd = self.open(os.curdir, _LIST)
         try:
@@ -125,42 +124,6 @@ class Directory:
             if status is None or stat.S_ISDIR(status.st_mode):  # it was a link a moment ago
                 raise PathChanged(path_changed_message(self.path / name)) from None
             raise
-
-
-def open_checked(place: Place, flags: int) -> int:
-    """Open the file of a checked path and return its descriptor.
-
-    Raises:
-        PathChanged: the path leads to a different file now.
-        OSError: the file cannot be opened.
-    """
-    with errors_naming(place), open_directory(place.real_path.parent) as directory:
-        return directory.open(place.real_path.name or os.curdir, flags)
-
-
-@contextmanager
-def open_place(place: Place) -> Iterator[Directory | None]:
-    """Open the directory of a checked path; yield None if it is not a directory.
-
-    Raises:
-        PathChanged: the path leads elsewhere now (without descriptors: at the end of the block).
-        OSError: it does not exist, or cannot be opened.
-    """
-    with errors_naming(place), contextlib.ExitStack() as stack:
-        parent = stack.enter_context(open_directory(place.real_path.parent))
-        name = place.real_path.name or os.curdir
-        status = parent.stat(name)
-        if status is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place.path))
-        if not stat.S_ISDIR(status.st_mode):
-            yield None
-            return
-        directory = parent.open_subdirectory(name)
-        if directory.fd is not None:
-            stack.callback(os.close, directory.fd)
-        yield directory
-        if directory.fd is None:
-            _ensure_real(directory.path, status)
 
 
 @contextmanager
@@ -204,13 +167,13 @@ def open_directory(real_path: Path, *, create: bool = False) -> Iterator[Directo
 
 def _opened_by_path(real_path: Path, *, create: bool) -> Directory:
     """Check a path once more and use it, on a platform without `dir_fd`."""
-    _ensure_real(real_path)
+    ensure_real(real_path)
     if create:
         real_path.mkdir(parents=True, exist_ok=True)
     return Directory(text=str(real_path), fd=None)
 
 
-def _ensure_real(path: Path, like: os.stat_result | None = None) -> None:
+def ensure_real(path: Path, like: os.stat_result | None = None) -> None:
     """Raise PathChanged if a path has a link now, or leads to a different directory than `like`."""
     changed = f"{str(path)!r} changed after it was checked"
     real = real_path_of(path)
@@ -220,12 +183,22 @@ def _ensure_real(path: Path, like: os.stat_result | None = None) -> None:
         raise PathChanged(f"{changed}: it is a different directory now")
 
 
-@contextmanager
-def errors_naming(place: Place) -> Iterator[None]:
-    """Put the path that the user knows into OSErrors, in place of one step of the walk."""
+def real_path_of(path: str | Path) -> Path:
+    """Return a path with every link resolved.
+
+    Raises:
+        PathChanged: the path changed during the call.
+    """
     try:
-        yield
-    except OSError as error:
-        if error.errno is None or Path(error.filename or "").is_absolute():
-            raise
-        raise OSError(error.errno, error.strerror, str(place.path)) from error
+        return Path(os.path.realpath(path))
+    except OSError:  # a link was removed while it was resolved
+        raise PathChanged(path_changed_message(Path(path))) from None
+
+
+def path_changed_message(path: Path) -> str:
+    """Return the error message for a path that had no link in it and ends in one."""
+    try:
+        where = f"it is a symbolic link to {str(path.readlink())!r} now"
+    except OSError:
+        where = "it was a symbolic link for a moment"
+    return f"{str(path)!r} changed after it was checked: {where}; try again"

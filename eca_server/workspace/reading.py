@@ -22,9 +22,9 @@ from typing import BinaryIO, Literal, Self, TypeAlias
 
 import attrs
 
-from eca_server.workspace.boundary import Place
+from eca_server.workspace.boundary import Place, errors_naming
 from eca_server.workspace.errors import ContentChanged, NotRegularFile, NotText, TooLarge
-from eca_server.workspace.opening import Directory, errors_naming, open_directory
+from eca_server.workspace.opening import Directory, open_directory
 
 __all__ = [
     "Checkpoint",

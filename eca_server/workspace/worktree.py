@@ -1,4 +1,4 @@
-"""Linked worktrees of a Git repository, mapped to the main worktree.
+"""The work tree of a directory; linked worktrees, mapped to the main worktree of the repository.
 
 The rule of this module: a directory's own `.git` proves nothing, since anyone can write it. The
 repository has to name the worktree, too. Git is not run.
@@ -11,7 +11,13 @@ from pathlib import Path
 
 from eca_server.workspace.repository import git_directory_of, read_small_file
 
-__all__ = ["in_main_worktree"]
+__all__ = ["in_main_worktree", "top_of_work_tree"]
+
+
+def top_of_work_tree(directory: Path) -> Path | None:
+    """Return the top of the Git work tree that contains a directory, or None."""
+    above = (directory, *directory.parents)
+    return next((each for each in above if os.path.lexists(each / ".git")), None)
 
 
 def in_main_worktree(directory: Path) -> Path:
@@ -21,14 +27,12 @@ def in_main_worktree(directory: Path) -> Path:
     repository it is a path below the repository. It reads files.
     """
     directory = Path(os.path.realpath(directory))
-    for top in (directory, *directory.parents):
-        if os.path.lexists(top / ".git"):
-            common = _common_directory(top)
-            if common is None:
-                return directory
-            main = common.parent if common.name == ".git" else common
-            return main / directory.relative_to(top)
-    return directory
+    top = top_of_work_tree(directory)
+    common = None if top is None else _common_directory(top)
+    if top is None or common is None:
+        return directory
+    main = common.parent if common.name == ".git" else common
+    return main / directory.relative_to(top)
 
 
 def _common_directory(top: Path) -> Path | None:

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 
 import attrs
 
-from eca_server.workspace.boundary import Place
+from eca_server.workspace.boundary import Place, errors_naming
 from eca_server.workspace.errors import AlreadyExists, FileError, OutsideWorkspace
-from eca_server.workspace.opening import Directory, errors_naming, open_directory
+from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import (
     PIECE,
     Checkpoint,

@@ -77,7 +77,7 @@ def pydantic_models() -> type[pydantic.BaseModel]:
         for field in fields_of(cls):
             inner = field.shape.inner if isinstance(field.shape, Nullable) else field.shape
             hint: Any = python[inner.names[0]] if isinstance(inner, Scalar) else Any
-            fields[field.wire] = (hint, ...) if field.reading.required else (hint | None, None)
+            fields[field.wire] = (hint, ...) if field.rules.required else (hint | None, None)
         contents.append(pydantic.create_model(cls.__name__, **fields))
     union = contents[0]
     for content in contents[1:]:

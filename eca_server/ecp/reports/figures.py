@@ -1,4 +1,4 @@
-"""The figures of a report: reading, formatting and drawing.
+"""The figures of a report, for its page.
 
 An agent's usage may contain any value; all but finite positive numbers count as 0.
 """
@@ -8,29 +8,30 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from eca_server.ecp.audit import sum_usage
 from eca_server.ecp.results import ScenarioReport
-from eca_server.pages import escape_attribute
 
 __all__ = [
+    "Chart",
     "Group",
     "count_tokens",
     "format_count",
     "format_duration",
     "group_scenarios",
-    "render_charts",
+    "make_charts",
     "sum_costs",
     "to_number",
 ]
 
 _COLUMNS: Final = 60
-_WIDTH: Final = 600
-_HEIGHT: Final = 120
 _COSTS: Final = ("cost", "cost_usd", "total_cost")
+
+Chart: TypeAlias = tuple[str, str, list[tuple[int, str, float, str]]]
+"""The title, the caption, and of each column the scenario's place, label, share and colour."""
 
 
 @attrs.frozen
@@ -56,6 +57,20 @@ class Group:
         """The share of passed checks, from 0 to 1."""
         checks = [check.passed for run in self.runs for check in run.checks]
         return sum(checks) / len(checks) if checks else 0.0
+
+    @property
+    def duration(self) -> float:
+        """The mean duration of the repetitions, in milliseconds."""
+        return self.mean(lambda run: to_number(run.duration_ms))
+
+    @property
+    def traits(self) -> Iterator[str]:
+        """The names of the filters that show the scenario."""
+        yield "passed" if self.passed == len(self.runs) else "failed"
+        if self.flaky:
+            yield "flaky"
+        if any(run.exit_reason != "ok" for run in self.runs):
+            yield "error"
 
     def mean(self, value: Callable[[ScenarioReport], float]) -> float:
         """Return the mean of a value over the repetitions."""
@@ -114,20 +129,14 @@ def format_duration(milliseconds: Any) -> str:
     return f"{read // 60_000:,.0f} min {read % 60_000 / 1000:.0f} s"
 
 
-def render_charts(groups: Sequence[Group]) -> Iterator[str]:
-    """Render bar charts with a column for each scenario, or for several adjacent ones."""
-    yield '<div class="charts">\n'
+def make_charts(groups: Sequence[Group]) -> Iterator[Chart]:
+    """Make bar charts with a column for each scenario, or for several adjacent ones."""
     yield _chart("Checks passed", groups, lambda group: group.share, _percent, top=1.0)
-    yield _chart("Duration", groups, _time, format_duration)
+    yield _chart("Duration", groups, lambda group: group.duration, format_duration)
     values = {"Tokens": count_tokens, "Cost": sum_costs}
     for title, value in values.items():
         if any(value(run) for group in groups for run in group.runs):
             yield _chart(title, groups, functools.partial(Group.mean, value=value), format_count)
-    yield "</div>\n"
-
-
-def _time(group: Group) -> float:
-    return group.mean(lambda run: to_number(run.duration_ms))
 
 
 def _percent(share: float) -> str:
@@ -141,44 +150,19 @@ def _chart(
     format_value: Callable[[float], str],
     *,
     top: float = 0.0,
-) -> str:
+) -> Chart:
     size = math.ceil(len(groups) / _COLUMNS) or 1
     columns = [groups[start : start + size] for start in range(0, len(groups), size)]
     values = [sum(map(value, column)) / len(column) for column in columns]
     highest = top or max(values, default=0.0) or 1.0
-    width = _WIDTH / max(12, len(columns))
-    drawn = "".join(
-        _column(
-            place * width, width, column, each / highest, format_value(each), coloured=bool(top)
-        )
-        for place, (column, each) in enumerate(zip(columns, values, strict=True))
-    )
     mean = sum(values) / len(values) if values else 0.0
     column_text = f"each column {size} scenarios, " if size > 1 else ""
     summary = f"mean {format_value(mean)}, maximum {format_value(highest)}"
-    return (
-        f'<figure class="card"><figcaption>{title}'
-        f'<span class="faint">{column_text}{summary}</span></figcaption>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 2}" role="img" aria-label="{title}">'
-        f'<line x1="0" x2="{_WIDTH}" y1="0.5" y2="0.5" stroke-dasharray="2 4"/>'
-        f'<line x1="0" x2="{_WIDTH}" y1="{_HEIGHT + 1}" y2="{_HEIGHT + 1}"/>{drawn}</svg>'
-        "</figure>\n"
-    )
-
-
-def _column(
-    x: float, width: float, column: Sequence[Group], share: float, value: str, *, coloured: bool
-) -> str:
-    """Render a column at least two units high, so that the pointer can reach it."""
-    height = max(2.0, _HEIGHT * min(1.0, share))
-    kind = ""
-    if coloured:
-        kind = "good" if share >= 1 else "bad" if share == 0 else "odd"
-    name = column[0].name if len(column) == 1 else f"{column[0].place} to {column[-1].place}"
-    gap = min(3.0, width / 5)
-    return (
-        f'<a href="#s{column[0].place}"><title>{escape_attribute(name[:200])}: {value}</title>'
-        f'<rect class="back" x="{x:.2f}" y="0" width="{width:.2f}" height="{_HEIGHT}"/>'
-        f'<rect class="{kind}" x="{x + gap / 2:.2f}" y="{_HEIGHT - height:.2f}" '
-        f'width="{width - gap:.2f}" height="{height:.2f}" rx="1.5"/></a>'
-    )
+    drawn = []
+    for column, each in zip(columns, values, strict=True):
+        first, last = column[0], column[-1]
+        name = first.name if first is last else f"{first.place} to {last.place}"
+        share = each / highest
+        kind = ("good" if share >= 1 else "bad" if share == 0 else "odd") if top else ""
+        drawn.append((first.place, f"{name[:200]}: {format_value(each)}", share, kind))
+    return title, f"{column_text}{summary}", drawn

@@ -6,108 +6,56 @@ scenario stopped, or in a separate case for the run.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
-
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
-from eca_server.pages.xml import xml_attribute, xml_text
+from eca_server.pages import junit
+from eca_server.pages.junit import Outcome, TestCase, TestSuite
 
 __all__ = ["render_junit"]
-
-_Verdict: TypeAlias = Literal["passed", "failure", "error", "skipped"]
 
 
 def render_junit(report: RunReport) -> str:
     """Render the report of a run."""
-    by_scenario = [_verdicts(scenario) for scenario in report.scenarios]
-    suites = [
-        _suite(scenario, verdicts)
-        for scenario, verdicts in zip(report.scenarios, by_scenario, strict=True)
-    ]
-    all_verdicts: list[_Verdict] = [each for verdicts in by_scenario for each in verdicts]
-    if report.exit_reason != "ok" and "error" not in all_verdicts:
-        all_verdicts.append("error")
-        suites.append(_run_suite(report))
-    name = xml_attribute(report.name)
-    seconds = _seconds(sum(scenario.duration_ms for scenario in report.scenarios))
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f'<testsuites name={name} time="{seconds}" {_counts(all_verdicts)}>\n{"".join(suites)}'
-        "</testsuites>\n"
-    )
+    suites = [_suite(scenario) for scenario in report.scenarios]
+    outcomes = [case.outcome for suite in suites for case in suite.cases]
+    if report.exit_reason != "ok" and not any(each and each[0] == "error" for each in outcomes):
+        why = "\n".join((f"the run was not completed: {report.exit_reason}", *report.warnings))
+        case = TestCase("the run", "completed", ("error", report.exit_reason, why))
+        suites.append(TestSuite("the run", [case]))
+    seconds = sum(scenario.duration_ms for scenario in report.scenarios) / 1000
+    return junit.render_junit(report.name, seconds, suites)
 
 
-def _verdicts(scenario: ScenarioReport) -> list[_Verdict]:
-    verdicts = [_verdict(step) for step in scenario.steps]
+def _suite(scenario: ScenarioReport) -> TestSuite:
+    outcomes = [_outcome(step) for step in scenario.steps]
+    verdicts = [outcome and outcome[0] for outcome in outcomes]
     if scenario.status == "failed" and "error" not in verdicts and "skipped" in verdicts:
-        verdicts[verdicts.index("skipped")] = "error"
-    return verdicts
-
-
-def _verdict(step: StepReport) -> _Verdict:
-    if step.status == "skipped":
-        return "skipped"
-    if step.status == "failed" or any(check.error for check in step.checks):
-        return "error"
-    return "passed" if all(check.passed for check in step.checks) else "failure"
-
-
-def _suite(scenario: ScenarioReport, verdicts: Sequence[_Verdict]) -> str:
-    repeat = f" (repetition {scenario.repeat + 1})" if scenario.repeat else ""
-    name = xml_attribute(f"{scenario.name}{repeat}")
-    cases = "".join(
-        _case(scenario, place, step, verdict)
-        for place, (step, verdict) in enumerate(zip(scenario.steps, verdicts, strict=True), 1)
-    )
-    log = "" if scenario.log is None else f"<system-err>{xml_text(scenario.log)}</system-err>\n"
-    seconds = _seconds(scenario.duration_ms)
-    return (
-        f'<testsuite name={name} time="{seconds}" {_counts(verdicts)}>\n{cases}{log}</testsuite>\n'
-    )
-
-
-def _run_suite(report: RunReport) -> str:
-    reason = xml_attribute(report.exit_reason)
-    why = xml_text(
-        "\n".join((f"the run was not completed: {report.exit_reason}", *report.warnings))
-    )
-    return (
-        f'<testsuite name="the run" {_counts(["error"])}>\n<testcase classname="the run" '
-        f'name="completed"><error message={reason}>{why}</error></testcase>\n'
-        "</testsuite>\n"
-    )
-
-
-def _case(scenario: ScenarioReport, place: int, step: StepReport, verdict: _Verdict) -> str:
-    name = xml_attribute(f"{place}: {step.input[:200]}")
-    failures = [
-        f"{check.type} of {check.field}: {check.reasoning}"
-        for check in step.checks
-        if not check.passed
+        first = verdicts.index("skipped")
+        why = "\n".join(_failures(scenario.steps[first]))
+        outcomes[first] = ("error", scenario.exit_reason, why)
+    cases = [
+        TestCase(
+            scenario.name,
+            f"{place}: {step.input[:200]}",
+            outcome,
+            step.output or "",
+            step.duration_ms / 1000,
+        )
+        for place, (step, outcome) in enumerate(zip(scenario.steps, outcomes, strict=True), 1)
     ]
-    why = xml_text("\n".join(failures))
-    body = ""
-    if verdict == "skipped":
-        body = f"<skipped message={xml_attribute(step.error or '')}/>"
-    elif verdict == "error":
-        reason = scenario.exit_reason if step.status == "skipped" else step.exit_reason
-        body = f"<error message={xml_attribute(reason)}>{why}</error>"
-    elif verdict == "failure":
-        body = f"<failure message={xml_attribute(failures[0])}>{why}</failure>"
-    if step.output:
-        body += f"<system-out>{xml_text(step.output)}</system-out>"
-    classname, seconds = xml_attribute(scenario.name), _seconds(step.duration_ms)
-    return f'<testcase classname={classname} name={name} time="{seconds}">{body}</testcase>\n'
+    repeat = f" (repetition {scenario.repeat + 1})" if scenario.repeat else ""
+    name = f"{scenario.name}{repeat}"
+    return TestSuite(name, cases, scenario.log, scenario.duration_ms / 1000)
 
 
-def _seconds(milliseconds: float) -> str:
-    return f"{milliseconds / 1000:.3f}"
+def _outcome(step: StepReport) -> Outcome | None:
+    if step.status == "skipped":
+        return "skipped", step.error or "", ""
+    failures = _failures(step)
+    if step.status == "failed" or any(check.error for check in step.checks):
+        return "error", step.exit_reason, "\n".join(failures)
+    return ("failure", failures[0], "\n".join(failures)) if failures else None
 
 
-def _counts(verdicts: Sequence[_Verdict]) -> str:
-    count = Counter(verdicts)
-    return (
-        f'tests="{len(verdicts)}" failures="{count["failure"]}" errors="{count["error"]}" '
-        f'skipped="{count["skipped"]}"'
-    )
+def _failures(step: StepReport) -> list[str]:
+    failed = [check for check in step.checks if not check.passed]
+    return [f"{check.type} of {check.field}: {check.reasoning}" for check in failed]

@@ -19,7 +19,7 @@ from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Ver
 from eca_server.conformance import cli
 from eca_server.conformance.badge import render_badge
 from eca_server.conformance.compare import compare, describe_changes
-from eca_server.conformance.exchange import message_label, render_exchange
+from eca_server.conformance.exchange import draw_exchange, message_label
 from eca_server.conformance.html import render_html
 from eca_server.conformance.junit import render_junit
 from eca_server.conformance.table import render_table
@@ -186,12 +186,14 @@ def test_an_error_of_the_suite_can_be_known(tmp_path) -> None:
 
 
 def test_an_exchange_has_the_lanes_it_needs() -> None:
-    two = "".join(render_exchange([passed(PROGRESS)], None))
-    assert "<b>client</b><b>server</b></div>" in two
-    assert "broken" not in two
-    three = "".join(render_exchange(RUN.findings[1].exchange, None))
-    assert "<b>model</b>" in three
-    assert 'class="arrow left from1"' in three
+    lanes, arrows = draw_exchange([passed(PROGRESS)], None)
+    assert lanes == ["client", "server"]
+    assert [style for style, *_ in arrows] == ["left from0"]
+    lanes, arrows = draw_exchange(RUN.findings[1].exchange, 1)
+    assert lanes == ["client", "server", "model"]
+    styles = [style for style, *_ in arrows]
+    assert styles == ["left from0", "left from0 broken", "left from1", "right from0"]
+    assert "<b>client</b><b>server</b><b>model</b></div>" in render_html(RUN, {})
 
 
 @pytest.mark.parametrize(

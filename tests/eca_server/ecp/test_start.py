@@ -37,7 +37,7 @@ except SystemExit as end:
 print(json.dumps([code, *sys.modules]))
 """
 
-NEVER = {"httpx", "eca_server.config.loading", "eca_server.server"}
+NEVER = {"httpx", "jinja2", "eca_server.config.loading", "eca_server.server"}
 CHECKED = NEVER | {"trio", "anyio", "ssl", "importlib.metadata", "regex"}
 RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_server.llm"}
 

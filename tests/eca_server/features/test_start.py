@@ -34,7 +34,7 @@ def test_what_only_chats_need_is_not_imported_at_the_start(imported: set[str], m
 
 
 @pytest.mark.parametrize(
-    "module", ["asyncio", "email", "h11", "httpx", "hypothesis", "importlib.metadata"]
+    "module", ["asyncio", "email", "h11", "httpx", "hypothesis", "importlib.metadata", "jinja2"]
 )
 def test_slow_libraries_are_not_imported_at_the_start(imported: set[str], module: str) -> None:
     assert module not in imported
