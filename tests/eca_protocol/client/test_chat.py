@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Client, Turn
-from eca_protocol.client.client import INBOX
+from eca_protocol.client.session import INBOX
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
