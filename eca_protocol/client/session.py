@@ -16,6 +16,7 @@ from eca_protocol import messages as m
 from eca_protocol.draft import codec_for
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError
 from eca_protocol.lifecycle import LifecycleGate
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer, PendingCall
 from eca_protocol.revisions import Revision, detect_server
@@ -63,7 +64,7 @@ class Session:
         self.idle_deadline = idle_deadline
         self.revision = revision or ASSUMED
         self._peer = Peer(
-            transport,
+            StreamTransport(transport),
             side="client",
             table=ECA,
             codec=codec_for(revision or ANNOUNCED),

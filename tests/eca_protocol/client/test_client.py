@@ -117,7 +117,7 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         server.text("unknown chat", "for nobody")
         await client.chat_query_commands()
         server.peer.close()
-        await server.peer._transport.aclose()
+        await server.peer.transport.aclose()
         events = [event async for event in client.events()]
         assert events[:2] == [message, native]
         assert isinstance(events[2], m.ChatContentReceivedParams)
