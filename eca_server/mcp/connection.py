@@ -30,7 +30,7 @@ from eca_server.mcp.legacy_sse import LegacySSE
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
 from eca_server.mcp.settings import ServerSettings
-from eca_server.mcp.stdio import start_stdio
+from eca_server.mcp.stdio import StdioTransport, start_stdio
 from eca_server.mcp.streamable_http import StreamableHTTP
 from eca_server.mcp.transport import ServerTransport
 from eca_server.workspace import Root
@@ -121,7 +121,8 @@ async def _begin(
 ) -> AsyncIterator[Session]:
     """Make one attempt, in the era of the session."""
     async with session.peer:
-        session.peer.start_soon(transport.run)
+        if isinstance(transport, StdioTransport):
+            session.peer.start_soon(transport.watch)
         session.peer.start_soon(session.serve)
         with trio.move_on_after(settings.start_seconds) as timeout:
             try:

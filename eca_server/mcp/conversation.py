@@ -21,7 +21,6 @@ from eca_protocol.errors import (
     LocalProtocolError,
     RequestFailed,
 )
-from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_server.mcp.dialect import MCP_DIALECT, LenientReader
 from eca_server.mcp.eras import Era, era_of
@@ -100,9 +99,7 @@ class Conversation:
             on_oversized=self._fail_all,
         )
         self.peer = Peer(
-            StreamTransport(
-                transport, framing=transport.framing, read=reader.read, shape=transport.shape
-            ),
+            transport.messages(reader.read),
             side="client",
             table=TABLE,
             codec=MCPCodec(era),
