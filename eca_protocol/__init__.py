@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Notification, Request, Response
     from eca_protocol.lifecycle import LifecycleGate
+    from eca_protocol.message_transport import MessageTransport, StreamTransport
     from eca_protocol.methods import ECA
     from eca_protocol.outbox import WriteShape
     from eca_protocol.peer import End, Peer
@@ -76,6 +77,7 @@ _EXPORTS = {
     ),
     "jsonrpc": ("ErrorCode", "ErrorResponse", "Notification", "Request", "Response"),
     "lifecycle": ("LifecycleGate",),
+    "message_transport": ("MessageTransport", "StreamTransport"),
     "methods": ("ECA",),
     "outbox": ("WriteShape",),
     "peer": ("End", "Peer"),
@@ -110,6 +112,7 @@ __all__ = [
     "LifecycleGate",
     "LineDecoder",
     "LocalProtocolError",
+    "MessageTransport",
     "Method",
     "Notification",
     "Peer",
@@ -121,6 +124,7 @@ __all__ = [
     "Response",
     "Revision",
     "StartFailed",
+    "StreamTransport",
     "Table",
     "Turn",
     "WriteShape",

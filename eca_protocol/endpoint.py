@@ -21,7 +21,6 @@ from eca_protocol.errors import (
     RequestFailed,
     RPCError,
 )
-from eca_protocol.json import DuplicateKeys
 from eca_protocol.jsonrpc import (
     ErrorCode,
     ErrorResponse,
@@ -134,7 +133,6 @@ class Dialect:
         answers_cancelled: a cancelled request is still answered, with -32800.
         answers_invalid: invalid messages are answered (MCP ignores them).
         not_cancelled: methods whose requests are abandoned without a notification.
-        duplicate_keys: the treatment of duplicate keys in an object (ruling W-5).
     """
 
     cancel_method: str | None = None
@@ -142,7 +140,6 @@ class Dialect:
     answers_cancelled: bool = True
     answers_invalid: bool = True
     not_cancelled: frozenset[str] = frozenset()
-    duplicate_keys: DuplicateKeys = "last"
 
 
 class Verdict(enum.Enum):

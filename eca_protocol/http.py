@@ -266,10 +266,9 @@ class HTTPClient:
             HTTPTimeout: the deadline `timer` has passed.
         """
         deadlines = deadlines or Deadlines()
-        merged = self._headers | _checked(headers or {})
         await self._unwind_unread()
         transport, proxy = await self._transport_for(url, shows_certificate)
-        request = _request(method, url, merged, content, deadlines)
+        request = _request(method, url, self._headers | _checked(headers or {}), content, deadlines)
         if address is not None and proxy is None:
             _connect_to(request, address)
         response = await _send(transport, request, deadlines, resend=resend)

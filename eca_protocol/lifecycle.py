@@ -56,72 +56,82 @@ class _Transition:
     reason: str = ""
 
 
-def _transitions() -> Mapping[State, Mapping[Input, _Transition]]:
-    new, initializing, answered, ready, shutdown, exited = State
-    let, hold, drop = Verdict.ADMIT, Verdict.HOLD, Verdict.DROP
-
-    def refuse(state: State, code: int, reason: str) -> _Transition:
-        return _Transition(Verdict.REFUSE, state, code, reason)
-
-    early = refuse(new, SERVER_NOT_INITIALIZED, "the server is not initialized yet")
-    twice = "initialize was sent before: a connection is initialized once"
-    late = refuse(shutdown, INVALID_REQUEST, "the server was shut down: only exit may follow")
-    ignored = _Transition(drop, exited)
+def _row(
+    state: State, verdict: Verdict, others: Mapping[Input, _Transition]
+) -> Mapping[Input, _Transition]:
+    """Return the row of a state: one verdict and no change, but for `exit` and `others`."""
+    stay, end = _Transition(verdict, state), _Transition(Verdict.ADMIT, State.EXITED)
     return {
-        new: {
-            "initialize": _Transition(let, initializing),
-            "initialized": _Transition(drop, new),
-            "shutdown": early,
-            "exit": _Transition(let, exited),
-            "request": early,
-            "notification": _Transition(drop, new),
-        },
-        initializing: {
-            "initialize": refuse(initializing, INVALID_REQUEST, twice),
-            "initialized": _Transition(hold, initializing),
-            "shutdown": _Transition(hold, initializing),
-            "exit": _Transition(let, exited),
-            "request": _Transition(hold, initializing),
-            "notification": _Transition(hold, initializing),
-            "initialize answered": _Transition(let, answered),
-            "initialize failed": _Transition(let, new),
-        },
-        answered: {
-            "initialize": refuse(answered, INVALID_REQUEST, twice),
-            "initialized": _Transition(let, ready),
-            "shutdown": _Transition(let, shutdown),
-            "exit": _Transition(let, exited),
-            "request": _Transition(let, answered),
-            "notification": _Transition(let, answered),
-        },
-        ready: {
-            "initialize": refuse(ready, INVALID_REQUEST, twice),
-            "initialized": _Transition(drop, ready),
-            "shutdown": _Transition(let, shutdown),
-            "exit": _Transition(let, exited),
-            "request": _Transition(let, ready),
-            "notification": _Transition(let, ready),
-        },
-        shutdown: {
-            "initialize": late,
-            "initialized": _Transition(drop, shutdown),
-            "shutdown": late,
-            "exit": _Transition(let, exited),
-            "request": late,
-            "notification": _Transition(drop, shutdown),
-        },
-        exited: {
-            "initialize": ignored,
-            "initialized": ignored,
-            "shutdown": ignored,
-            "exit": ignored,
-            "request": ignored,
-            "notification": ignored,
-        },
+        "initialize": stay,
+        "initialized": stay,
+        "shutdown": stay,
+        "exit": end,
+        "request": stay,
+        "notification": stay,
+        **others,
     }
 
 
-TRANSITIONS: Mapping[State, Mapping[Input, _Transition]] = MappingProxyType(dict(_transitions()))
+def _to(state: State) -> _Transition:
+    return _Transition(Verdict.ADMIT, state)
+
+
+def _refuse(state: State, code: int, reason: str) -> _Transition:
+    return _Transition(Verdict.REFUSE, state, code, reason)
+
+
+def _twice(state: State) -> _Transition:
+    reason = "initialize was sent before: a connection is initialized once"
+    return _refuse(state, INVALID_REQUEST, reason)
+
+
+_EARLY = _refuse(State.NEW, SERVER_NOT_INITIALIZED, "the server is not initialized yet")
+_LATE = _refuse(State.SHUTDOWN, INVALID_REQUEST, "the server was shut down: only exit may follow")
+
+TRANSITIONS: Mapping[State, Mapping[Input, _Transition]] = MappingProxyType(
+    {
+        State.NEW: _row(
+            State.NEW,
+            Verdict.DROP,
+            {"initialize": _to(State.INITIALIZING), "shutdown": _EARLY, "request": _EARLY},
+        ),
+        State.INITIALIZING: _row(
+            State.INITIALIZING,
+            Verdict.HOLD,
+            {
+                "initialize": _twice(State.INITIALIZING),
+                "initialize answered": _to(State.ANSWERED),
+                "initialize failed": _to(State.NEW),
+            },
+        ),
+        State.ANSWERED: _row(
+            State.ANSWERED,
+            Verdict.ADMIT,
+            {
+                "initialize": _twice(State.ANSWERED),
+                "initialized": _to(State.READY),
+                "shutdown": _to(State.SHUTDOWN),
+            },
+        ),
+        State.READY: _row(
+            State.READY,
+            Verdict.ADMIT,
+            {
+                "initialize": _twice(State.READY),
+                "initialized": _Transition(Verdict.DROP, State.READY),
+                "shutdown": _to(State.SHUTDOWN),
+            },
+        ),
+        State.SHUTDOWN: _row(
+            State.SHUTDOWN,
+            Verdict.DROP,
+            {"initialize": _LATE, "shutdown": _LATE, "request": _LATE},
+        ),
+        State.EXITED: _row(
+            State.EXITED, Verdict.DROP, {"exit": _Transition(Verdict.DROP, State.EXITED)}
+        ),
+    }
+)
 
 _NAMED_INPUTS: Mapping[str, Input] = {
     "initialize": "initialize",

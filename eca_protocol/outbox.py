@@ -81,8 +81,12 @@ class Outbox:
         while self.size > size and not self.closed:
             await self._written.wait()
 
-    async def run(self, on_broken: Callable[[OSError], None]) -> None:
-        """Write until closed; call `on_broken` once if a write fails."""
+    async def run(self) -> None:
+        """Write until closed.
+
+        Raises:
+            OSError: a write failed, and the outbox is closed.
+        """
         try:
             while not self.closed:
                 if not self._frames:
@@ -90,8 +94,6 @@ class Outbox:
                     await self._appended.wait()
                     continue
                 await self._write()
-        except OSError as error:
-            on_broken(error)
         finally:
             self.close()
 

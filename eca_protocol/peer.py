@@ -1,16 +1,15 @@
-"""An `Endpoint` over a transport: reading, dispatch in wire order, writing.
+"""An `Endpoint` over a transport: reading, dispatch in wire order, sending.
 
 Rules (design decisions 8, 9, 11):
 
 - A handler is a plain function, called in the order of the messages. Its return value is the
   answer. A returned coroutine runs in a task with a cancel scope, and its result is the answer.
   Every request is answered exactly once, even if its handler fails.
-- Sending appends to the outbox and never waits, so it cannot be cancelled halfway. One task writes,
-  joining whole frames. Only sources of much data await `drain()`.
-- Reading waits while the outbox is far above its limit, so a peer that reads nothing cannot fill
-  the memory.
+- Sending is a plain call of the transport and never waits, so it cannot be cancelled halfway. Only
+  sources of much data await the transport's `drain()`.
 
-It is independent of the protocol: table, codec, handlers, dialect, gate and framing are arguments.
+It is independent of the protocol: table, codec, handlers, dialect, gate and transport are
+arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import anyio
 import anyio.abc
 import attrs
 
-from eca_protocol import json
 from eca_protocol.calls import PendingCall
 from eca_protocol.endpoint import (
     LSP_DIALECT,
@@ -43,39 +41,30 @@ from eca_protocol.endpoint import (
 )
 from eca_protocol.errors import (
     ConnectionClosed,
-    InvalidJSON,
     LocalProtocolError,
     RemoteProtocolError,
     RequestFailed,
     RPCError,
 )
-from eca_protocol.framing import CONTENT_LENGTH, FrameError, Framing
-from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id, Notification, Request, Response
-from eca_protocol.outbox import Outbox, WriteShape
-from eca_protocol.streams import Transport
+from eca_protocol.jsonrpc import ErrorCode, Id, Response
+from eca_protocol.message_transport import MessageTransport
 
 if TYPE_CHECKING:  # for other protocols the models of ECA are not loaded
     from eca_protocol.codec import MessageCodec
 
-__all__ = ["End", "Handler", "Peer", "PendingCall", "WriteShape"]
+__all__ = ["End", "Handler", "Peer", "PendingCall"]
 
 _log = logging.getLogger("eca_protocol.peer")
 
 Handler: TypeAlias = Callable[[Any], Any]
-
-DRAINED = 65_536
-"""The limit of bytes in the outbox below which `drain()` returns."""
-
-CLOGGED = 64 * 2**20
-"""The limit of bytes in the outbox above which reading waits."""
 
 
 @attrs.frozen
 class End:
     """The end of a connection.
 
-    Its kind is `eof`, `truncated` (inside a frame), `invalid` (a fatal framing error), `broken` (a
-    read or write failed) or `closed` (by us).
+    Its kind is `eof`, `truncated` (inside a message), `invalid` (a fatal error of the transport),
+    `broken` (a read or write failed) or `closed` (by us).
     """
 
     kind: Literal["eof", "truncated", "invalid", "broken", "closed"]
@@ -89,54 +78,56 @@ FLUSH_SECONDS = 1.0
 class Peer:
     """One side of a connection; enter it with `async with`, then call `serve()`.
 
+    To use a task group of yours, call `await tasks.start(peer.run)` instead, and `close()` in the
+    end, from any task.
+
     Args:
-        transport: the byte stream; it is closed when the peer is left.
+        transport: the messages in both directions; it is closed when the peer is left.
         side: our side of the table.
         table: the protocol's methods.
-        codec: typed messages to JSON and back; may be replaced at any time (`peer.codec = ...`).
+        codec: typed messages to JSON and back.
         handlers: by method name; a request without a handler is answered with -32601.
         dialect: the protocol's rules for cancellation and invalid messages.
-        framing: the framing of messages in the byte stream.
         gate: the protocol's lifecycle.
         before_reading: awaited before each read; while it waits, so does the other side.
+
+    Attributes:
+        transport: the messages in both directions.
+        codec: typed messages to JSON and back; may be replaced at any time.
+        end: the end of the connection; None before it.
+        pending_calls: our unanswered calls, by id.
     """
 
     def __init__(
         self,
-        transport: Transport,
+        transport: MessageTransport,
         *,
         side: Side,
         table: Table,
         codec: MessageCodec,
         handlers: Mapping[str, Handler],
         dialect: Dialect = LSP_DIALECT,
-        framing: Framing = CONTENT_LENGTH,
         gate: Gate | None = None,
         before_reading: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self.transport = transport
         self.codec = codec
         self.end: End | None = None
-        self._transport = transport
-        self._table = table
+        self.pending_calls: dict[Id, PendingCall] = {}
         self._handlers = handlers
         self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
-        self._decoder = framing.decoder()
-        self._frame = framing.encode
-        self._duplicate_keys = dialect.duplicate_keys
         self._before_reading = before_reading
         self._reading = anyio.CancelScope()
+        self._sending = anyio.CancelScope(shield=True)
         self._tasks: anyio.abc.TaskGroup
         self._scopes: dict[Id | None, anyio.CancelScope] = {}
         self._handling: dict[anyio.CancelScope, str] = {}
         self._handler_done = anyio.Event()
-        self._calls: dict[Id, PendingCall] = {}
-        self._outbox = Outbox(transport)
-        self._writing = anyio.CancelScope(shield=True)
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._write)
+        self._tasks.start_soon(self._send)
         return self
 
     async def __aexit__(
@@ -145,51 +136,45 @@ class Peer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Cancel the running handlers, answer every request, send the rest, and close."""
+        reason = "the connection was closed"
         self.close()
         try:
             with anyio.CancelScope(shield=True):
-                await self._wind_up()
+                await self.cancel_requests(seconds=FLUSH_SECONDS / 2)
+                for request_id in tuple(self._endpoint.running_requests):
+                    self._refuse(request_id, RPCError(ErrorCode.REQUEST_CANCELLED, reason))
+                with anyio.move_on_after(FLUSH_SECONDS / 2):
+                    await self.transport.drain(0)
         finally:
-            self._silence("the connection was closed")
-            self._writing.cancel()
+            self._endpoint.close()
+            self._lose_calls(reason)
+            self._sending.cancel()
             self._tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
-                await self._transport.aclose()
+                await self.transport.aclose()
             await self._tasks.__aexit__(None, None, None)
 
-    async def _wind_up(self) -> None:
-        """Cancel the running handlers, answer every request, and write the rest."""
-        await self.cancel_requests(seconds=FLUSH_SECONDS / 2)
-        for request_id in tuple(self._endpoint.running_requests):
-            self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the connection was closed")
-        with anyio.move_on_after(FLUSH_SECONDS / 2):
-            await self._outbox.wait_below(0)
+    async def run(
+        self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> End:
+        """Enter, serve and leave, as one task of a group that the caller owns.
 
-    async def cancel_requests(self, *, seconds: float, but: str | None = None) -> None:
-        """Cancel the other side's running requests and wait for their answers.
-
-        Args:
-            seconds: the limit of the wait.
-            but: the method whose requests are not cancelled: that of the calling handler.
+        It has started when it can send. Any task may end it by `close()`.
         """
-        with anyio.move_on_after(seconds):
-            for scope, name in tuple(self._handling.items()):
-                if name != but:
-                    scope.cancel()
-            while any(name != but for name in self._handling.values()):
-                self._handler_done = anyio.Event()
-                await self._handler_done.wait()
+        async with self:
+            task_status.started()
+            return await self.serve()
 
-    async def _write(self) -> None:
-        """Write until the peer is left; an outer cancellation does not stop it."""
-        with self._writing:
-            await self._outbox.run(self._on_broken)
+    def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Start a task in the peer's own task group, for example `serve`."""
+        self._tasks.start_soon(function)
 
     async def serve(self) -> End:
         """Read and dispatch until the stream ends, a fatal error occurs, or `close` is called.
 
         Afterwards our pending calls raise `ConnectionClosed`. Messages that were already appended
-        are still written when the peer is left.
+        are still sent when the peer is left.
         """
         with self._reading:
             end = await self._read()
@@ -198,10 +183,6 @@ class Peer:
         self._lose_calls(self.end.reason)
         return self.end
 
-    def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Start a task in the peer's task group, for example `serve`."""
-        self._tasks.start_soon(function)
-
     def close(self, reason: str = "the connection was closed") -> None:
         """End `serve()`: stop reading and dispatching."""
         self.end = self.end or End("closed", reason)
@@ -209,21 +190,42 @@ class Peer:
 
     @property
     def closed(self) -> bool:
-        """True if messages are dropped instead of written."""
-        return self._outbox.closed
+        """True if messages are dropped instead of sent."""
+        return self.transport.closed
 
-    def _on_broken(self, error: OSError) -> None:
-        self.end = self.end or End("broken", f"writing failed: {error}")
-        self._silence(self.end.reason)
-        self._reading.cancel()
+    async def cancel_requests(self, *, seconds: float, but: str | None = None) -> None:
+        """Cancel the other side's running requests and wait for their answers.
 
-    def _silence(self, reason: str) -> None:
-        self._outbox.close()
-        self._endpoint.close()
-        self._lose_calls(reason)
+        Args:
+            seconds: the limit of the wait.
+            but: the method whose requests are not cancelled: that of the calling handler.
+        """
+        for scope, name in tuple(self._handling.items()):
+            if name != but:
+                scope.cancel()
+        with anyio.move_on_after(seconds):
+            await self.wait_for_handlers(but=but)
+
+    async def wait_for_handlers(self, *, but: str | None = None) -> None:
+        """Wait until no handler runs, except those of the method `but`."""
+        while any(name != but for name in self._handling.values()):
+            if self._handler_done.is_set():
+                self._handler_done = anyio.Event()
+            await self._handler_done.wait()
+
+    async def _send(self) -> None:
+        """Run the transport until the peer is left; an outer cancellation does not stop it."""
+        with self._sending:
+            try:
+                await self.transport.run()
+            except OSError as error:
+                self.end = self.end or End("broken", f"writing failed: {error}")
+                self._endpoint.close()
+                self._lose_calls(self.end.reason)
+                self._reading.cancel()
 
     def _lose_calls(self, reason: str) -> None:
-        calls, self._calls = self._calls, {}
+        calls, self.pending_calls = self.pending_calls, {}
         for call in calls.values():
             call.settle(ConnectionClosed(f"{call.method}: {reason}"))
 
@@ -231,43 +233,26 @@ class Peer:
         while True:
             if self._before_reading is not None:
                 await self._before_reading()
-            if self._outbox.size > CLOGGED:
-                await self._outbox.wait_below(CLOGGED)
             try:
-                data = await self._transport.receive()
+                messages = await self.transport.receive()
             except OSError as error:
                 return End("broken", f"reading failed: {error}")
-            for item in self._decoder.feed(data) if data else self._decoder.feed_eof():
-                if self.end is not None:  # a decoder or handler may close the peer
+            for message in messages:
+                if self.end is not None:  # a handler may close the peer
                     return self.end
-                if type(item) is FrameError:
-                    self._reply_to(
-                        RemoteProtocolError(item.message, code=item.code, fatal=item.fatal)
-                    )
-                    if item.fatal:
-                        return End("invalid" if data else "truncated", item.message)
+                if isinstance(message, RemoteProtocolError):
+                    event: Event | None = self._endpoint.reply_to_error(message)
                 else:
-                    assert isinstance(item, bytes)
-                    self._take_in(item)
+                    event = self._endpoint.receive(message)
+                if event is not None:
+                    self._act_on(event)
+                if isinstance(message, RemoteProtocolError) and message.fatal:
+                    is_truncated = isinstance(message, EOFError)
+                    return End("truncated" if is_truncated else "invalid", message.message)
             if self.end is not None:
                 return self.end
-            if not data:
+            if not messages:
                 return End("eof", "the other side closed the connection")
-
-    def _take_in(self, frame: bytes) -> None:
-        try:
-            value = json.loads(frame, duplicate_keys=self._duplicate_keys)
-        except InvalidJSON as error:
-            self._reply_to(error)
-            return
-        event = self._endpoint.receive(value)
-        if event is not None:
-            self._act_on(event)
-
-    def _reply_to(self, error: RemoteProtocolError) -> None:
-        reply = self._endpoint.reply_to_error(error)
-        if reply is not None:
-            self._post(reply.message)
 
     def _act_on(self, event: Event) -> None:
         if isinstance(event, NotificationReceived):
@@ -275,19 +260,19 @@ class Peer:
         elif isinstance(event, RequestReceived):
             self._run_request(event)
         elif isinstance(event, CallAnswered):
-            call = self._calls.pop(event.id, None)
+            call = self.pending_calls.pop(event.id, None)
             if call is not None:
                 call.settle(event)
         elif isinstance(event, RequestCancelled):
             if event.reply is not None:
-                self._post(event.reply)
+                self.transport.send(event.reply.to_json())
             scope = self._scopes.pop(event.id, None)
             if scope is not None:
                 scope.cancel()
             self._release()
         else:
             assert isinstance(event, Reply)
-            self._post(event.message)
+            self.transport.send(event.message.to_json())
 
     def _run_notification(self, event: NotificationReceived) -> None:
         try:
@@ -308,12 +293,20 @@ class Peer:
         name, request_id = event.method.name, event.id
         handler = self._handlers.get(name)
         if handler is None:
-            self._refuse(request_id, ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
+            unsupported = RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
+            self._refuse(request_id, unsupported, name)
             return
         try:
-            outcome = handler(self._read_params(name, event.params))
+            params = self.codec.decode_params(name, event.params)
         except Exception as error:  # noqa: BLE001 - every request is answered
-            self._refuse_for(request_id, name, error)
+            if isinstance(error, RemoteProtocolError):
+                error = RPCError(error.code, error.message)
+            self._refuse(request_id, error, name)
+            return
+        try:
+            outcome = handler(params)
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            self._refuse(request_id, error, name)
             return
         if not inspect.isawaitable(outcome):
             self._respond(request_id, name, outcome)
@@ -323,12 +316,6 @@ class Peer:
         if request_id is not None:
             self._scopes[request_id] = scope
         self._tasks.start_soon(self._finish_request, request_id, name, outcome, scope)
-
-    def _read_params(self, name: str, raw: Any) -> Any:
-        try:
-            return self.codec.decode_params(name, raw)
-        except RemoteProtocolError as error:
-            raise RPCError(error.code, error.message) from error
 
     async def _finish_request(
         self,
@@ -351,43 +338,38 @@ class Peer:
             del self._scopes[request_id]
         else:  # it was cancelled and answered; its id may be in use again
             request_id = None
-        if failure is not None:
-            self._refuse_for(request_id, name, failure)
-        elif scope.cancelled_caught:
-            self._refuse(request_id, ErrorCode.REQUEST_CANCELLED, "the request was cancelled")
-        else:
+        if failure is None and scope.cancelled_caught:
+            failure = RPCError(ErrorCode.REQUEST_CANCELLED, "the request was cancelled")
+        if failure is None:
             self._respond(request_id, name, result)
+        else:
+            self._refuse(request_id, failure, name)
 
     def _respond(self, request_id: Id | None, name: str, result: Any) -> None:
         if request_id is None or request_id not in self._endpoint.running_requests:
             return
         try:
             raw = self.codec.encode_result(name, result)
-            frame = json.dumps(Response(request_id, raw).to_json())
+            self.transport.send(Response(request_id, raw).to_json())
         except Exception as error:  # noqa: BLE001 - every request is answered
-            self._refuse_for(request_id, name, error)
+            self._refuse(request_id, error, name)
             return
         self._endpoint.respond(request_id, None)
-        self._outbox.append(self._frame(frame), is_answer=True)
         self._release()
 
-    def _refuse_for(self, request_id: Id | None, name: str, error: Exception) -> None:
-        """Answer a request whose handler raised, without internal details."""
-        if isinstance(error, RPCError) and not isinstance(error, RequestFailed):
-            self._refuse(request_id, error.code, error.message, error.data)
-        else:
+    def _refuse(self, request_id: Id | None, error: Exception, name: str = "") -> None:
+        """Answer a request with an error, without internal details."""
+        if not isinstance(error, RPCError) or isinstance(error, RequestFailed):
             _log.error("the handler of %s failed", name, exc_info=error)
-            self._refuse(request_id, ErrorCode.INTERNAL_ERROR, f"{name} failed: internal error")
-
-    def _refuse(self, request_id: Id | None, code: int, message: str, data: Any = None) -> None:
+            error = RPCError(ErrorCode.INTERNAL_ERROR, f"{name} failed: internal error")
         if request_id is None or request_id not in self._endpoint.running_requests:
             return
-        refusal = self._endpoint.refuse(request_id, code, message, data)
+        refusal = self._endpoint.refuse(request_id, error.code, error.message, error.data)
         try:
-            self._post(refusal)
-        except LocalProtocolError as error:
-            _log.error("the data of an error cannot be written: %s", error)
-            self._post(attrs.evolve(refusal, data=None))
+            self.transport.send(refusal.to_json())
+        except LocalProtocolError as invalid:
+            _log.error("the data of an error cannot be written: %s", invalid)
+            self.transport.send(attrs.evolve(refusal, data=None).to_json())
         self._release()
 
     def release(self) -> None:
@@ -411,13 +393,13 @@ class Peer:
             ConnectionClosed: the connection is closed.
             LocalProtocolError: the params are not JSON, or the table has no such method.
         """
-        if self._outbox.closed:
+        if self.transport.closed:
             raise ConnectionClosed(f"{method}: the connection is closed")
         for name, raw in (codec or self.codec).outgoing(method, params):
             message = {"jsonrpc": "2.0", "method": name}
             if raw is not None:
                 message["params"] = raw
-            self._outbox.append(self._frame(json.dumps(message)))
+            self.transport.send(message)
 
     def start_call(self, method: str, params: Any = None) -> PendingCall:
         """Send a typed request; never waits. The answer is `await pending.result()`.
@@ -426,21 +408,21 @@ class Peer:
             ConnectionClosed: the connection is closed.
             LocalProtocolError: the params are not JSON, or the table has no such method.
         """
-        if self._outbox.closed or self.end is not None:
+        if self.transport.closed or self.end is not None:
             raise ConnectionClosed(f"{method}: the connection is closed")
         request = self._endpoint.call(method, self.codec.encode_params(method, params))
-        call = PendingCall(request, decode=self._decode_result, abandon=self.abandon)
-        self._calls[request.id] = call
+        call = self.pending_calls[request.id] = PendingCall(
+            request,
+            decode=lambda *answer: self.codec.decode_result(*answer),  # noqa: PLW0108 - it may change
+            abandon=self.abandon,
+        )
         try:
-            self._post(request)
+            self.transport.send(request.to_json())
         except LocalProtocolError:
-            del self._calls[request.id]
+            del self.pending_calls[request.id]
             self._endpoint.abandon(request.id)
             raise
         return call
-
-    def _decode_result(self, method: str, raw: Any) -> Any:
-        return self.codec.decode_result(method, raw)
 
     async def call(self, method: str, params: Any = None, *, deadline: float | None = None) -> Any:
         """Send a typed request and wait for its typed result; see `PendingCall.result`."""
@@ -448,30 +430,7 @@ class Peer:
 
     def abandon(self, call: PendingCall) -> None:
         """Stop waiting for a call and cancel it at the other side; ignore a late answer."""
-        self._calls.pop(call.id, None)
+        self.pending_calls.pop(call.id, None)
         cancel = self._endpoint.abandon(call.id)
-        if cancel is not None and not self._outbox.closed:
-            self._post(cancel)
-
-    @property
-    def pending_calls(self) -> int:
-        """The number of our unanswered calls."""
-        return len(self._calls)
-
-    def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
-        is_answer = isinstance(message, Response | ErrorResponse)
-        self._outbox.append(self._frame(json.dumps(message.to_json())), is_answer=is_answer)
-
-    @property
-    def shape(self) -> WriteShape:
-        """The grouping of frames into writes; may be replaced at any time."""
-        return self._outbox.shape
-
-    @shape.setter
-    def shape(self, shape: WriteShape) -> None:
-        self._outbox.shape = shape
-
-    async def drain(self) -> None:
-        """Wait until few bytes are unwritten; for sources of much data, between two messages."""
-        if self._outbox.size > DRAINED:
-            await self._outbox.wait_below(DRAINED)
+        if cancel is not None:
+            self.transport.send(cancel.to_json())

@@ -252,21 +252,25 @@ def spawn(
             )
         except (OSError, ValueError) as error:
             raise StartFailed(f"cannot start {command[0]!r}: {error}") from error
-        try:
-            child = Child(
-                popen,
-                FdTransport(read_fd, write_fd),
-                None if errors_fd is None else FdTransport(errors_fd, None),
-            )
-        except BaseException:
-            popen.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                popen.wait(GracePeriods().after_kill)
-            raise
+        child = _child(popen, read_fd, write_fd, errors_fd)
         if guarded:
             GUARD.add(child.pid)
         ours.pop_all()
     return child
+
+
+def _child(
+    popen: subprocess.Popen[bytes], read_fd: int, write_fd: int | None, errors_fd: int | None
+) -> Child:
+    """Return the child of a started process; kill the process if its pipes cannot be used."""
+    try:
+        errors = None if errors_fd is None else FdTransport(errors_fd, None)
+        return Child(popen, FdTransport(read_fd, write_fd), errors)
+    except BaseException:
+        popen.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            popen.wait(GracePeriods().after_kill)
+        raise
 
 
 def working_directory(directory: str | os.PathLike[str] | int | None) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import trio
 
 from eca_protocol.http import HTTPClient
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
@@ -52,7 +53,7 @@ async def serve(
     handlers = Handlers()
     gate = ConfigurationGate()
     peer = Peer(
-        transport,
+        StreamTransport(transport),
         side="server",
         table=ECA,
         codec=Greeting(options.revision),

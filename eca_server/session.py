@@ -16,6 +16,7 @@ import attrs
 
 from eca_protocol.codec import Codec
 from eca_protocol.errors import ConnectionClosed
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.messages import ClientCapabilities, ClientInfo, ShowMessageParams
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
@@ -73,7 +74,8 @@ class Session:
     def profile(self, profile: ClientProfile) -> None:
         self._profile = profile
         vars(self).pop("formatter", None)
-        self._peer.shape = profile.shape
+        if isinstance(self._peer.transport, StreamTransport):
+            self._peer.transport.shape = profile.shape
 
     def writes(self, model: type[Any], field: str) -> bool:
         """Return whether the client's revision has this field of a message."""
@@ -155,7 +157,7 @@ class Session:
 
     async def drained(self) -> None:
         """Wait until the client has read most of the output."""
-        await self._peer.drain()
+        await self._peer.transport.drain()
 
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
         """Send the editor a request. Raises as `Peer.call`; `deadline` is in seconds."""

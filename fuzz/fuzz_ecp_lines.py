@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from runner import bytewise, cut, instrumented, main
 
 with instrumented():
-    from eca_protocol import json
-    from eca_protocol.ecp.lines import AgentLineDecoder, envelope_fault
+    from eca_protocol.ecp.lines import AgentLineReader, envelope_fault
+    from eca_protocol.framing import LineDecoder
 
-Outcome = tuple[list[bytes], list[str], list[str], int]
+Outcome = tuple[list[Any], list[str], list[str], int]
 
 
 def outcome(pieces: Iterable[bytes]) -> Outcome:
@@ -18,20 +19,20 @@ def outcome(pieces: Iterable[bytes]) -> Outcome:
     pending = {1, 2, 7}
     violations: list[str] = []
     warnings: list[str] = []
-    lines = AgentLineDecoder(
+    decoder = LineDecoder(max_line=2000)
+    reader = AgentLineReader(
         pending=lambda: pending,
         on_violation=violations.append,
         on_warning=warnings.append,
         max_message=2000,
     )
-    passed: list[bytes] = []
+    passed: list[Any] = []
     for piece in pieces:
-        passed += [each for each in lines.feed(piece) if isinstance(each, bytes)]
-    passed += [each for each in lines.feed_eof() if isinstance(each, bytes)]
-    assert lines.closed
+        passed += reader.read(decoder.feed(piece))
+    passed += reader.read(decoder.feed_eof())
     assert len(violations) <= 1
-    assert len(lines.noise_excerpts) == min(lines.noise_count, 5)
-    return passed, violations, warnings, lines.noise_count
+    assert len(reader.noise_excerpts) == min(reader.noise_count, 5)
+    return passed, violations, warnings, reader.noise_count
 
 
 def check(data: bytes) -> None:
@@ -40,8 +41,7 @@ def check(data: bytes) -> None:
     if len(data) < 500:
         assert outcome(bytewise(data)) == whole
     answered = []
-    for message in passed:
-        value = json.loads(message, duplicate_keys="refuse")
+    for value in passed:
         assert "id" in value
         if "method" not in value:
             assert envelope_fault(value) is None

@@ -7,19 +7,17 @@ import math
 import uuid
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import anyio
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.calls import PendingCall
+from eca_protocol.client.calls import Calls
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError
-
-if TYPE_CHECKING:
-    from eca_protocol.client.client import Client
-    from eca_protocol.peer import PendingCall
 
 __all__ = ["Chat", "Turn"]
 
@@ -36,11 +34,13 @@ class Chat:
         behavior: the default behaviour, called agent in newer editions; None: the server's default.
         title: the title that the server sent.
         usage: the latest usage that the server sent.
+        client: the client of the chat.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: Calls,
+        chats: MutableMapping[str, Chat],
         chat_id: str | None = None,
         *,
         model: str | None = None,
@@ -51,7 +51,8 @@ class Chat:
         self.behavior = behavior
         self.title: str | None = None
         self.usage: m.ChatUsageContent | None = None
-        self._client = client
+        self.client = client
+        self._chats = chats
         self._turn: weakref.ref[Turn] | None = None
         self._idle = anyio.Event()
         self._idle.set()
@@ -91,53 +92,59 @@ class Chat:
             turn = self._turn() if self._turn is not None else None
             if turn is not None:
                 turn.stopped = True
-            self._client.chat_prompt_stop(self.id)
+            self.client.chat_prompt_stop(chat_id=self.id)
 
     def steer(self, message: str) -> None:
         """Send a message to the running turn, for its next request to the model."""
-        self._client.chat_prompt_steer(self.id, message)
+        self.client.chat_prompt_steer(chat_id=self.id, message=message)
 
     def approve(self, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None) -> None:
         """Approve a waiting tool call; `save="session"` approves later calls of the tool, too."""
-        self._client.chat_tool_call_approve(self.id, tool_call_id, save=save)
+        self.client.chat_tool_call_approve(chat_id=self.id, tool_call_id=tool_call_id, save=save)
 
     def reject(self, tool_call_id: str) -> None:
         """Reject a waiting tool call."""
-        self._client.chat_tool_call_reject(self.id, tool_call_id)
+        self.client.chat_tool_call_reject(chat_id=self.id, tool_call_id=tool_call_id)
 
     async def delete(self) -> None:
         """Delete the chat on the server, which ends a running turn."""
-        await self._client.chat_delete(self.id)
+        await self.client.chat_delete(chat_id=self.id)
         self.on_deleted()
 
     def on_deleted(self) -> None:
         """End the running turn after the server has deleted the chat."""
         self._finish()
-        self._client.unregister(self)
+        self._chats.pop(self.id, None)
 
     async def query_context(
         self, query: str = "", *, contexts: Sequence[m.ChatContext] = ()
     ) -> tuple[m.ChatContext, ...]:
-        """See `Client.chat_query_context`."""
-        return await self._client.chat_query_context(query, chat_id=self.id, contexts=contexts)
+        """Return the contexts that match a query; a blank query matches all."""
+        response = await self.client.chat_query_context(
+            chat_id=self.id, query=query, contexts=tuple(contexts)
+        )
+        return response.contexts
 
     async def query_commands(self, query: str = "") -> tuple[m.ChatCommand, ...]:
-        """See `Client.chat_query_commands`."""
-        return await self._client.chat_query_commands(query, chat_id=self.id)
+        """Return the slash commands that match a query; a blank query matches all."""
+        response = await self.client.chat_query_commands(chat_id=self.id, query=query)
+        return response.commands
 
     async def update(self, *, title: str | None = None, trust: bool | None = None) -> None:
-        """See `Client.chat_update`."""
-        await self._client.chat_update(self.id, title=title, trust=trust)
+        """Set the chat's title or the trust in its tools; None changes nothing."""
+        await self.client.chat_update(chat_id=self.id, title=title, trust=trust)
 
     async def clear(self) -> None:
-        """See `Client.chat_clear`."""
-        await self._client.chat_clear(self.id)
+        """Delete the chat's messages, but not the chat."""
+        await self.client.chat_clear(chat_id=self.id, messages=True)
 
     async def history(
         self, *, limit: int | None = None, before: str | None = None, after: str | None = None
     ) -> m.ChatHistoryResponse:
-        """See `Client.chat_history`."""
-        return await self._client.chat_history(self.id, limit=limit, before=before, after=after)
+        """Return a page of the chat's contents; `before` and `after` are cursors of an answer."""
+        return await self.client.chat_history(
+            chat_id=self.id, limit=limit, before=before, after=after
+        )
 
     @property
     def unread(self) -> int:
@@ -179,21 +186,25 @@ class Chat:
 
         Raises:
             DeadlineExceeded: the previous turn sent no content for `idle_deadline` seconds.
+            LocalProtocolError: the chat was deleted, and `chat()` has since returned a new one.
         """
         wait = anyio.CancelScope(deadline=self._idle_until())
         self._waits.append(wait)
         try:
-            with wait, self._client.keep_reading():
+            with wait, self.client.keep_reading():
                 while not self._idle.is_set():
                     await self._idle.wait()
         finally:
             self._waits.remove(wait)
         if not self._idle.is_set():
-            seconds = self._client.idle_deadline or 0.0
+            seconds = self.client.idle_deadline or 0.0
             raise DeadlineExceeded("the next content of the previous turn", seconds)
-        self._client.register(self)
+        if self._chats.setdefault(self.id, self) is not self:
+            raise LocalProtocolError(
+                "the chat was deleted and replaced: use the new one that chat() returns"
+            )
         self._idle = anyio.Event()
-        self._turn = weakref.ref(turn, lambda _: self._client.resume_reading())
+        self._turn = weakref.ref(turn, lambda _: self.client.resume_reading())
 
     def release(self) -> None:
         """End the running turn, which was stopped before it was sent."""
@@ -201,15 +212,10 @@ class Chat:
 
     def on_content_read(self) -> None:
         """Resume reading after a content was taken out of the inbox."""
-        self._client.resume_reading()
-
-    @property
-    def client(self) -> Client:
-        """The client of the chat."""
-        return self._client
+        self.client.resume_reading()
 
     def _idle_until(self) -> float:
-        seconds = self._client.idle_deadline
+        seconds = self.client.idle_deadline
         return math.inf if seconds is None else anyio.current_time() + seconds
 
     def _finish(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -19,7 +20,7 @@ from eca_protocol.client.request_handlers import (
     RequestHandlers,
 )
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
-from eca_protocol.process import spawn
+from eca_protocol.process import Child, spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 
@@ -54,8 +55,7 @@ def connect(
         initialization_options: passed to the server.
         revision: forces the protocol's edition, for the server, too; None: the first
             `config/updated` shows it, and messages that exist only in CURRENT wait for it.
-        diagnostics: answers `editor/getDiagnostics`; the client announces the capabilities of the
-            handlers it gets.
+        diagnostics: answers `editor/getDiagnostics`; the client announces its handlers.
         definition: answers `editor/getDefinition`.
         references: answers `editor/getReferences`.
         ask_question: answers `chat/askQuestion`.
@@ -66,63 +66,76 @@ def connect(
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
 
     Raises:
+        LocalProtocolError: there are both a command and a transport, or neither.
         StartFailed: on entering: the command cannot be started, or ended before its answer.
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
     """
     if (command is None) == (transport is None):
         raise LocalProtocolError("connect: pass either a command or a transport")
-    request_handlers = RequestHandlers(
+    handlers = RequestHandlers(
         diagnostics=diagnostics,
         definition=definition,
         references=references,
         ask_question=ask_question,
     )
-    if revision is not None:
-        initialization_options = attrs.evolve(
-            initialization_options or m.InitializationOptions(), protocol_revision=revision.value
-        )
-    hello = m.InitializeParams(
-        process_id=os.getpid(),
-        client_info=client_info or m.ClientInfo(name="eca-protocol"),
-        initialization_options=initialization_options,
-        capabilities=request_handlers.capabilities(),
-        workspace_folders=tuple(_folder(folder) for folder in workspace_folders),
+    hello = _hello(handlers, client_info, initialization_options, revision, workspace_folders)
+    start = None if command is None else partial(spawn, command, cwd=cwd, env=env)
+    return _ConnectionContext(
+        start, transport, handlers, revision, hello, start_deadline, deadline, idle_deadline
     )
 
-    def open_client() -> Client:
-        child = None if command is None else spawn(command, cwd=cwd, env=env)
-        stream = transport if child is None else child.transport
-        assert stream is not None
-        return Client(
-            stream,
-            child=child,
-            revision=revision,
-            request_handlers=request_handlers,
-            deadline=deadline,
-            idle_deadline=idle_deadline,
+
+def _hello(
+    handlers: RequestHandlers,
+    client_info: m.ClientInfo | None,
+    options: m.InitializationOptions | None,
+    revision: Revision | None,
+    folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]],
+) -> m.InitializeParams:
+    if revision is not None:
+        options = attrs.evolve(
+            options or m.InitializationOptions(), protocol_revision=revision.value
         )
+    return m.InitializeParams(
+        process_id=os.getpid(),
+        client_info=client_info or m.ClientInfo(name="eca-protocol"),
+        initialization_options=options,
+        capabilities=handlers.capabilities(),
+        workspace_folders=tuple(map(_folder, folders)),
+    )
 
-    return _ConnectionContext(open_client, hello, start_deadline)
 
-
+@attrs.define
 class _ConnectionContext:
     """The context manager of `connect`: entering it returns the client."""
 
-    def __init__(
-        self, open_client: Callable[[], Client], hello: m.InitializeParams, deadline: float
-    ) -> None:
-        self._open_client = open_client
-        self._hello = hello
-        self._deadline = deadline
-        self._client: Client
+    _start: Callable[[], Child] | None
+    _transport: Transport | None
+    _handlers: RequestHandlers
+    _revision: Revision | None
+    _hello: m.InitializeParams
+    _start_deadline: float
+    _deadline: float | None
+    _idle_deadline: float | None
+    _client: Client = attrs.field(init=False)
 
     async def __aenter__(self) -> Client:
-        self._client = client = self._open_client()
+        child = None if self._start is None else self._start()
+        stream = self._transport if child is None else child.transport
+        assert stream is not None
+        self._client = client = Client(
+            stream,
+            child=child,
+            revision=self._revision,
+            request_handlers=self._handlers,
+            deadline=self._deadline,
+            idle_deadline=self._idle_deadline,
+        )
         await client.__aenter__()
         try:
             client.initialize_response = await client.initialize(
-                self._hello, deadline=self._deadline
+                self._hello, deadline=self._start_deadline
             )
             client.initialized()
         except ConnectionClosed as closed:

@@ -1,6 +1,6 @@
-"""The decoder of an agent's standard output: messages, mixed with other printed text.
+"""The reader of an agent's standard output: messages, mixed with other printed text.
 
-It filters the lines of a `LineDecoder` for the evaluator's peer: the awaited answer passes, and so
+It reads the lines of a `LineDecoder` for the evaluator's peer: the awaited answer passes, and so
 do requests, which the peer answers -32601. Text that is not a message is noise, counted and
 harmless. A malformed message or an answer without a request is a protocol error, reported at once
 instead of as a time-out later.
@@ -16,9 +16,9 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_protocol.framing import FrameError, Frames, LineDecoder
+from eca_protocol.framing import FrameError, Frames
 
-__all__ = ["MAX_MESSAGE", "AgentLineDecoder", "envelope_fault"]
+__all__ = ["MAX_MESSAGE", "AgentLineReader", "envelope_fault"]
 
 MAX_MESSAGE: Final = 16 * 2**20
 """The default limit of an agent's message, in bytes."""
@@ -52,8 +52,8 @@ def _error_fault(error: Any) -> str | None:
 
 
 @attrs.define(kw_only=True)
-class AgentLineDecoder:
-    """A decoder from bytes to the messages for the evaluator's peer.
+class AgentLineReader:
+    """A reader of lines, which returns the messages for the evaluator's peer.
 
     Attributes:
         pending: returns the ids of the calls that wait for an answer.
@@ -69,44 +69,28 @@ class AgentLineDecoder:
     max_message: int = MAX_MESSAGE
     noise_count: int = 0
     noise_excerpts: list[str] = attrs.field(factory=list)
-    _frames: LineDecoder = attrs.field(init=False)
     _last_answered: int = attrs.field(default=0, init=False)
     _noise_bytes: int = attrs.field(default=0, init=False)
     _duplicates: int = attrs.field(default=0, init=False)
     _is_past_first_line: bool = attrs.field(default=False, init=False)
     _broken: bool = attrs.field(default=False, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._frames = LineDecoder(max_line=self.max_message)
-
-    @property
-    def closed(self) -> bool:
-        """True once the stream has ended."""
-        return self._frames.closed
-
-    def feed(self, data: bytes) -> Frames:
-        """Add the next bytes, and return the messages that they complete."""
-        return self._messages(self._frames.feed(data))
-
-    def feed_eof(self) -> Frames:
-        """End the stream, which may complete a message."""
-        return self._messages(self._frames.feed_eof())
-
-    def has_answered(self, ids: Collection[int | str]) -> bool:
-        """Return True if the newest answer is to one of these calls."""
-        return self._last_answered in ids
-
-    def _messages(self, frames: Frames) -> Frames:
-        accepted: Frames = []
+    def read(self, frames: Frames) -> list[Any]:
+        """Return the messages in these lines."""
+        messages: list[Any] = []
         for frame in frames:
             if self._broken:
                 break
             if isinstance(frame, FrameError):
                 self._report_violation(f"a line of more than {self.max_message} bytes")
-            elif self._accepts(frame):
-                accepted.append(self._without_bom(frame))
+            else:
+                messages += self._messages(frame)
             self._is_past_first_line = True
-        return accepted
+        return messages
+
+    def has_answered(self, ids: Collection[int | str]) -> bool:
+        """Return True if the newest answer is to one of these calls."""
+        return self._last_answered in ids
 
     def _without_bom(self, line: bytes) -> bytes:
         return line if self._is_past_first_line else line.removeprefix(codecs.BOM_UTF8)
@@ -115,8 +99,8 @@ class AgentLineDecoder:
         self._broken = True
         self.on_violation(rule)
 
-    def _accepts(self, line: bytes) -> bool:
-        """Return True if the line is for the peer."""
+    def _messages(self, line: bytes) -> list[dict[str, Any]]:
+        """Return the message in a line, if it is for the peer."""
         text = self._without_bom(line).strip(_BLANK)
         try:
             value = json.loads(text, duplicate_keys="refuse")
@@ -125,19 +109,16 @@ class AgentLineDecoder:
                 self._report_violation(f"a message that is not strict JSON: {fault}")
             else:
                 self._count_noise(line)
-            return False
+            return []
         if isinstance(value, list) and any(_is_answer(item) for item in value):
             self._report_violation("an array of answers, where one answer is expected")
-            return False
-        if not isinstance(value, dict):
-            self._count_noise(line)
-            return False
-        if "method" in value:
-            return "id" in value
+            return []
+        if isinstance(value, dict) and "method" in value:
+            return [value] if "id" in value else []
         if _is_answer(value):
-            return self._is_awaited(value, line)
+            return [value] if self._is_awaited(value, line) else []
         self._count_noise(line)
-        return False
+        return []
 
     def _is_awaited(self, value: dict[str, Any], line: bytes) -> bool:
         answer_id = value.get("id")

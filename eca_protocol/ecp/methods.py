@@ -63,8 +63,8 @@ ECP: Final = Table(
     ]
 )
 
-ECP_DIALECT: Final = Dialect(duplicate_keys="refuse")
-"""The dialect of ECP: no cancellation message, and no duplicate keys."""
+ECP_DIALECT: Final = Dialect()
+"""The dialect of ECP: no cancellation message."""
 
 
 def major_version(version: str) -> int:

@@ -23,6 +23,7 @@ from eca_protocol.ecp.http_endpoint import AgentEndpoint
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT
 from eca_protocol.framing import LINES
 from eca_protocol.http_server import HTTPServer, ServerLimits
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_protocol.streams import FdTransport, Transport, owned_stdio
 
@@ -38,13 +39,12 @@ async def run_conversation(agent: Any, transport: Transport) -> None:
     """Serve one conversation over a byte stream of lines until the stream ends."""
     conversation = Conversation(as_agent(agent))
     async with Peer(
-        transport,
+        StreamTransport(transport, framing=LINES, duplicate_keys="refuse"),
         side="server",
         table=ECP,
         codec=ECP_CODEC,
         handlers=conversation.handlers,
         dialect=ECP_DIALECT,
-        framing=LINES,
     ) as peer:
         await peer.serve()
 

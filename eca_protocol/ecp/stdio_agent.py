@@ -11,6 +11,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from os import PathLike
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from typing_extensions import override
 
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
 from eca_protocol.ecp.errors import AgentError
-from eca_protocol.ecp.lines import AgentLineDecoder
+from eca_protocol.ecp.lines import AgentLineReader
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
 from eca_protocol.errors import (
     ConnectionClosed,
@@ -29,7 +30,8 @@ from eca_protocol.errors import (
     RequestFailed,
     StartFailed,
 )
-from eca_protocol.framing import Framing, encode_line
+from eca_protocol.framing import Framing, LineDecoder, encode_line
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_protocol.process import Child, GracePeriods, spawn
 
@@ -76,21 +78,22 @@ class StdioAgent(AgentConnection):
         self._errors = child.take_stderr()
         self._errors_read = anyio.Event()
         self._violation: str | None = None
-        self.lines = AgentLineDecoder(
+        self.lines = AgentLineReader(
             pending=lambda: self._pending,
             on_violation=self._on_violation,
             on_warning=self.warnings.append,
             max_message=limits.max_message,
         )
         self._pending: frozenset[int | str] = frozenset()
+        decoder = partial(LineDecoder, max_line=limits.max_message)
+        framing = Framing(decoder=decoder, encode=encode_line)
         self.peer = Peer(
-            child.transport,
+            StreamTransport(child.transport, framing=framing, read=self.lines.read),
             side="client",
             table=ECP,
             codec=ECP_CODEC,
             handlers={},
             dialect=ECP_DIALECT,
-            framing=Framing(decoder=lambda: self.lines, encode=encode_line),
         )
 
     @override

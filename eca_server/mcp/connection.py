@@ -30,7 +30,7 @@ from eca_server.mcp.legacy_sse import LegacySSE
 from eca_server.mcp.server_log import ServerLog
 from eca_server.mcp.session import Session
 from eca_server.mcp.settings import ServerSettings
-from eca_server.mcp.stdio import start_stdio
+from eca_server.mcp.stdio import StdioTransport, start_stdio
 from eca_server.mcp.streamable_http import StreamableHTTP
 from eca_server.mcp.transport import ServerTransport
 from eca_server.workspace import Root
@@ -86,17 +86,10 @@ async def connect(
                 endpoint = HTTPEndpoint(
                     settings.url, http=client, headers=settings.headers, login=login
                 )
-                is_older = settings.transport == "sse"
-                kind = LegacySSE if is_older else StreamableHTTP
+                kind = LegacySSE if settings.transport == "sse" else StreamableHTTP
                 transport = kind(endpoint, log, timeouts)
-            return _begin(
-                settings,
-                era,
-                transport=transport,
-                roots=roots,
-                log=log,
-                is_final_attempt=is_final_attempt,
-            )
+            session = Session(transport, name=settings.name, era=era, roots=roots, log=log)
+            return _begin(session, transport, settings, log, is_final_attempt=is_final_attempt)
 
         era = ERAS.get(settings.revision, ERAS[OFFERED])
         try:
@@ -119,18 +112,17 @@ async def connect(
 
 @contextlib.asynccontextmanager
 async def _begin(
-    settings: ServerSettings,
-    era: Era,
-    *,
+    session: Session,
     transport: ServerTransport,
-    roots: Callable[[], Sequence[Root]],
+    settings: ServerSettings,
     log: ServerLog,
+    *,
     is_final_attempt: bool,
 ) -> AsyncIterator[Session]:
-    """Make one attempt, in one era."""
-    session = Session(transport, name=settings.name, era=era, roots=roots, log=log)
+    """Make one attempt, in the era of the session."""
     async with session.peer:
-        session.peer.start_soon(transport.run)
+        if isinstance(transport, StdioTransport):
+            session.peer.start_soon(transport.watch)
         session.peer.start_soon(session.serve)
         with trio.move_on_after(settings.start_seconds) as timeout:
             try:
@@ -138,7 +130,9 @@ async def _begin(
             except RequestFailed as refusal:
                 is_final = is_final_attempt or settings.revision == "legacy"
                 next_era = None if is_final else _stateless_era(refusal)
-                if next_era is None or (era.stateless and refusal.code != _UNSUPPORTED_REVISION):
+                if next_era is None or (
+                    session.era.stateless and refusal.code != _UNSUPPORTED_REVISION
+                ):
                     raise MCPError(f"it refused {refusal.method}: {refusal.message}") from refusal
                 raise _RevisionRefused(next_era) from refusal
         if timeout.cancelled_caught:

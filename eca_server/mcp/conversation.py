@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import trio
 
-from eca_protocol.calls import PendingCall
 from eca_protocol.endpoint import CallAnswered
 from eca_protocol.errors import (
     INTERNAL_ERROR,
@@ -22,9 +21,8 @@ from eca_protocol.errors import (
     LocalProtocolError,
     RequestFailed,
 )
-from eca_protocol.framing import FrameDecoder, Framing
 from eca_protocol.peer import Peer
-from eca_server.mcp.dialect import MCP_DIALECT, LenientDecoder
+from eca_server.mcp.dialect import MCP_DIALECT, LenientReader
 from eca_server.mcp.eras import Era, era_of
 from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import (
@@ -90,22 +88,24 @@ class Conversation:
         self._transport = transport
         self._roots = roots
         self._log = log
-        self._open_calls: dict[int | str, PendingCall] = {}
         self._progress: dict[int | str, Callable[[Progress], None]] = {}
         self._watched: frozenset[str] = frozenset()
         self._listening = trio.CancelScope()
         self._noise = 0
         self._heard_a_message = False
+        reader = LenientReader(
+            pending=lambda: self.peer.pending_calls,
+            on_noise=self._on_noise,
+            on_oversized=self._fail_all,
+        )
         self.peer = Peer(
-            transport,
+            transport.messages(reader.read),
             side="client",
             table=TABLE,
             codec=MCPCodec(era),
             handlers=self._handlers(),
             dialect=MCP_DIALECT,
-            framing=Framing(decoder=self._intake, encode=transport.framing.encode),
         )
-        self.peer.shape = transport.shape
 
     def _handlers(self) -> dict[str, Callable[[Any], Any]]:
         return {
@@ -119,14 +119,6 @@ class Conversation:
             "notifications/resources/updated": self._on_resource_updated,
         }
 
-    def _intake(self) -> FrameDecoder:
-        return LenientDecoder(
-            frames=self._transport.framing.decoder(),
-            pending=self._open_calls.keys,
-            on_noise=self._on_noise,
-            on_oversized=self._fail_all,
-        )
-
     def _on_noise(self, line: bytes, why: str) -> None:
         self._log.warn_once(f"it writes lines to stdout that are not messages ({why})")
         self._log.note(f"output: {line[:500].decode('utf-8', 'replace')}")
@@ -137,7 +129,7 @@ class Conversation:
     def _fail_all(self, why: str) -> None:
         """Fail all calls, since a lost message may have been the answer to any of them."""
         self._log.warn_once(f"a message was skipped: {why}")
-        for call in tuple(self._open_calls.values()):
+        for call in tuple(self.peer.pending_calls.values()):
             lost = RequestFailed(INTERNAL_ERROR, f"a message was skipped: {why}")
             call.settle(CallAnswered(call.id, call.method, error=lost))
             self.peer.abandon(call)
@@ -244,12 +236,7 @@ class Conversation:
 
     async def _round(self, method: str, params: Mapping[str, Any]) -> Any:
         try:
-            call = self.peer.start_call(method, params)
-            self._open_calls[call.id] = call
-            try:
-                return await call.result()
-            finally:
-                del self._open_calls[call.id]
+            return await self.peer.call(method, params)
         except LocalProtocolError as error:
             raise MCPError(str(error), kind="refused") from error
         except ConnectionClosed as closed:
@@ -291,7 +278,7 @@ class Conversation:
     @property
     def is_busy(self) -> bool:
         """True if a request is not answered yet."""
-        return bool(self._open_calls)
+        return bool(self.peer.pending_calls)
 
     def give_up(self, error: MCPError) -> None:
         """End the conversation with an error."""

@@ -1,4 +1,4 @@
-"""The JSON-RPC dialect of MCP, and a lenient decoder of messages before our peer.
+"""The JSON-RPC dialect of MCP, and a lenient reader of messages before our peer.
 
 Careless servers print to stdout. Other lines are counted and never answered: a server that logs
 its input would log the answer, and so on for ever. Slightly wrong messages are repaired: a byte
@@ -18,11 +18,11 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.endpoint import Dialect
-from eca_protocol.errors import INTERNAL_ERROR, InvalidJSON, LocalProtocolError
-from eca_protocol.framing import FrameDecoder, FrameError, Frames
+from eca_protocol.errors import INTERNAL_ERROR, InvalidJSON
+from eca_protocol.framing import FrameError, Frames
 from eca_server.mcp.methods import TABLE
 
-__all__ = ["MCP_DIALECT", "LenientDecoder"]
+__all__ = ["MCP_DIALECT", "LenientReader"]
 
 MCP_DIALECT: Final = Dialect(
     cancel_method="notifications/cancelled",
@@ -42,44 +42,30 @@ _EDGE: Final = 100  # bytes at the end of a message in which its id is looked fo
 
 
 @attrs.define(kw_only=True)
-class LenientDecoder:
-    """A decoder behind a transport's own one: reads frames, returns repaired messages.
+class LenientReader:
+    """A reader of frames, which returns repaired messages.
 
     Attributes:
-        frames: the transport's decoder.
         pending: returns the ids of our unanswered calls.
         on_noise: called with each frame that is not a message, and the reason.
         on_oversized: called with the reason when an oversized message was skipped.
     """
 
-    frames: FrameDecoder
     pending: Callable[[], Collection[int | str]]
     on_noise: Callable[[bytes, str], None]
     on_oversized: Callable[[str], None]
 
-    @property
-    def closed(self) -> bool:
-        """True if the stream has ended."""
-        return self.frames.closed
-
-    def feed(self, data: bytes) -> Frames:
-        """Decode the next bytes and return the messages that they complete."""
-        return self._messages(self.frames.feed(data))
-
-    def feed_eof(self) -> Frames:
-        """Decode the end of the stream, which may complete a message."""
-        return self._messages(self.frames.feed_eof())
-
-    def _messages(self, frames: Frames) -> Frames:
-        messages: Frames = []
+    def read(self, frames: Frames) -> list[dict[str, Any]]:
+        """Return the messages in these frames."""
+        messages: list[dict[str, Any]] = []
         for frame in frames:
             if isinstance(frame, FrameError):
                 self.on_oversized(frame.message)
             else:
-                messages += self._read(frame)
+                messages += self._messages(frame)
         return messages
 
-    def _read(self, frame: bytes) -> Iterator[bytes]:
+    def _messages(self, frame: bytes) -> Iterator[dict[str, Any]]:
         text = frame.removeprefix(codecs.BOM_UTF8)
         if text.lstrip()[:1] not in {b"{", b"["}:
             self.on_noise(frame, "not a JSON object")
@@ -99,7 +85,7 @@ class LenientDecoder:
         else:
             yield from self._message(value, text)
 
-    def _message(self, value: Any, text: bytes) -> Iterator[bytes]:
+    def _message(self, value: Any, text: bytes) -> Iterator[dict[str, Any]]:
         """Yield a value as a message, or report it as noise."""
         if not _is_message(value):
             self.on_noise(text, "JSON, but not a message")
@@ -108,8 +94,7 @@ class LenientDecoder:
                 text, "our own message comes back: is a terminal between us (`docker run -t`)?"
             )
         else:
-            repaired = self._repaired(value)
-            yield text if repaired is value else json.dumps(repaired)
+            yield self._repaired(value)
 
     def _repaired(self, value: dict[str, Any]) -> dict[str, Any]:
         """Return a repaired message, or the same object if it is valid."""
@@ -138,7 +123,7 @@ class LenientDecoder:
                     return call
         return answered
 
-    def _damaged(self, frame: bytes, text: bytes, why: str) -> Iterator[bytes]:
+    def _damaged(self, frame: bytes, text: bytes, why: str) -> Iterator[dict[str, Any]]:
         """Yield the failure of the call that an invalid frame answers, or report noise."""
         if json.holds_too_many_values(text):
             yield from self._failure_of(_id_at_an_edge(text), frame, why)
@@ -157,14 +142,10 @@ class LenientDecoder:
         answered = value.get("id") if isinstance(value, dict) and "method" not in value else None
         yield from self._failure_of(answered, frame, why)
 
-    def _failure_of(self, answered: Any, frame: bytes, why: str) -> Iterator[bytes]:
+    def _failure_of(self, answered: Any, frame: bytes, why: str) -> Iterator[dict[str, Any]]:
         """Yield an error for the call with this id; report noise if no such call is pending."""
         if type(answered) is int and answered in self.pending():
-            failure = {"jsonrpc": "2.0", "id": answered, "error": _error(why)}
-            try:
-                yield json.dumps(failure)
-            except LocalProtocolError:
-                self.on_noise(frame, why)
+            yield {"jsonrpc": "2.0", "id": answered, "error": _error(why)}
         else:
             self.on_noise(frame, why)
 

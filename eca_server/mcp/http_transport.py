@@ -1,4 +1,4 @@
-"""The base of both HTTP transports: an inbox of messages, and one task for each sent message.
+"""The base of both HTTP transports: queues of messages, and one task for each sent message.
 
 Rules: sending never waits for an answer; an unanswered request ends with an error and its reason,
 or with the stream; messages that arrive faster than they are read wait in the socket; `aclose` is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -16,16 +17,14 @@ import attrs
 import trio
 
 from eca_protocol import json
-from eca_protocol.errors import INTERNAL_ERROR, HTTPError, InvalidJSON, RemoteProtocolError
-from eca_protocol.framing import Framing
+from eca_protocol.errors import INTERNAL_ERROR, HTTPError, RemoteProtocolError
 from eca_protocol.http import HTTPResponse
-from eca_protocol.outbox import WriteShape
+from eca_protocol.message_transport import Reader
 from eca_protocol.sse import SSEDecoder
 from eca_server.mcp.eras import Era
 from eca_server.mcp.errors import MCPError
 from eca_server.mcp.http_endpoint import HTTPEndpoint, Refusal
 from eca_server.mcp.server_log import ServerLog
-from eca_server.mcp.transport import BODIES
 
 __all__ = [
     "MAX_MESSAGE",
@@ -39,6 +38,7 @@ __all__ = [
 ]
 
 Id = int | str
+_Message = Mapping[str, Any]
 
 MAX_MESSAGE: Final = 64 * 2**20
 """Maximum size of a message from a server, in bytes."""
@@ -72,99 +72,131 @@ class NotStreamable(MCPError):
     """A refusal of the first message that is typical of a server with the older transport."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Outgoing:
-    """One message of ours."""
+    """One message of ours, and its body."""
 
-    body: bytes
-    method: str
-    id: Id | None
-    params: Mapping[str, Any]
+    message: Mapping[str, Any]
+    body: bytes = attrs.field(init=False)
 
-    @classmethod
-    def read(cls, body: bytes) -> Outgoing:
-        """Parse the bytes that the peer wrote."""
-        value = json.loads(body)
-        method = value.get("method", "")
-        return cls(
-            body=body,
-            method=method,
-            id=value.get("id") if method else None,
-            params=value.get("params") or {},
-        )
+    @body.default
+    def _body(self) -> bytes:
+        return json.dumps(self.message)
+
+    @property
+    def method(self) -> str:
+        """Its method; empty for an answer."""
+        return str(self.message.get("method", ""))
+
+    @property
+    def id(self) -> Id | None:
+        """The id of a request; None for other messages."""
+        return self.message.get("id") if "method" in self.message else None
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The params of a request or notification."""
+        return self.message.get("params") or {}
 
 
 class HTTPTransport(ABC):
-    """A transport whose messages are HTTP bodies; subclasses send them.
+    """A `MessageTransport` whose messages are HTTP bodies; subclasses send them.
 
     Attributes:
         endpoint: the target of messages.
     """
 
-    framing: Framing = BODIES
-
     def __init__(
         self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None
     ) -> None:
         self.endpoint = endpoint
-        self.shape = WriteShape(size=1, send_now=self._send_now)
         self._log = log
         self._timeouts = timeouts or Timeouts()
         self._era: Era | None = None
-        self._arrived, self._inbox = trio.open_memory_channel[bytes](_INBOX)
+        self._reader: Reader
+        self._arrived, self._inbox = trio.open_memory_channel[list[_Message]](_INBOX)
+        self._unsent: deque[Outgoing] = deque()
+        self._has_unsent = trio.Event()
         self._requests: dict[Id, trio.CancelScope] = {}
         self._notices = trio.Semaphore(_NOTICES)
         self._notices_under_way = 0
         self._quiet = trio.Event()
         self._fault: MCPError | None = None
         self._running = trio.CancelScope(shield=True)
-        self._has_nursery = trio.Event()
-        self._nursery: trio.Nursery
+        self._nursery: trio.Nursery | None = None
         self._closing = False
 
     def agree(self, era: Era) -> None:
         """Set the negotiated revision."""
         self._era = era
 
-    async def receive(self) -> bytes:
-        """Return the next message; `b""` at the end of the stream."""
+    def messages(self, read: Reader) -> HTTPTransport:
+        """Return this transport; `read` reads each received body and event."""
+        self._reader = read
+        return self
+
+    @property
+    def closed(self) -> bool:
+        """True if messages are dropped instead of sent."""
+        return self._closing
+
+    async def receive(self) -> list[_Message]:
+        """Return the messages of the next body or event; none at the end of the stream."""
         try:
             return await self._inbox.receive()
         except (trio.EndOfChannel, trio.ClosedResourceError):
-            return b""
+            return []
 
-    async def send(self, data: bytes) -> None:
-        """Send one message in the background; its outcome arrives as a message."""
-        await self._has_nursery.wait()
-        message = Outgoing.read(data)
-        if message.id is not None:
-            self._start(message, message.id)
+    def send(self, message: _Message) -> None:
+        """Send a message in the background; its outcome arrives as a message.
+
+        A request is sent at once, other messages wait for their turn, and requests behind them.
+        """
+        outgoing = Outgoing(message)
+        if self._closing:
+            return
+        self._notices_under_way += outgoing.id is None
+        if outgoing.id is not None and self._nursery is not None and not self._unsent:
+            self._start(outgoing, outgoing.id)
+            return
+        self._unsent.append(outgoing)
+        self._has_unsent.set()
+
+    async def _send_in_turn(self) -> None:
+        """Send the waiting messages; one stays in the queue until the next may be sent."""
+        while True:
+            while self._unsent:
+                await self._send_one(self._unsent[0])
+                self._unsent.popleft()
+            self._has_unsent = trio.Event()
+            await self._has_unsent.wait()
+
+    async def _send_one(self, outgoing: Outgoing) -> None:
+        if outgoing.id is not None:
+            self._start(outgoing, outgoing.id)
             return
         await self._notices.acquire()
-        self._notices_under_way += 1
-        if message.method == "notifications/initialized":
-            await self._run_notice(message)  # no other message may overtake it
+        if outgoing.method == "notifications/initialized":
+            await self._run_notice(outgoing)  # no other message may overtake it
         else:
-            self._nursery.start_soon(self._run_notice, message)
-
-    def _send_now(self, data: bytes) -> int:
-        """Send a request without a task switch; return 0 for other messages, which must wait."""
-        if self._has_nursery.is_set() and not self._closing:
-            message = Outgoing.read(data)
-            if message.id is not None:
-                self._start(message, message.id)
-                return len(data)
-        return 0
+            self._start_soon(self._run_notice, outgoing)
 
     def _start(self, message: Outgoing, request: Id) -> None:
         scope = self._requests[request] = trio.CancelScope()
-        self._nursery.start_soon(self._run_request, message, request, scope)
+        self._start_soon(self._run_request, message, request, scope)
+
+    def _start_soon(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *arguments)
+
+    async def drain(self, size: int = 0) -> None:  # noqa: B027 - of the protocol
+        """Return at once: `aclose` waits until the unsent messages are accepted."""
 
     async def run(self) -> None:
         """Send and receive messages until `aclose`."""
         with self._running:
             async with trio.open_nursery() as self._nursery:
-                self._has_nursery.set()
+                self._nursery.start_soon(self._send_in_turn)
                 await self._work()
                 await trio.sleep_forever()
 
@@ -178,7 +210,7 @@ class HTTPTransport(ABC):
             return
         self._closing = True
         with trio.move_on_after(self._timeouts.close):
-            while self._notices_under_way and self._fault is None:
+            while self._notices_under_way and self._nursery is not None and self._fault is None:
                 self._quiet = trio.Event()
                 await self._quiet.wait()
             await self._end_session()
@@ -226,25 +258,28 @@ class HTTPTransport(ABC):
         self._fault = self._fault or error
         self._arrived.close()
 
+    def _messages_in(self, text: bytes) -> list[_Message]:
+        """Parse a body or an event."""
+        return list(self._reader([text])) if text.strip() else []
+
     async def _deliver(self, text: bytes) -> None:
-        """Pass a message on, and limit the time of the stream whose request it answers."""
-        if not text.strip():
-            return
-        try:
-            value = json.loads(text)
-        except InvalidJSON:
-            value = None  # the session repairs or reports it
-        await self._pass_on(text)
-        for message in value if isinstance(value, list) else [value]:
-            if isinstance(message, dict) and "method" not in message:
+        """Pass the messages of a body or an event on."""
+        await self._deliver_all(self._messages_in(text))
+
+    async def _deliver_all(self, messages: list[_Message]) -> None:
+        """Pass messages on, and limit the time of the streams whose requests they answer."""
+        if messages:
+            await self._pass_on(messages)
+        for message in messages:
+            if "method" not in message:
                 self._has_answer(message.get("id"))
 
-    async def _pass_on(self, text: bytes) -> None:
+    async def _pass_on(self, messages: list[_Message]) -> None:
         with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
             try:
-                self._arrived.send_nowait(text)  # `send` always yields to other tasks
+                self._arrived.send_nowait(messages)  # `send` always yields to other tasks
             except trio.WouldBlock:
-                await self._arrived.send(text)
+                await self._arrived.send(messages)
 
     def _has_answer(self, answered: Any) -> None:
         """Note that a request is answered, on any stream."""
@@ -268,7 +303,7 @@ class HTTPTransport(ABC):
     async def _answer_with_error(self, message: Outgoing, error: Mapping[str, Any]) -> None:
         if self._requests.pop(message.id or 0, None) is not None:
             answer = {"jsonrpc": "2.0", "id": message.id, "error": dict(error)}
-            await self._pass_on(json.dumps(answer))
+            await self._pass_on([answer])
 
     async def _must_log_in(self, refusal: Refusal) -> bool:
         """End the stream if a refusal requires a login; return whether it does."""

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from eca_protocol import json
-from eca_protocol.errors import InvalidJSON
 from eca_server.mcp.eras import header_value
 
 __all__ = ["MARK", "ParameterHeaders"]
@@ -33,22 +31,13 @@ class ParameterHeaders:
     def __init__(self) -> None:
         self._by_tool: dict[str, Mapping[_Path, str]] = {}
 
-    def learn(self, text: bytes, warn: Callable[[str], None]) -> bytes:
+    def learn(self, message: Mapping[str, Any], warn: Callable[[str], None]) -> Mapping[str, Any]:
         """Store the marks of the tools that a message lists; return it without invalid tools."""
-        if MARK.encode() not in text and not self._by_tool:
-            return text
-        try:
-            message = json.loads(text)
-        except InvalidJSON:
-            return text
-        result = message.get("result") if isinstance(message, dict) else None
+        result = message.get("result")
         if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
-            return text
-        tools = result["tools"]
-        usable = [tool for tool in tools if self._take(tool, warn)]
-        if len(usable) == len(tools):
-            return text
-        return json.dumps({**message, "result": {**result, "tools": usable}})
+            return message
+        usable = [tool for tool in result["tools"] if self._take(tool, warn)]
+        return {**message, "result": {**result, "tools": usable}}
 
     def _take(self, tool: Any, warn: Callable[[str], None]) -> bool:
         name = tool.get("name") if isinstance(tool, dict) else None

@@ -108,6 +108,27 @@ Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerSession]]
 """Starts or reaches the server; raises MCPError with a reason for the user."""
 
 
+class _Run:
+    """One run of a server, from its start to its stop, with its restarts.
+
+    Attributes:
+        scope: cancelled by a stop.
+        settled: set when the server runs or has failed.
+        listed: set when its prompts and resources are listed, or it does not run.
+        ended: set when it has ended.
+    """
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin a start, the first one or a restart."""
+        self.settled = trio.Event()
+        self.listed = trio.Event()
+
+
 class Server:
     """A configured server.
 
@@ -142,12 +163,9 @@ class Server:
         self._nursery = nursery
         self._on_change = on_change
         self._on_listed = on_listed
-        self._scope = trio.CancelScope()
+        self._run = _Run()
+        self._run.ended.set()
         self._starts_again = False
-        self._settled = trio.Event()
-        self._listed = trio.Event()
-        self._ended = trio.Event()
-        self._ended.set()
         self._calls = trio.CapacityLimiter(max(1, settings.max_calls))
         self._forget()
 
@@ -167,39 +185,36 @@ class Server:
         if begins:
             self.error = None
             self.was_awaited = False
-            self._scope = trio.CancelScope()
-            self._settled = trio.Event()
-            self._listed = trio.Event()
-            self._ended = trio.Event()
+            self._run = _Run()
         self._move(Input.START)
         if begins:
-            self._nursery.start_soon(self._run)
+            self._nursery.start_soon(self._run_to_end)
 
     def stop(self) -> None:
         """Stop the server; its end is reported later. Report the status of a stopped one."""
         self._starts_again = False
         self.error = None
         self._move(Input.STOP)
-        self._scope.cancel()
+        self._run.scope.cancel()
 
     @property
     def is_alive(self) -> bool:
         """True if it runs, starts or stops."""
-        return not self._ended.is_set()
+        return not self._run.ended.is_set()
 
     async def settled(self) -> None:
         """Wait while it is starting."""
         if self.state is State.STARTING:
-            await self._settled.wait()
+            await self._run.settled.wait()
 
     async def listed(self) -> None:
         """Wait until its prompts and resources are listed, or it does not run."""
         if self.is_alive:
-            await self._listed.wait()
+            await self._run.listed.wait()
 
     async def ended(self) -> None:
         """Wait until it has ended."""
-        await self._ended.wait()
+        await self._run.ended.wait()
 
     async def call_tool(
         self,
@@ -257,23 +272,23 @@ class Server:
     def _move(self, event: Input) -> None:
         self.state = TRANSITIONS[self.state][event]
         if self.state is not State.STARTING:
-            self._settled.set()
+            self._run.settled.set()
         if self.state not in {State.STARTING, State.RUNNING}:
-            self._listed.set()
+            self._run.listed.set()
         if self.state is not State.STOPPING:
             self._on_change(self)
 
-    async def _run(self) -> None:
-        with self._scope:
+    async def _run_to_end(self) -> None:
+        with self._run.scope:
             await self._live()
         if self.state is State.STOPPING:
             self._forget()
-            self._ended.set()
+            self._run.ended.set()
             self._move(Input.ENDED)
             if self._starts_again:
                 self.start()
         else:
-            self._ended.set()
+            self._run.ended.set()
 
     async def _live(self) -> None:
         """Run sessions, with restarts after crashes, until the server fails for good."""
@@ -292,8 +307,7 @@ class Server:
             if wait is None or error.kind != "closed":
                 return self._move(Input.FAILED)
             _log.warning("MCP server %s: %s; it is restarted", self.name, error)
-            self._settled = trio.Event()
-            self._listed = trio.Event()
+            self._run.renew()
             self._move(Input.CRASHED)
             await trio.sleep(wait)
 
@@ -325,7 +339,7 @@ class Server:
     async def _refresh_lists(self, session: ServerSession, changes: _Changes) -> None:
         """Read the lists of prompts and resources, then each list again after a change."""
         await self._list(("prompts", "resources"), session)
-        self._listed.set()
+        self._run.listed.set()
         await self._watch(session)
         while True:
             await self._list(await changes.next(), session)

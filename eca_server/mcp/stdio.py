@@ -19,6 +19,7 @@ import trio
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.framing import LINES, Framing
+from eca_protocol.message_transport import Reader, StreamTransport
 from eca_protocol.outbox import WriteShape
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_server.child_process import find_program
@@ -112,7 +113,6 @@ class StdioTransport:
 
     def __init__(self, child: Child, log: ServerLog) -> None:
         self._child = child
-        self.shape = WriteShape(size=1, send_now=child.send_now)
         self._log = log
         self._errors = child.take_stderr()
         self._errors_read = trio.Event()
@@ -159,7 +159,12 @@ class StdioTransport:
         finally:
             self._is_writing = False
 
-    async def run(self) -> None:
+    def messages(self, read: Reader) -> StreamTransport:
+        """Return the messages in its output, and to its input: one a write."""
+        shape = WriteShape(size=1, send_now=self._child.send_now)
+        return StreamTransport(self, framing=self.framing, read=read, shape=shape)
+
+    async def watch(self) -> None:
         """Read its stderr until `aclose`, and end the stream after the process."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_errors)

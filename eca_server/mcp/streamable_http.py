@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-import attrs
 import trio
 
-from eca_protocol import json
-from eca_protocol.errors import HTTPError, InvalidJSON
+from eca_protocol.errors import HTTPError
 from eca_protocol.http import Deadlines, HTTPResponse
 from eca_server.mcp.errors import MCPError, MCPErrorKind
 from eca_server.mcp.http_endpoint import BodyKind, HTTPEndpoint, Refusal, body_kind
@@ -73,7 +71,7 @@ class StreamableHTTP(HTTPTransport):
         await self._post_notice(message)
         if message.method == "notifications/initialized" and self._introduction is not None:
             self._handshake = self._introduction, message
-            self._nursery.start_soon(self._listen)
+            self._start_soon(self._listen)
 
     async def _cancel(self, message: Outgoing) -> None:
         """Cancel a request by a notification, or in stateless eras by closing its stream."""
@@ -227,7 +225,7 @@ class StreamableHTTP(HTTPTransport):
             whole += chunk
             if len(whole) > MAX_MESSAGE:
                 raise MCPError(f"the server's answer has more than {MAX_MESSAGE} bytes")
-        await self._deliver(_addressed(bytes(whole), message))
+        await self._deliver_all(_addressed(self._messages_in(bytes(whole)), message))
         await self._fail(message, "the server's answer was not for this request")
 
     def _waits_for(self, message: Outgoing) -> bool:
@@ -310,8 +308,7 @@ class StreamableHTTP(HTTPTransport):
             if self._session_id != forgotten:
                 return True
             introduction, initialized = self._handshake
-            body = json.dumps({**json.loads(introduction.body), "id": _RENEWAL})
-            again = attrs.evolve(introduction, body=body, id=_RENEWAL)
+            again = Outgoing({**introduction.message, "id": _RENEWAL})
             self._renewal = {}
             refusal = None
             with trio.CancelScope() as scope:
@@ -328,26 +325,25 @@ class StreamableHTTP(HTTPTransport):
             await self._post_notice(initialized)
         self._log.note("it had forgotten the session: a new one was opened")
         self._listening.cancel()
-        self._nursery.start_soon(self._listen)
+        self._start_soon(self._listen)
         for what in ("tools", "prompts", "resources"):
             method = f"notifications/{what}/list_changed"
-            await self._pass_on(json.dumps({"jsonrpc": "2.0", "method": method}))
+            await self._pass_on([{"jsonrpc": "2.0", "method": method}])
         return True
 
-    async def _pass_on(self, text: bytes) -> None:
+    async def _pass_on(self, messages: list[Mapping[str, Any]]) -> None:
         """Pass on messages to the session, except the answer to a renewal."""
-        if _RENEWAL in self._requests and _RENEWAL.encode() in text:
-            try:
-                value = json.loads(text)
-            except InvalidJSON:
-                value = None
-            if isinstance(value, dict) and value.get("id") == _RENEWAL:
-                result = value.get("result")
+        rest = []
+        for message in messages:
+            if message.get("id") == _RENEWAL and _RENEWAL in self._requests:
+                result = message.get("result")
                 self._renewal = result if isinstance(result, dict) else {}
-                return
-        if self._era is not None and self._era.stateless:
-            text = self._parameters.learn(text, self._log.warn_once)
-        await super()._pass_on(text)
+            elif self._era is not None and self._era.stateless:
+                rest.append(self._parameters.learn(message, self._log.warn_once))
+            else:
+                rest.append(message)
+        if rest:
+            await super()._pass_on(rest)
 
     async def _end_session(self) -> None:
         """End the session at the server, which may ignore it."""
@@ -370,16 +366,11 @@ def _session_id(response: HTTPResponse) -> str | None:
     return session_id if session_id and session_id.isascii() and session_id.isprintable() else None
 
 
-def _addressed(body: bytes, message: Outgoing) -> bytes:
+def _addressed(messages: list[Mapping[str, Any]], request: Outgoing) -> list[Mapping[str, Any]]:
     """Return the answer to a POST with its request's id, which the server may have changed."""
-    try:
-        value = json.loads(body)
-    except InvalidJSON:
-        return body
-    is_answer = isinstance(value, dict) and "method" not in value
-    if is_answer and value.get("id") != message.id and not value.keys().isdisjoint(_OUTCOMES):
-        return json.dumps({**value, "id": message.id})
-    return body
+    if len(messages) != 1 or "method" in messages[0] or messages[0].keys().isdisjoint(_OUTCOMES):
+        return messages
+    return [{**messages[0], "id": request.id}]
 
 
 _OUTCOMES: Final = frozenset({"result", "error"})

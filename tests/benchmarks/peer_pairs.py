@@ -22,6 +22,7 @@ import acp.stdio  # noqa: E402
 import anyio  # noqa: E402
 
 from eca_protocol.codec import Codec  # noqa: E402
+from eca_protocol.message_transport import StreamTransport  # noqa: E402
 from eca_protocol.messages import ChatContentReceivedParams, ChatTextContent  # noqa: E402
 from eca_protocol.methods import ECA  # noqa: E402
 from eca_protocol.peer import Peer  # noqa: E402
@@ -39,7 +40,7 @@ def params(n: int) -> dict[str, Any]:
 
 async def server() -> None:
     with owned_stdio() as (read_fd, write_fd):
-        transport = FdTransport(read_fd, write_fd)
+        transport = StreamTransport(FdTransport(read_fd, write_fd))
         handlers = {"add": lambda received: received}
         async with Peer(
             transport, side="server", table=TABLE, codec=Bare(), handlers=handlers
@@ -49,7 +50,9 @@ async def server() -> None:
 
 async def client() -> None:
     child = spawn([sys.executable, __file__, "server", BACKEND, ENGINE, "0"])
-    peer = Peer(child.transport, side="client", table=TABLE, codec=Bare(), handlers={})
+    peer = Peer(
+        StreamTransport(child.transport), side="client", table=TABLE, codec=Bare(), handlers={}
+    )
     async with anyio.create_task_group() as tasks, peer:
         tasks.start_soon(peer.serve)
         await calls(peer, BATCH)
@@ -77,7 +80,7 @@ async def receiver() -> None:
             peer.close()
 
     with owned_stdio() as (read_fd, write_fd):
-        transport = FdTransport(read_fd, write_fd)
+        transport = StreamTransport(FdTransport(read_fd, write_fd))
         codec = Codec(ECA, Revision.R2025_10)
         handlers = {"chat/contentReceived": count}
         async with Peer(
@@ -91,7 +94,7 @@ async def receiver() -> None:
 
 async def sender() -> None:
     with owned_stdio() as (read_fd, write_fd):
-        transport = FdTransport(read_fd, write_fd)
+        transport = StreamTransport(FdTransport(read_fd, write_fd))
         codec = Codec(ECA, Revision.R2025_10)
         async with Peer(transport, side="server", table=ECA, codec=codec, handlers={}) as peer:
             for n in range(COUNT):
@@ -100,7 +103,7 @@ async def sender() -> None:
                     chat_id="chat-1", role="assistant", content=content
                 )
                 peer.notify("chat/contentReceived", received)
-                await peer.drain()
+                await transport.drain()
             await peer.serve()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_protocol.streams import FdTransport, owned_stdio
 from tests.eca_protocol.wire import TABLE, Bare
@@ -22,7 +23,7 @@ async def serve() -> int:
     async def flood(params: Any) -> int:
         for n in range(params["count"]):
             peer.notify("log", {"n": n, "text": params["text"]})
-            await peer.drain()
+            await transport.drain()
         return int(params["count"])
 
     async def wait() -> None:
@@ -36,7 +37,7 @@ async def serve() -> int:
     handlers = {"add": add, "wait": lambda _: wait()}
     with owned_stdio() as (read_fd, write_fd):
         print("noise on the standard output")
-        transport = FdTransport(read_fd, write_fd)
+        transport = StreamTransport(FdTransport(read_fd, write_fd))
         async with Peer(
             transport, side="server", table=TABLE, codec=Bare(), handlers=handlers
         ) as peer:

@@ -24,7 +24,7 @@ class TestCalls:
             await wire.send(success(second.id, [2]), success(first.id, [1]))
             assert await first.result() == [1]
             assert await second.result(deadline=5) == [2]
-            assert peer.pending_calls == 0
+            assert not peer.pending_calls
 
     async def test_a_call_that_fails_raises_what_the_other_side_said(self) -> None:
         async with conversation({}) as (peer, wire):
@@ -43,7 +43,7 @@ class TestCalls:
             assert await wire.receive() == cancel(sent["id"])
             await wire.send(success(sent["id"], "late"), request(9))
             assert await wire.receive() == success(9, "alive")
-            assert peer.pending_calls == 0
+            assert not peer.pending_calls
 
     async def test_a_caller_that_is_cancelled_says_so_to_the_other_side(self) -> None:
         async with conversation({}) as (peer, wire):
@@ -52,7 +52,7 @@ class TestCalls:
                 sent = await wire.receive()
                 tasks.cancel_scope.cancel()
             assert await wire.receive() == cancel(sent["id"])
-            assert peer.pending_calls == 0
+            assert not peer.pending_calls
 
     async def test_an_abandoned_call_is_cancelled_once(self) -> None:
         async with conversation({}) as (peer, wire):
@@ -69,7 +69,7 @@ class TestCalls:
                 peer.start_call("add", {"x": float("inf")})
             with pytest.raises(LocalProtocolError):
                 peer.notify("log", object())
-            assert peer.pending_calls == 0
+            assert not peer.pending_calls
             assert not peer._endpoint.pending_calls
         assert await wire.rest() == []
 

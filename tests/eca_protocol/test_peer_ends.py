@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eca_protocol import message_transport
 from eca_protocol import peer as peer_module
 from eca_protocol.errors import ConnectionClosed
 from eca_protocol.jsonrpc import ErrorCode
-from eca_protocol.peer import End, Peer, WriteShape
+from eca_protocol.message_transport import StreamTransport
+from eca_protocol.outbox import WriteShape
+from eca_protocol.peer import End, Peer
 from eca_protocol.streams import memory_pair
 from tests.eca_protocol.wire import (
     TABLE,
@@ -45,7 +48,7 @@ class Far(Wire):
 def pair(handlers: Any, *, limit: int = 2**22, **options: Any) -> tuple[Peer, Far]:
     near, far = memory_pair(limit=limit)
     options = {"side": "server", "table": TABLE, "codec": Bare(), **options}
-    return Peer(near, handlers=handlers, **options), Far(far)
+    return Peer(StreamTransport(near), handlers=handlers, **options), Far(far)
 
 
 async def forever() -> None:
@@ -147,9 +150,11 @@ async def test_who_waits_to_write_is_told_that_nobody_reads() -> None:
         async def aclose(self) -> None:
             pass
 
-    async with Peer(Broken(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
+    async with Peer(
+        StreamTransport(Broken()), side="server", table=TABLE, codec=Bare(), handlers={}
+    ) as peer:
         call = peer.start_call("add", {"text": "x" * 100_000})
-        await peer.drain()
+        await peer.transport.drain()
         assert (await peer.serve()).kind == "broken"
         with pytest.raises(ConnectionClosed, match="nobody is there"):
             await call.result()
@@ -169,7 +174,9 @@ async def test_a_fault_of_reading_ends_the_conversation() -> None:
         async def aclose(self) -> None:
             pass
 
-    async with Peer(Broken(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
+    async with Peer(
+        StreamTransport(Broken()), side="server", table=TABLE, codec=Bare(), handlers={}
+    ) as peer:
         assert await peer.serve() == End("broken", "reading failed: bad device")
 
 
@@ -302,7 +309,7 @@ async def test_a_deaf_peer_delays_leaving_only_so_long(monkeypatch: pytest.Monke
     peer, wire = pair({}, limit=10)
     with anyio.fail_after(5):
         async with peer:
-            peer.shape = WriteShape(size=10)
+            peer.transport.shape = WriteShape(size=10)
             peer.notify("log", {"text": "x" * 100})
             peer.notify("log", {"text": "x" * 100})
             finish_writing(wire)
@@ -323,7 +330,9 @@ async def test_a_fault_of_the_writer_is_not_swallowed() -> None:
             pass
 
     async def body() -> None:
-        async with Peer(Faulty(), side="server", table=TABLE, codec=Bare(), handlers={}) as peer:
+        async with Peer(
+            StreamTransport(Faulty()), side="server", table=TABLE, codec=Bare(), handlers={}
+        ) as peer:
             peer.notify("log")
             await peer.serve()
 
@@ -333,7 +342,7 @@ async def test_a_fault_of_the_writer_is_not_swallowed() -> None:
 
 
 async def test_reading_waits_while_too_much_is_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_module, "CLOGGED", 1000)
+    monkeypatch.setattr(message_transport, "CLOGGED", 1000)
     calls: list[Any] = []
     peer, wire = pair({"add": lambda n: calls.append(n) or "x" * 600}, limit=100)
 
@@ -356,7 +365,7 @@ async def test_a_source_of_bulk_waits_until_it_is_drained() -> None:
     async def flood(peer: Peer) -> None:
         for n in range(100):
             peer.notify("flood", {"text": "x" * 10_000})
-            await peer.drain()
+            await peer.transport.drain()
             done.append(n)
 
     peer, wire = pair({}, limit=100)
@@ -457,3 +466,29 @@ async def test_every_request_is_answered_once_under_any_interleaving(
         assert answered == sorted(sent)
     else:  # an unread request is not answered; no request is answered twice
         assert Counter(answered) <= Counter(sent)
+
+
+async def test_a_peer_runs_in_a_task_group_of_its_caller_and_any_task_may_close_it() -> None:
+    peer, wire = pair({"wait": lambda _: forever()})
+
+    async def open_and_leave() -> None:
+        await tasks.start(peer.run)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as opening:
+                opening.start_soon(open_and_leave)
+            peer.notify("log", {"n": 1})
+            assert await wire.receive() == notification("log", {"n": 1})
+            await wire.send(request(1, "wait"))
+            call = peer.start_call("add")
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(_close, peer)
+            with pytest.raises(ConnectionClosed):
+                await call.result()
+    assert peer.closed
+    assert code_of((await wire.rest())[-1]) == (1, CANCELLED)
+
+
+async def _close(peer: Peer) -> None:
+    peer.close()

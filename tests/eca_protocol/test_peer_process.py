@@ -14,6 +14,7 @@ import pytest
 
 from eca_protocol.errors import ConnectionClosed, RequestFailed
 from eca_protocol.jsonrpc import ErrorCode
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_protocol.process import Child, GracePeriods, spawn
 from tests.eca_protocol.wire import TABLE, Bare, Wire, code_of, request, success
@@ -39,7 +40,13 @@ async def server(backend: str) -> AsyncIterator[Child]:
 
 @contextlib.asynccontextmanager
 async def client(child: Child, handlers: Any = None) -> AsyncIterator[Peer]:
-    peer = Peer(child.transport, side="client", table=TABLE, codec=Bare(), handlers=handlers or {})
+    peer = Peer(
+        StreamTransport(child.transport),
+        side="client",
+        table=TABLE,
+        codec=Bare(),
+        handlers=handlers or {},
+    )
     async with anyio.create_task_group() as tasks, peer:
         tasks.start_soon(peer.serve)
         yield peer

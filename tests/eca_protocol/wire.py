@@ -13,6 +13,7 @@ from eca_protocol import json
 from eca_protocol.endpoint import Method, Table
 from eca_protocol.errors import DecodeError
 from eca_protocol.framing import CONTENT_LENGTH, Framing
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Handler, Peer
 from eca_protocol.streams import Transport, memory_pair
 
@@ -120,7 +121,7 @@ async def conversation(
     """Run a peer with the other end of its connection, for at most 20 seconds."""
     near, far = memory_pair(limit=2**22)
     options = {"side": "server", "table": TABLE, "codec": Bare(), **options}
-    peer = Peer(near, handlers=handlers, framing=framing, **options)
+    peer = Peer(StreamTransport(near, framing=framing), handlers=handlers, **options)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks, peer:
             tasks.start_soon(peer.serve)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
+import attrs
 import trio
 
 from eca_protocol.errors import ECAError, HTTPError
@@ -51,6 +52,44 @@ MAX_STEP_UPS: Final = 2
 
 _OFFLINE: Final = "offline_access"
 _TOO_LITTLE: Final = "insufficient_scope"
+
+
+@attrs.frozen
+class _Identity:
+    """The configuration of our client at authorization servers; see `Login`."""
+
+    id: str | None
+    secret: Secret | None
+    name: str
+    metadata_url: str | None
+
+    async def client_at(
+        self,
+        server: AuthorizationServer,
+        http: HTTPClient,
+        *,
+        redirect: str,
+        resource: str,
+        scope: str,
+    ) -> Client:
+        """Return our client at a server: configured, described by a document, or registered."""
+        document = self.metadata_url if server.reads_documents else None
+        if self.id is not None:
+            return Client(
+                id=self.id,
+                token_url=server.token_url,
+                secret=self.secret,
+                authentication=server.authentication,
+                resource=resource,
+            )
+        if document is None:
+            return await register(
+                http, server, name=self.name, redirect=redirect, resource=resource, scope=scope
+            )
+        parts = urlsplit(document)
+        if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
+            raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
+        return Client(id=document, token_url=server.token_url, resource=resource)
 
 
 class Login:
@@ -95,10 +134,9 @@ class Login:
         self._http = http
         self._logins = logins
         self._nursery = nursery
-        self._client_id = client_id
-        self._client_secret = client_secret
-        self._client_name = client_name or "ECA for Python"
-        self._metadata_url = client_metadata_url
+        self._identity = _Identity(
+            client_id, client_secret, client_name or "ECA for Python", client_metadata_url
+        )
         self._port = port
         self._hide = hide
         self._on_login = on_login
@@ -257,7 +295,9 @@ class Login:
         if is_offline:
             scope = f"{scope} {_OFFLINE}".strip()
         async with redirect_page(port=self._port) as page:
-            client = await self._client(server, page.url, resource.identifier, scope)
+            client = await self._identity.client_at(
+                server, self._http, redirect=page.url, resource=resource.identifier, scope=scope
+            )
             challenge = Challenge()
             query = {
                 "response_type": "code",
@@ -289,32 +329,6 @@ class Login:
             self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
         )
         self._logins_for[demand.scopes] += 1
-
-    async def _client(
-        self, server: AuthorizationServer, redirect: str, resource: str, scope: str
-    ) -> Client:
-        document = self._metadata_url if server.reads_documents else None
-        if self._client_id is None and document is not None:
-            parts = urlsplit(document)
-            if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
-                raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
-            return Client(id=document, token_url=server.token_url, resource=resource)
-        if self._client_id is None:
-            return await register(
-                self._http,
-                server,
-                name=self._client_name,
-                redirect=redirect,
-                resource=resource,
-                scope=scope,
-            )
-        return Client(
-            id=self._client_id,
-            token_url=server.token_url,
-            secret=self._client_secret,
-            authentication=server.authentication,
-            resource=resource,
-        )
 
 
 async def _code(page: Redirect, server: AuthorizationServer) -> Secret:

@@ -11,6 +11,7 @@ import anyio
 from eca_protocol import messages as m
 from eca_protocol.client import Client, connect
 from eca_protocol.draft import codec_for
+from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
@@ -110,7 +111,7 @@ async def connected(
     ours, theirs = memory_pair(limit=4 * 2**20)
     handlers: dict[str, Callable[[Any], Any]] = {}
     peer = Peer(
-        theirs,
+        StreamTransport(theirs),
         side="server",
         table=ECA,
         codec=codec_for(speaks),

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Client, Turn
-from eca_protocol.client.client import INBOX
+from eca_protocol.client.session import INBOX
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -331,16 +331,11 @@ async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
         server.text("c", "half")
         server.peer.notify("$/showMessage", m.ShowMessageParams(type="info", message="bye"))
         assert await anext(turn) == m.ChatTextContent(text="half")
-        await server.peer.drain()
-        await close_writing(server.peer)
+        await server.peer.transport.drain()
+        server.peer.transport._stream.close_writing()
         with pytest.raises(ConnectionClosed):
             await anext(turn)
         assert client.closed
-
-
-async def close_writing(peer: object) -> None:
-    transport = peer._transport  # type: ignore[attr-defined]  # to break the connection
-    transport.close_writing()
 
 
 @pytest.mark.requirement
@@ -426,7 +421,7 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
         server.text("c", *[piece] * count)
         server.finish("c")
         with anyio.move_on_after(0.05) as waited:
-            await server.peer.drain()
+            await server.peer.transport.drain()
         assert waited.cancelled_caught
         assert INBOX < chat.unread < 3 * INBOX
         await client.chat_query_commands()

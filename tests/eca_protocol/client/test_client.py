@@ -117,7 +117,7 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         server.text("unknown chat", "for nobody")
         await client.chat_query_commands()
         server.peer.close()
-        await server.peer._transport.aclose()
+        await server.peer.transport.aclose()
         events = [event async for event in client.events()]
         assert events[:2] == [message, native]
         assert isinstance(events[2], m.ChatContentReceivedParams)
@@ -153,10 +153,10 @@ async def test_each_of_two_who_wait_learns_the_end() -> None:
 @pytest.mark.requirement("CONF-14", "CONF-17", "CHAT-38")
 async def test_selections_and_mcp_servers_are_told() -> None:
     async with connected() as (client, server):
-        client.chat_selected_behavior_changed("plan")
-        client.chat_selected_agent_changed("plan")
-        client.mcp_start_server("a")
-        client.mcp_stop_server("b")
+        client.chat_selected_behavior_changed(behavior="plan")
+        client.chat_selected_agent_changed(agent="plan")
+        client.mcp_start_server(name="a")
+        client.mcp_stop_server(name="b")
         await server.until("mcp/stopServer")
         sent = [(name, params) for name, params in server.received if name[:4] in {"chat", "mcp/"}]
         assert sent == [

@@ -12,8 +12,7 @@ import pytest
 from fake_server import connected
 
 from eca_protocol import messages as m
-from eca_protocol.client import Client
-from eca_protocol.client import client as client_module
+from eca_protocol.client import Client, session
 from eca_protocol.errors import LocalProtocolError, RequestFailed
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, detect
@@ -84,86 +83,95 @@ async def test_a_forced_edition_is_told_and_kept(forced: Revision) -> None:
 
 
 NAME = ("name",)
+FOLDERS = m.WorkspaceFoldersChangeEvent(added=(m.WorkspaceFolder(uri="u"),))
 RANGE = m.Range(start=m.Position(line=1, character=1), end=m.Position(line=1, character=2))
 CALLS: list[tuple[str, Callable[[Client], Any], tuple[Any, ...], Any]] = [
-    ("chat/queryFiles", lambda c: c.chat_query_files("q"), (None, "q"), {"files": ()}),
+    ("chat/queryFiles", lambda c: c.chat_query_files(query="q"), (None, "q"), {"files": ()}),
     ("chat/promptSteer", lambda c: c.chat("c").steer("m"), ("c", "m"), None),
-    ("chat/promptSteerRemove", lambda c: c.chat_prompt_steer_remove("c"), ("c",), None),
-    ("chat/rollback", lambda c: c.chat_rollback("c", "1"), ("c", "1", ()), {}),
+    ("chat/promptSteerRemove", lambda c: c.chat_prompt_steer_remove(chat_id="c"), ("c",), None),
+    ("chat/rollback", lambda c: c.chat_rollback(chat_id="c", content_id="1"), ("c", "1", ()), {}),
     ("chat/clear", lambda c: c.chat("c").clear(), ("c", True), {}),
-    ("chat/addFlag", lambda c: c.chat_add_flag("c", "1", "t"), ("c", "1", "t"), {}),
-    ("chat/removeFlag", lambda c: c.chat_remove_flag("c", "1"), ("c", "1"), {}),
-    ("chat/fork", lambda c: c.chat_fork("c", "1"), ("c", "1"), {}),
+    (
+        "chat/addFlag",
+        lambda c: c.chat_add_flag(chat_id="c", content_id="1", text="t"),
+        ("c", "1", "t"),
+        {},
+    ),
+    ("chat/removeFlag", lambda c: c.chat_remove_flag(chat_id="c", content_id="1"), ("c", "1"), {}),
+    ("chat/fork", lambda c: c.chat_fork(chat_id="c", content_id="1"), ("c", "1"), {}),
     (
         "chat/inlinePrompt",
-        lambda c: c.chat_inline_prompt("m", chat_id="c", source_chat_id="s"),
+        lambda c: c.chat_inline_prompt(message="m", chat_id="c", source_chat_id="s"),
         ("c", "s", "m", None, None, None, None, ()),
         {"chat_id": "c", "model": "a/b", "status": "prompting"},
     ),
     ("chat/update", lambda c: c.chat("c").update(title="t"), ("c", "t", None), {}),
     ("chat/list", lambda c: c.chat_list(limit=3), (3, None), {"chats": ()}),
-    ("chat/open", lambda c: c.chat_open("c", limit=3), ("c", 3, None, None), {"found": False}),
+    (
+        "chat/open",
+        lambda c: c.chat_open(chat_id="c", limit=3),
+        ("c", 3, None, None),
+        {"found": False},
+    ),
     ("chat/history", lambda c: c.chat("c").history(before="b"), ("c", None, "b", None), {}),
     (
         "chat/selectedAgentChanged",
-        lambda c: c.chat_selected_agent_changed("a", chat_id="c"),
+        lambda c: c.chat_selected_agent_changed(agent="a", chat_id="c"),
         ("c", "a"),
         None,
     ),
     (
         "chat/selectedModelChanged",
-        lambda c: c.chat_selected_model_changed("a/b", variant="high"),
+        lambda c: c.chat_selected_model_changed(model="a/b", variant="high"),
         (None, "a/b", "high"),
         None,
     ),
     (
         "completion/inline",
-        lambda c: c.completion_inline("text", RANGE.start),
+        lambda c: c.completion_inline(doc_text="text", doc_version=0, position=RANGE.start),
         ("text", 0, RANGE.start),
         {"items": ()},
     ),
     (
         "rewrite/prompt",
-        lambda c: c.rewrite_prompt(
-            m.RewritePromptParams(id="1", text="t", prompt="p", range=RANGE)
-        ),
+        lambda c: c.rewrite_prompt(id="1", text="t", prompt="p", range=RANGE),
         ("1", "t", "p", None, RANGE),
         {"status": "prompting"},
     ),
     (
         "workspace/didChangeWorkspaceFolders",
-        lambda c: c.workspace_did_change_workspace_folders(added=[m.WorkspaceFolder(uri="u")]),
-        (m.WorkspaceFoldersChangeEvent(added=(m.WorkspaceFolder(uri="u"),)),),
+        lambda c: c.workspace_did_change_workspace_folders(event=FOLDERS),
+        (FOLDERS,),
         None,
     ),
-    ("mcp/connectServer", lambda c: c.mcp_connect_server("name"), NAME, None),
-    ("mcp/logoutServer", lambda c: c.mcp_logout_server("name"), NAME, None),
-    ("mcp/enableServer", lambda c: c.mcp_enable_server("name"), NAME, None),
-    ("mcp/disableServer", lambda c: c.mcp_disable_server("name"), NAME, None),
+    ("mcp/connectServer", lambda c: c.mcp_connect_server(name="name"), NAME, None),
+    ("mcp/logoutServer", lambda c: c.mcp_logout_server(name="name"), NAME, None),
+    ("mcp/enableServer", lambda c: c.mcp_enable_server(name="name"), NAME, None),
+    ("mcp/disableServer", lambda c: c.mcp_disable_server(name="name"), NAME, None),
     (
         "mcp/updateServer",
-        lambda c: c.mcp_update_server("name", command="x", args=["y"]),
+        lambda c: c.mcp_update_server(name="name", command="x", args=("y",)),
         ("name", "x", ("y",), None, None, None),
         {},
     ),
-    ("mcp/removeServer", lambda c: c.mcp_remove_server("name"), NAME, {"removed": True}),
+    ("mcp/removeServer", lambda c: c.mcp_remove_server(name="name"), NAME, {"removed": True}),
     ("providers/list", lambda c: c.providers_list(), (), {"providers": ()}),
     (
         "providers/login",
-        lambda c: c.providers_login("p", method="m"),
+        lambda c: c.providers_login(provider="p", method="m"),
         ("p", "m"),
         {"action": "done"},
     ),
     (
         "providers/loginInput",
-        lambda c: c.providers_login_input("p", {"a_b": "1"}),
+        lambda c: c.providers_login_input(provider="p", data={"a_b": "1"}),
         ("p", {"a_b": "1"}),
         {"action": "done"},
     ),
-    ("providers/logout", lambda c: c.providers_logout("p"), ("p",), {}),
+    ("providers/logout", lambda c: c.providers_logout(provider="p"), ("p",), {}),
     ("jobs/list", lambda c: c.jobs_list(), (), {"jobs": ()}),
-    ("jobs/kill", lambda c: c.jobs_kill("1"), ("1",), {"killed": True}),
-    ("jobs/readOutput", lambda c: c.jobs_read_output("1"), ("1",), {"lines": ()}),
+    ("jobs/kill", lambda c: c.jobs_kill(job_id="1"), ("1",), {"killed": True}),
+    ("jobs/readOutput", lambda c: c.jobs_read_output(job_id="1"), ("1",), {"lines": ()}),
 ]
 
 
@@ -183,13 +191,13 @@ async def test_each_of_current_s_messages_has_its_method_and_reaches_the_server(
 
 async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
     async with connected() as (client, server):
-        client.chat_prompt_steer("c", "m")
+        client.chat_prompt_steer(chat_id="c", message="m")
         server.peer.notify("config/updated", OCTOBER)
         with pytest.raises(
             LocalProtocolError, match="chat/list: revision 2025-10 has no such method"
         ):
             await client.chat_list()
-        client.chat_prompt_steer("c", "m")
+        client.chat_prompt_steer(chat_id="c", message="m")
         await client.chat_query_commands()
         assert server.params_of("chat/promptSteer") == []
 
@@ -206,12 +214,12 @@ async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
             tasks.start_soon(list_chats)
             tasks.start_soon(client.chat("c").prompt("hi", trust=True).start)
             await anyio.wait_all_tasks_blocked()
-            client.chat_selected_model_changed("c/d")
+            client.chat_selected_model_changed(model="c/d")
             tasks.start_soon(client.chat("d").prompt("hi").start)
             await anyio.wait_all_tasks_blocked()
             assert [method for method, _ in server.received] == ["initialize", "initialized"]
             server.peer.notify("config/updated", CURRENT)
-        assert chats == [()]
+        assert chats == [m.ChatListResponse(chats=())]
         assert {each.trust for each in server.params_of("chat/prompt")} == {True, None}
         assert server.received[2][0] == "chat/selectedModelChanged"
 
@@ -219,9 +227,9 @@ async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
 async def test_who_never_tells_its_edition_is_taken_for_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_module, "CONFIGURED", 0.01)
+    monkeypatch.setattr(session, "CONFIGURED", 0.01)
     async with connected() as (client, server):
-        client.chat_prompt_steer("c", "m")
+        client.chat_prompt_steer(chat_id="c", message="m")
         with pytest.raises(LocalProtocolError, match="revision 2025-10"):
             await client.chat_list()
         server.peer.notify("config/updated", CURRENT)

@@ -1,11 +1,11 @@
-"""The decoder of an agent's output, where a flood of it must cost little."""
+"""The reader of an agent's output, where a flood of it must cost little."""
 
 from __future__ import annotations
 
 import pytest
 
 from eca_protocol.ecp import lines
-from eca_protocol.ecp.lines import AgentLineDecoder
+from eca_protocol.ecp.lines import AgentLineReader
 
 
 def test_second_answers_are_warned_of_a_few_times_and_then_break_the_protocol(
@@ -14,12 +14,12 @@ def test_second_answers_are_warned_of_a_few_times_and_then_break_the_protocol(
     monkeypatch.setattr(lines, "NOISE_BUDGET", 10_000)
     warnings: list[str] = []
     violations: list[str] = []
-    decoder = AgentLineDecoder(
+    reader = AgentLineReader(
         pending=lambda: {1}, on_violation=violations.append, on_warning=warnings.append
     )
-    answer = b'{"jsonrpc": "2.0", "id": 1, "result": true}\n'
-    assert len(decoder.feed(answer * 100)) == 1
+    answer = b'{"jsonrpc": "2.0", "id": 1, "result": true}'
+    assert len(reader.read([answer] * 100)) == 1
     assert (len(warnings), violations) == (5, [])
-    decoder.feed(answer * 1000)
+    reader.read([answer] * 1000)
     assert (len(warnings), len(violations)) == (5, 1)
     assert "noise" in violations[0]

@@ -166,7 +166,7 @@ async def opening(ours: Editor) -> dict[str, Any]:
 async def test_a_long_chat_is_shown_while_others_go_on_and_what_is_new_stands_behind_it() -> None:
     async with current() as ours:
         asked = await opening(ours)
-        assert ours.connection.peer._outbox.size < 100_000
+        assert ours.connection.peer.transport._outbox.size < 100_000
         begun = len(ours.seen)
         await ours.ask("chat/list")
         assert asked["id"] not in [each.get("id") for each in ours.seen]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.endpoint import Endpoint
 from eca_protocol.framing import LineDecoder
-from eca_server.mcp.dialect import MCP_DIALECT, LenientDecoder
+from eca_server.mcp.dialect import MCP_DIALECT, LenientReader
 from eca_server.mcp.methods import TABLE
 
 ANSWER = b'{"jsonrpc":"2.0","id":3,"result":{}}'
@@ -22,8 +22,8 @@ class Decoding:
     def __init__(self, *pending: int, max_line: int = 2**20) -> None:
         self.noise: list[tuple[bytes, str]] = []
         self.oversized: list[str] = []
-        self.decoder = LenientDecoder(
-            frames=LineDecoder(max_line=max_line),
+        self.lines = LineDecoder(max_line=max_line)
+        self.reader = LenientReader(
             pending=lambda: pending,
             on_noise=lambda line, why: self.noise.append((line, why)),
             on_oversized=self.oversized.append,
@@ -31,7 +31,7 @@ class Decoding:
 
     def take(self, data: bytes) -> list[object]:
         """Return the messages in these bytes, as JSON values."""
-        return [json.loads(frame) for frame in self.decoder.feed(data)]
+        return list(self.reader.read(self.lines.feed(data)))
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_a_line_that_is_too_long_is_reported_and_skipped():
 def test_the_last_line_needs_no_end():
     decoding = Decoding(3)
     assert decoding.take(ANSWER) == []
-    assert [json.loads(frame) for frame in decoding.decoder.feed_eof()] == [json.loads(ANSWER)]
-    assert decoding.decoder.closed
+    assert decoding.reader.read(decoding.lines.feed_eof()) == [json.loads(ANSWER)]
+    assert decoding.lines.closed
 
 
 JSON = st.recursive(
@@ -185,9 +185,7 @@ JSON = st.recursive(
 def test_our_endpoint_survives_any_input_and_does_not_answer_noise(lines):
     decoding = Decoding(1, 2)
     endpoint = Endpoint("client", TABLE, dialect=MCP_DIALECT)
-    for frame in decoding.decoder.feed(b"\n".join(lines) + b"\n"):
-        assert isinstance(frame, bytes)
-        value = json.loads(frame)
+    for value in decoding.take(b"\n".join(lines) + b"\n"):
         event = endpoint.receive(value)
         if "method" not in value:
             assert event is None  # nothing was called: whatever it answers is dropped

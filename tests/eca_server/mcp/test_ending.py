@@ -116,7 +116,7 @@ async def test_a_server_that_closes_its_input_may_still_answer(tmp_path):
             while "deaf" not in log.last_lines():
                 await trio.sleep(0.01)
             session.roots_changed()
-            await session.peer.drain()
+            await session.peer.transport.drain()
             told.touch()
 
         result = await session.call_tool("echo", {}, deadline=10)

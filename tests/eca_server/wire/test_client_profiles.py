@@ -186,7 +186,7 @@ class FakePeer:
     """Keeps what a session notifies of."""
 
     closed = False
-    shape = None
+    transport = None
 
     def __init__(self) -> None:
         self.params: list[m.ChatContentReceivedParams] = []

@@ -23,7 +23,7 @@ async def diagnostics(uri: str | None) -> list[EditorDiagnostic]:
 
 async def query(client: Client, what: str) -> None:
     with contextlib.suppress(RequestFailed):
-        await (client.chat_query_context if what == "contexts" else client.chat_query_commands)("")
+        await (client.chat_query_context if what == "contexts" else client.chat_query_commands)()
 
 
 async def main() -> None:

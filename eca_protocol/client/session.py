@@ -1,0 +1,190 @@
+"""A client's connection: its peer, the server's edition, and the limit of unread contents.
+
+Messages that exist only in CURRENT wait until the server's first `config/updated` shows its edition
+(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+
+from eca_protocol import messages as m
+from eca_protocol.draft import codec_for
+from eca_protocol.errors import ConnectionClosed, LocalProtocolError
+from eca_protocol.lifecycle import LifecycleGate
+from eca_protocol.message_transport import StreamTransport
+from eca_protocol.methods import ECA
+from eca_protocol.peer import Peer, PendingCall
+from eca_protocol.revisions import Revision, detect_server
+from eca_protocol.streams import Transport
+
+__all__ = ["CONFIGURED", "Session"]
+
+ANNOUNCED: Final = Revision.CURRENT
+"""The edition of our `initialize`; an older server ignores unknown members."""
+
+ASSUMED: Final = detect_server(None)
+"""The edition until the server's first `config/updated` shows the real one (W-16)."""
+
+CONFIGURED = 10.0
+"""The limit of the wait for the server's first `config/updated`, in seconds."""
+
+INBOX = 2**20
+"""The limit of unread contents, in bytes; above it reading waits."""
+
+
+class Session:
+    """The base of a client: its requests and notifications.
+
+    Requests raise the exceptions of `PendingCall.result`. A message that the lifecycle does not
+    allow, and a request that is not in the revision, raises LocalProtocolError. A notification on
+    a closed connection raises ConnectionClosed.
+
+    Attributes:
+        deadline: the default limit of a request, in seconds; None: no limit.
+        idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
+        revision: the edition of the connection.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        handlers: Mapping[str, Callable[[Any], Any]],
+        *,
+        unread: Callable[[], int],
+        revision: Revision | None,
+        deadline: float | None,
+        idle_deadline: float | None,
+    ) -> None:
+        self.deadline = deadline
+        self.idle_deadline = idle_deadline
+        self.revision = revision or ASSUMED
+        self._peer = Peer(
+            StreamTransport(transport),
+            side="client",
+            table=ECA,
+            codec=codec_for(revision or ANNOUNCED),
+            handlers=handlers,
+            before_reading=self._wait_for_space,
+        )
+        self._gate = LifecycleGate()
+        self._unread = unread
+        self._revision_is_known = revision is not None
+        self._held_notifications: list[tuple[str, Any]] = []  # until the edition is known
+        self._configured = anyio.Event()
+        self._space_freed = anyio.Event()
+        self._forced_reads = 0
+
+    @property
+    def closed(self) -> bool:
+        """True if the connection has ended."""
+        return self._peer.closed or self._peer.end is not None
+
+    async def initialize(
+        self, params: m.InitializeParams, *, deadline: float | None = None
+    ) -> m.InitializeResponse:
+        """Begin the connection (chapter "Initialize"); `connect` calls this.
+
+        Until the server's edition is known, the assumed one is used.
+        """
+        try:
+            result = await self.request("initialize", params, deadline=deadline)
+        except BaseException:
+            self._gate.record_answer("initialize", success=False)
+            raise
+        self._gate.record_answer("initialize", success=True)
+        if not self._revision_is_known:
+            self._peer.codec = codec_for(self.revision)
+        return result if isinstance(result, m.InitializeResponse) else m.InitializeResponse()
+
+    def initialized(self) -> None:
+        """Allow the server to send notifications; `connect` calls this."""
+        self.notify("initialized", m.InitializedParams())
+
+    async def shutdown(self, *, deadline: float | None = None) -> None:
+        """Let the server clean up; leaving the client calls this."""
+        await self.request("shutdown", None, deadline=deadline)
+
+    def exit(self) -> None:
+        """Let the server's process end; leaving the client calls this."""
+        self.notify("exit")
+
+    async def request(self, method: str, params: Any, *, deadline: float | None = None) -> Any:
+        """Send a request of the method table, and return its result."""
+        await self.wait_for_revision(method, params)
+        call = self.start_request(method, params)
+        return await call.result(deadline=deadline or self.deadline)
+
+    def start_request(self, method: str, params: Any) -> PendingCall:
+        """Send a request, and read on for its answer even if the inboxes are full.
+
+        Await the returned call's `result()` for the answer.
+        """
+        self._gate.check_sending(method, "request")
+        call = self._peer.start_call(method, params)
+        self.resume_reading()
+        return call
+
+    def notify(self, method: str, params: Any = None) -> None:
+        """Send a notification of the method table; an older server is not sent newer ones."""
+        self._gate.check_sending(method, "notification")
+        is_known = self._revision_is_known or ECA[method].window.written_in(self.revision)
+        if is_known or self.closed:
+            self._peer.notify(method, params)
+        else:
+            self._held_notifications.append((method, params))
+
+    async def wait_for_revision(self, method: str, params: Any) -> None:
+        """Wait until the server's edition is known, if a request depends on it (W-16).
+
+        A request depends on it if it exists only in CURRENT, or if it is a prompt behind such a
+        notification.
+        """
+        depends = not ECA[method].window.written_in(self.revision) or (
+            isinstance(params, m.ChatPromptParams)
+            and bool(
+                params.variant is not None or params.trust is not None or self._held_notifications
+            )
+        )
+        if depends and not self._revision_is_known:
+            with anyio.move_on_after(CONFIGURED) as scope, self.keep_reading():
+                await self._configured.wait()
+            if scope.cancelled_caught:
+                self._held_notifications.clear()  # an older server does not know them
+
+    def _learn_revision(self, variants: Sequence[str] | None) -> None:
+        """Set the edition that the server's first `config/updated` shows."""
+        if self._revision_is_known:
+            return
+        self._revision_is_known = True
+        self.revision = detect_server(variants)
+        self._peer.codec = codec_for(self.revision)
+        held, self._held_notifications = self._held_notifications, []
+        with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # shutting down
+            for method, params in held:
+                self.notify(method, params)
+
+    def resume_reading(self) -> None:
+        """Let reading continue: an inbox has space, or a call needs its answer."""
+        self._space_freed.set()
+
+    @contextlib.contextmanager
+    def keep_reading(self) -> Iterator[None]:
+        """Read on within the block even if the inboxes are full."""
+        self._forced_reads += 1
+        self.resume_reading()
+        try:
+            yield
+        finally:
+            self._forced_reads -= 1
+
+    async def _wait_for_space(self) -> None:
+        while self._unread() > INBOX:
+            if self._peer.pending_calls or self._forced_reads:
+                return
+            self._space_freed = anyio.Event()
+            await self._space_freed.wait()

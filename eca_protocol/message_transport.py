@@ -1,0 +1,168 @@
+"""Messages under a `Peer`: decoded JSON values in both directions.
+
+A `MessageTransport` carries messages; an HTTP exchange is one by itself. A `StreamTransport` makes
+one of a byte stream: it frames, parses each message once, and queues what is to be written (design
+decision 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON, RemoteProtocolError
+from eca_protocol.framing import CONTENT_LENGTH, FrameError, FrameErrorKind, Frames, Framing
+from eca_protocol.outbox import Outbox, WriteShape
+from eca_protocol.streams import Transport
+
+__all__ = ["MessageTransport", "Reader", "StreamTransport"]
+
+DRAINED = 65_536
+"""The limit of unsent bytes below which `drain()` returns."""
+
+CLOGGED = 64 * 2**20
+"""The limit of unwritten bytes above which a stream is not read."""
+
+_TRUNCATED: Final = frozenset({FrameErrorKind.EOF_IN_HEADER, FrameErrorKind.EOF_IN_BODY})
+
+Reader: TypeAlias = Callable[[Frames], Sequence[Any]]
+"""A function from frames to messages, with a `RemoteProtocolError` in place of an invalid one."""
+
+
+class MessageTransport(Protocol):
+    """A two-way stream of messages."""
+
+    @property
+    def closed(self) -> bool:
+        """True if messages are dropped instead of sent."""
+        ...
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; a plain call that never waits. A closed transport drops it.
+
+        Raises:
+            LocalProtocolError: the message is not JSON; nothing was sent.
+        """
+        ...
+
+    async def receive(self) -> Sequence[Any]:
+        """Return the next messages, in order; none at the end of the stream.
+
+        In place of an invalid message comes a `RemoteProtocolError`; if it is fatal, it is the
+        last one, and it is an `EOFError`, too, if the stream ended inside a message.
+
+        Raises:
+            OSError: reading failed.
+        """
+        ...
+
+    async def run(self) -> None:
+        """Do the work of sending until cancelled.
+
+        Raises:
+            OSError: sending failed, and the transport is closed.
+        """
+        ...
+
+    async def drain(self, size: int = DRAINED) -> None:
+        """Wait until at most `size` bytes are unsent, or the transport is closed.
+
+        For sources of much data, between two messages.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Drop the unsent messages, and close both directions."""
+        ...
+
+
+class _Truncated(RemoteProtocolError, EOFError):
+    """The end of the stream inside a message."""
+
+
+class StreamTransport:
+    """A `MessageTransport` over a byte stream, which it closes.
+
+    Args:
+        stream: the byte stream.
+        framing: the framing of its messages.
+        duplicate_keys: the treatment of duplicate keys in an object (ruling W-5).
+        read: reads frames in place of strict JSON.
+    """
+
+    def __init__(
+        self,
+        stream: Transport,
+        *,
+        framing: Framing = CONTENT_LENGTH,
+        duplicate_keys: json.DuplicateKeys = "last",
+        read: Reader | None = None,
+        shape: WriteShape | None = None,
+    ) -> None:
+        self._stream = stream
+        self._decoder = framing.decoder()
+        self._frame = framing.encode
+        self._read = read or partial(_read_strictly, duplicate_keys=duplicate_keys)
+        self._outbox = Outbox(stream)
+        if shape is not None:
+            self._outbox.shape = shape
+
+    @property
+    def shape(self) -> WriteShape:
+        """The grouping of frames into writes; may be replaced at any time."""
+        return self._outbox.shape
+
+    @shape.setter
+    def shape(self, shape: WriteShape) -> None:
+        self._outbox.shape = shape
+
+    @property
+    def closed(self) -> bool:
+        """True if messages are dropped instead of written."""
+        return self._outbox.closed
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Append a message to the outbox."""
+        frame = self._frame(json.dumps(message))
+        self._outbox.append(frame, is_answer="method" not in message)
+
+    async def receive(self) -> Sequence[Any]:
+        """Return the messages that the next bytes complete; wait while too much is unwritten."""
+        while not self._decoder.closed:
+            if self._outbox.size > CLOGGED:
+                await self._outbox.wait_below(CLOGGED)
+            data = await self._stream.receive()
+            messages = self._read(self._decoder.feed(data) if data else self._decoder.feed_eof())
+            if messages:
+                return messages
+        return ()
+
+    async def run(self) -> None:
+        """Write what is appended."""
+        await self._outbox.run()
+
+    async def drain(self, size: int = DRAINED) -> None:
+        """Wait until at most `size` bytes are unwritten, or writing has failed."""
+        if self._outbox.size > size:
+            await self._outbox.wait_below(size)
+
+    async def aclose(self) -> None:
+        """Drop the unwritten messages, and close the stream."""
+        self._outbox.close()
+        await self._stream.aclose()
+
+
+def _read_strictly(frames: Frames, *, duplicate_keys: json.DuplicateKeys) -> list[Any]:
+    messages: list[Any] = []
+    for frame in frames:
+        if isinstance(frame, FrameError):
+            kind = _Truncated if frame.kind in _TRUNCATED else RemoteProtocolError
+            messages.append(kind(frame.message, code=frame.code, fatal=frame.fatal))
+        else:
+            try:
+                messages.append(json.loads(frame, duplicate_keys=duplicate_keys))
+            except InvalidJSON as error:
+                messages.append(error)
+    return messages
