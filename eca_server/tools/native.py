@@ -140,54 +140,54 @@ def native_tools(
         sandbox: the sandbox of commands; None: no sandbox.
     """
     environment = chat_environment(environment, reader or chat_id)
-    limits = config.tool_call.output_truncation
-    cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
-    files = Files(
-        workspace=workspace,
-        ledger=ledger,
-        cap=cap,
-        max_lines=config.tool_call.read_file.max_lines,
-        gitignore=any(ignore.type == "gitignore" for ignore in config.ignore_files),
-    )
+    files = _files(config, workspace, ledger)
     background = None
     if jobs is not None:
         background = Background(jobs=jobs, chat_id=chat_id, reader=reader or chat_id)
-    shell = ShellCommand(
-        workspace=workspace,
-        environment=environment,
-        summary_max_length=config.tool_call.shell_command.summary_max_length,
-        cap=cap,
-        background=background,
-        sandbox=sandbox,
-        warn=partial(session.show_once, "warning"),
-    )
     customs, problems = custom_commands(
         config.custom_tools,
         workspace=workspace,
         environment=environment,
-        cap=cap,
+        cap=files.cap,
         taken={*NATIVE_NAMES, *reserved},
         sandbox=sandbox if sandbox is not None and sandbox.mode == "require" else None,
     )
     tools: list[Tool] = [
-        DirectoryTree(files=files),
-        ReadFile(files=files),
-        ViewImage(files=files),
-        Grep(files=files),
-        WriteFile(files=files),
-        EditFile(files=files),
-        PreviewFileChange(files=files),
-        MoveFile(files=files),
-        shell,
-        *([] if background is None else [BgJob(background=background, cap=cap)]),
+        *(tool(files=files) for tool in (DirectoryTree, ReadFile, ViewImage, Grep)),
+        *_client_tools(config, session, workspace, files.cap, chat_id),
+        *(tool(files=files) for tool in (WriteFile, EditFile, PreviewFileChange, MoveFile)),
+        ShellCommand(
+            workspace=workspace,
+            environment=environment,
+            summary_max_length=config.tool_call.shell_command.summary_max_length,
+            cap=files.cap,
+            background=background,
+            sandbox=sandbox,
+            warn=partial(session.show_once, "warning"),
+        ),
+        *([] if background is None else [BgJob(background=background, cap=files.cap)]),
         *more,
         *customs,
     ]
-    tools[4:4] = _client_tools(config, session, workspace, cap, chat_id)
-    described = {
+    return NativeTools(tools=tuple(tools), problems=problems, described=_described(config, tools))
+
+
+def _files(config: Config, workspace: Workspace, ledger: Ledger) -> Files:
+    limits = config.tool_call.output_truncation
+    return Files(
+        workspace=workspace,
+        ledger=ledger,
+        cap=Cap(lines=limits.lines, size=limits.size_kb * 1024),
+        max_lines=config.tool_call.read_file.max_lines,
+        gitignore=any(ignore.type == "gitignore" for ignore in config.ignore_files),
+    )
+
+
+def _described(config: Config, tools: Iterable[Tool]) -> dict[str, str]:
+    """Return the configured descriptions of tools, by tool name."""
+    return {
         tool.name: text
         for tool in tools
         for name, text in config.prompts.tools.items()
         if name in spellings(NATIVE, tool.name)
     }
-    return NativeTools(tools=tuple(tools), problems=problems, described=described)
