@@ -7,7 +7,7 @@ W-42.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -28,17 +28,14 @@ class ClientProfile:
         loses_large_frames: whether it loses a frame above the shape's size; displayed texts and
             lists are then cut to fit.
         splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
-        brief_tools: whether tools are announced without their schemas and with one short line,
-            so that the frame fits one read of the client.
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
-        diagnostics_are_zero_based: whether it counts lines and characters of a diagnostic from 0.
-        flymake_counts_lines: whether the lines of Flymake's diagnostics alone count from 1.
+        first_positions: the numbers of the first line and character in a diagnostic, by a part of
+            the name of its source; the first match counts.
         approval_seconds: the deadline of an approval; infinite for clients that can approve.
         counts_stopped: whether it gets the usage of a stopped turn, too.
         prefixes_tools: whether the names of native tools are sent with the prefix `eca_` (W-33).
         shows_pictures: whether it shows `image` contents; other clients get a text with the file
             of each (W-26).
-        drops_pictures: whether it drops `image` contents although its revision has them.
         shows_subagents: whether it shows the chats of subagents; other clients see only their
             requests for approval and their result.
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
@@ -52,7 +49,6 @@ class ClientProfile:
         names_agent: its name of the built-in agent that is not `plan` (W-28).
         rejection_ends_turn: whether the turn ends after the user has rejected a call, since the
             next prompt is the user's answer to the model (W-31); only in CURRENT.
-        rejects_by_itself: whether it rejects calls without the user, so that the turn continues.
         logs_messages: whether `$/showMessage` is logged, too; false where the client prints it to
             the same stream.
     """
@@ -61,15 +57,12 @@ class ClientProfile:
     text_limit: int = 4096
     loses_large_frames: bool = False
     splits_echo: bool = False
-    brief_tools: bool = False
     finishes_deleted: bool = False
-    diagnostics_are_zero_based: bool = False
-    flymake_counts_lines: bool = False
+    first_positions: Sequence[tuple[str, tuple[int, int]]] = (("", (1, 1)),)
     approval_seconds: float = math.inf
     counts_stopped: bool = False
     prefixes_tools: bool = True
     shows_pictures: bool = False
-    drops_pictures: bool = False
     shows_subagents: bool = False
     shows_messages: bool = True
     has_plain_own_texts: bool = False
@@ -78,7 +71,6 @@ class ClientProfile:
     repaint_seconds: float = 0.0
     characters_per_second: float = 68_000.0
     names_agent: str = "agent"
-    rejects_by_itself: bool = False
     rejection_ends_turn: bool = False
     logs_messages: bool = True
 
@@ -88,12 +80,20 @@ class ClientProfile:
 
     def first_position(self, source: str) -> tuple[int, int]:
         """Return the numbers of the first line and character in a diagnostic of a source."""
-        if not self.diagnostics_are_zero_based:
-            return 1, 1
-        return int(self.flymake_counts_lines and "flymake" in source), 0
+        return next(first for part, first in self.first_positions if part in source)
+
+    @property
+    def brief_tools(self) -> bool:
+        """True if tools are announced without schemas and with one short line, to fit one read."""
+        return self.loses_large_frames and self.shape.size <= _SMALL_READ
 
 
 DEFAULT_PROFILE = ClientProfile()
+
+_SMALL_READ = 4096
+
+_ZERO_BASED = (("", (0, 0)),)
+_EMACS_POSITIONS = (("flymake", (1, 0)), *_ZERO_BASED)
 
 _MERGE_SECONDS = 0.03
 """Two frames of a screen: Emacs needs 8 ms for a delta and paints 100 KB a second."""
@@ -106,22 +106,19 @@ _EMACS = ClientProfile(
     shape=WriteShape(pause_after_answer=0.01),
     finishes_deleted=True,
     names_changed_files=True,
-    diagnostics_are_zero_based=True,
-    flymake_counts_lines=True,
+    first_positions=_EMACS_POSITIONS,
     merge_seconds=_MERGE_SECONDS,
 )
 
 # Before 2026-02 Emacs also lost half a frame between two reads, and read 4096 bytes at most.
 _OLD_EMACS = ClientProfile(
-    shape=WriteShape(size=4096, pause_after_answer=0.01, pause_between=0.004),
+    shape=WriteShape(size=_SMALL_READ, pause_after_answer=0.01, pause_between=0.004),
     text_limit=1024,
     loses_large_frames=True,
     splits_echo=True,
-    brief_tools=True,
     finishes_deleted=True,
     names_changed_files=True,
-    diagnostics_are_zero_based=True,
-    flymake_counts_lines=True,
+    first_positions=_EMACS_POSITIONS,
     merge_seconds=_MERGE_SECONDS,
 )
 
@@ -129,7 +126,7 @@ _OLD_EMACS = ClientProfile(
 _NEOVIM = ClientProfile(
     shape=WriteShape(size=32_768, pause_between=0.004),
     loses_large_frames=True,
-    diagnostics_are_zero_based=True,
+    first_positions=_ZERO_BASED,
     shows_messages=False,
     merge_seconds=_MERGE_SECONDS,
 )
@@ -138,17 +135,15 @@ _NEOVIM = ClientProfile(
 # drops `image` contents and shows system texts and questions plain. At each delta it renders the
 # Markdown of the whole content again, 0.15 to 0.4 s for 100 KB, and hears no click meanwhile.
 _WEB_PAGE = ClientProfile(
-    drops_pictures=True,
     shows_messages=False,
     has_plain_own_texts=True,
     merge_seconds=_MERGE_SECONDS,
     repaint_seconds=4e-6,
     characters_per_second=32_000.0,
 )
-_ZERO_BASED = attrs.evolve(_WEB_PAGE, diagnostics_are_zero_based=True)
+_WEB_PAGE_ZERO_BASED = attrs.evolve(_WEB_PAGE, first_positions=_ZERO_BASED)
 
-# In a pipe and as an agent, `chat` rejects calls itself: no prompt with instructions follows.
-_OUR_OWN = ClientProfile(rejects_by_itself=True, logs_messages=False)
+_OUR_OWN = ClientProfile(logs_messages=False)
 
 DRAFT_SECONDS = 60.0
 """Deadline of an approval by a draft client; the draft has no message for it (W-52)."""
@@ -156,15 +151,27 @@ DRAFT_SECONDS = 60.0
 _BY_NAME = {
     "eca-server chat": _OUR_OWN,
     "Neovim": _NEOVIM,
-    "VsCode": _ZERO_BASED,
-    "IntelliJ": _ZERO_BASED,
+    "VsCode": _WEB_PAGE_ZERO_BASED,
+    "IntelliJ": _WEB_PAGE_ZERO_BASED,
     "Desktop": _WEB_PAGE,
 }
+
+_DROP_PICTURES = frozenset({"VsCode", "IntelliJ", "Desktop"})
+"""Clients that drop `image` contents although their revision has them."""
+
+_REJECT_BY_THEMSELVES = frozenset({"eca-server chat"})
+"""Clients that reject calls without the user: no prompt with instructions follows."""
 
 
 def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) -> ClientProfile:
     """Return the profile of a client, from its raw `initialize` params and revision."""
-    profile = _named(_mapping(initialize_params))
+    params = _mapping(initialize_params)
+    name = _mapping(params.get("clientInfo")).get("name")
+    name = name if isinstance(name, str) else ""
+    profile = _BY_NAME.get(name, DEFAULT_PROFILE)
+    if name == "emacs":
+        assistant = _mapping(_mapping(params.get("capabilities")).get("codeAssistant"))
+        profile = _EMACS if "chatCapabilities" in assistant else _OLD_EMACS
     if revision is Revision.DRAFT:
         return attrs.evolve(profile, approval_seconds=DRAFT_SECONDS, counts_stopped=True)
     if revision is not Revision.CURRENT:
@@ -173,19 +180,11 @@ def profile_for(initialize_params: Any, revision: Revision = Revision.R2025_10) 
     return attrs.evolve(
         profile,
         prefixes_tools=False,
-        shows_pictures=shows_all and not profile.drops_pictures,
+        shows_pictures=shows_all and name not in _DROP_PICTURES,
         shows_subagents=shows_all,
         names_agent="code",
-        rejection_ends_turn=not profile.rejects_by_itself,
+        rejection_ends_turn=name not in _REJECT_BY_THEMSELVES,
     )
-
-
-def _named(params: Mapping[str, Any]) -> ClientProfile:
-    name = _mapping(params.get("clientInfo")).get("name")
-    if name == "emacs":
-        assistant = _mapping(_mapping(params.get("capabilities")).get("codeAssistant"))
-        return _EMACS if "chatCapabilities" in assistant else _OLD_EMACS
-    return _BY_NAME.get(name, DEFAULT_PROFILE) if isinstance(name, str) else DEFAULT_PROFILE
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

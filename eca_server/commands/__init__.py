@@ -13,6 +13,7 @@ from eca_server.commands.agent import AGENT
 from eca_server.commands.btw import BTW
 from eca_server.commands.chats import CHATS
 from eca_server.commands.command import (
+    ChatActions,
     Command,
     CommandContext,
     MakeAgent,
@@ -43,7 +44,7 @@ from eca_server.commands.prompt_show import PROMPT_SHOW
 from eca_server.commands.repo_map_show import REPO_MAP_SHOW
 from eca_server.commands.resume import RESUME
 from eca_server.commands.rules import RULES, SYNC_SYSTEM_PROMPT
-from eca_server.commands.skills import SKILL_CREATE, SKILLS, SkillCommand
+from eca_server.commands.skills import SKILL_CREATE, SkillCommand, skills_command
 from eca_server.commands.subagents import SUBAGENTS
 from eca_server.commands.trust import TRUST
 from eca_server.commands.unsupported import UNSUPPORTED
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMANDS",
+    "ChatActions",
     "Command",
     "CommandContext",
     "CommandFiles",
@@ -74,6 +76,17 @@ __all__ = [
     "runs_without_model",
     "steering_of",
 ]
+
+
+def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
+    """Return a sentence for each skill whose name is that of a native command."""
+    return tuple(
+        f"{printable(each.folder)}: only the model can load the skill {each.name}, because "
+        f"`/{each.command}` is a built-in command. Rename the skill to use it as a command."
+        for each in skills
+        if each.command in _NAMES
+    )
+
 
 COMMANDS: tuple[Command, ...] = (
     INIT,
@@ -95,7 +108,7 @@ COMMANDS: tuple[Command, ...] = (
     DOCTOR,
     PROMPT_SHOW,
     REPO_MAP_SHOW,
-    SKILLS,
+    skills_command(hidden_skill_notes),
     SKILL_CREATE,
     RULES,
     SYNC_SYSTEM_PROMPT,
@@ -185,16 +198,6 @@ def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
     from eca_server.commands.server_prompts import prefix_of  # noqa: PLC0415 - as below
 
     return tuple(prefix_of(server) for server in mcp)
-
-
-def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
-    """Return a sentence for each skill whose name is that of a native command."""
-    return tuple(
-        f"{printable(each.folder)}: only the model can load the skill {each.name}, because "
-        f"`/{each.command}` is a built-in command. Rename the skill to use it as a command."
-        for each in skills
-        if each.command in _NAMES
-    )
 
 
 async def _run_file_command(

@@ -16,7 +16,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     requested = AGENT_ALIASES.get(requested, requested)
     agent = next((name for name in names if name.lower() == requested), None)
     if agent is not None:
-        context.select_agent(turn.chat, agent)
+        context.chats.select_agent(turn.chat, agent)
         turn.chat.set(behavior=agent)
         await turn.chat.store_settings()
         turn.say(f"This chat uses the agent {agent} from the next prompt on.", role="system")

@@ -12,12 +12,12 @@ __all__ = ["BTW", "ask_aside"]
 async def ask_aside(turn: Turn, context: CommandContext) -> None:
     """Ask the question in a fork of the turn's chat; the turn continues."""
     question = arguments_of(context.text)
-    if context.ask_aside is None:
+    if context.chats.ask_aside is None:
         turn.say("This editor cannot show chats that the server starts.", role="system")
     elif not question:
         turn.say("The question is missing. Send `/btw QUESTION`.", role="system")
     else:
-        aside = await context.ask_aside(turn.chat, question)
+        aside = await context.chats.ask_aside(turn.chat, question)
         turn.say(f"Your question is answered in the chat {aside.title}.", role="system")
 
 

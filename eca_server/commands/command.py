@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from eca_server.mcp.manager import Manager
 
 __all__ = [
-    "BeginChat",
+    "ChatActions",
     "Command",
     "CommandContext",
-    "ForkChat",
     "MakeAgent",
     "Run",
     "Steering",
@@ -50,12 +49,6 @@ _MIN_MASKED = 8  # characters of a key
 MakeAgent: TypeAlias = Callable[[Turn, str], Awaitable[Agent | None]]
 """Builds the agent that answers a text with the prompt's model, behaviour and contexts; returns
 None after reporting that the model cannot be asked."""
-
-BeginChat: TypeAlias = Callable[[Sequence[Message], str, ChatSettings], Awaitable[Chat]]
-"""Creates a chat from a history, a title and settings, and shows it to the client."""
-
-ForkChat: TypeAlias = Callable[[Chat, Sequence[Message]], Awaitable[Chat]]
-"""Creates a chat from messages of another one, and shows it to the client."""
 
 Steering: TypeAlias = Literal["between requests", "at once", "refused"]
 """The moment at which a command runs that is sent to a running turn."""
@@ -97,6 +90,30 @@ class TrustControl(Protocol):
 
 
 @attrs.frozen(kw_only=True)
+class ChatActions:
+    """The actions of commands on chats, of which the client is notified.
+
+    Attributes:
+        select_model: selects a model, by its name, for a chat.
+        select_agent: selects an agent, by its name, for a chat.
+        find_title: returns the title of a chat, or its id; None: there is no such chat.
+        delete: deletes a chat, by its id.
+        begin: creates and shows a chat with an imported history; None: the client shows only chats
+            that it opens.
+        fork: creates and shows a chat with messages of another one; None: as above.
+        ask_aside: asks a question in a fork of a chat; None: as above.
+    """
+
+    select_model: Callable[[Chat, str], None]
+    select_agent: Callable[[Chat, str], None]
+    find_title: Callable[[str], Awaitable[str | None]]
+    delete: Callable[[str], None]
+    begin: Callable[[Sequence[Message], str, ChatSettings], Awaitable[Chat]] | None = None
+    fork: Callable[[Chat, Sequence[Message]], Awaitable[Chat]] | None = None
+    ask_aside: Callable[[Chat, str], Awaitable[Chat]] | None = None
+
+
+@attrs.frozen(kw_only=True)
 class CommandContext:
     """The data and services of a command, in addition to its turn.
 
@@ -117,16 +134,9 @@ class CommandContext:
         trust: the settings of opened folders that wait for the user.
         memory: the stored chats, if chats are stored.
         mcp: the MCP servers, if any are configured.
-        select_model: selects a model, by its name, for a chat, and notifies the client.
-        begin_chat: creates and shows a chat with an imported history; None: the client shows only
-            chats that it opens.
-        fork_chat: creates and shows a chat with messages of another one; None: as above.
-        ask_aside: asks a question in a fork of a chat; None: as above.
-        select_agent: selects an agent, by its name, for a chat, and notifies the client.
-        find_title: returns the title of a chat, or its id; None: there is no such chat.
-        delete_chat: deletes a chat, by its id.
-        can_ask_user: whether the client shows questions to its user.
-        ask_user: asks the user to choose one of these labels; None: no answer.
+        chats: the actions on chats.
+        ask_user: asks the user to choose one of these labels, and returns None without an answer;
+            None: the client shows no questions.
     """
 
     text: str
@@ -142,18 +152,11 @@ class CommandContext:
     gitignore: bool
     command_files: CommandFiles
     skill_files: SkillFiles
-    select_model: Callable[[Chat, str], None]
     trust: TrustControl
     memory: Memory | None = None
     mcp: Manager | None = None
-    begin_chat: BeginChat | None = None
-    fork_chat: ForkChat | None = None
-    ask_aside: Callable[[Chat, str], Awaitable[Chat]] | None = None
-    select_agent: Callable[[Chat, str], None]
-    find_title: Callable[[str], Awaitable[str | None]]
-    delete_chat: Callable[[str], None]
-    can_ask_user: bool
-    ask_user: Callable[[Chat, str, Sequence[str]], Awaitable[str | None]]
+    chats: ChatActions
+    ask_user: Callable[[Chat, str, Sequence[str]], Awaitable[str | None]] | None = None
 
 
 Run: TypeAlias = Callable[[Turn, CommandContext], Awaitable[None]]

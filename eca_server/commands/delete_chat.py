@@ -21,13 +21,15 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     is_confirmed = words[-1:] == [YES]
     chat_name = " ".join(words[:-1] if is_confirmed else words)
     chat_id = chat_name or turn.chat.id
-    title_found = await context.find_title(chat_id) if chat_name else turn.chat.title or chat_id
+    title_found = (
+        await context.chats.find_title(chat_id) if chat_name else turn.chat.title or chat_id
+    )
     if title_found is None:
         shown = printable(chat_name[:100])
         turn.fail(f"There is no chat {shown!r}. Send `/chats` to list all chats with their ids.")
         return
     title = printable(title_found)
-    if not is_confirmed and context.can_ask_user:
+    if not is_confirmed and context.ask_user is not None:
         turn.progress("Waiting for your answer")
         question = f"Delete the chat {title}? This cannot be undone."
         is_confirmed = await context.ask_user(turn.chat, question, (_DELETE, _KEEP)) == _DELETE
@@ -39,9 +41,9 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         turn.say(f"Send `{command}` to delete the chat {title}.", role="system")
     elif chat_id == turn.chat.id:
         turn.finish()
-        context.delete_chat(chat_id)
+        context.chats.delete(chat_id)
     else:
-        context.delete_chat(chat_id)
+        context.chats.delete(chat_id)
         turn.say(f"The chat {title} was deleted.", role="system")
 
 

@@ -48,10 +48,7 @@ _MAX_REASON = 500  # characters
 
 def report(
     *,
-    version: str,
-    python: str,
-    platform: str,
-    json_engine: str,
+    about: Iterable[str],
     sources: Iterable[Source],
     problems: Iterable[Problem],
     providers: Sequence[ProviderFacts],
@@ -66,10 +63,7 @@ def report(
     """Return the whole report, readable in a terminal and as Markdown.
 
     Args:
-        version: the version of this server.
-        python: the interpreter's version.
-        platform: the system and its version.
-        json_engine: the library that reads and writes JSON.
+        about: lines about this program and the machine.
         sources: the sources of the configuration.
         problems: problems of the sources; those of keys and URLs are added here.
         providers: the configured and known providers.
@@ -81,48 +75,36 @@ def report(
         sandbox: the state of the sandbox.
         trust: a line for each opened folder.
     """
-    credentials = [facts.credential for facts in providers if facts.credential is not None]
-    of_places = (
-        detected.problem
-        for facts in providers
-        for detected in (facts.credential, facts.location)
-        if detected is not None and detected.problem is not None
-    )
-    detected = dict.fromkeys((*problems, *of_places))
+    places = [each for facts in providers for each in (facts.credential, facts.location)]
+    detected = dict.fromkeys((*problems, *(each.problem for each in places if each is not None)))
+    detected.pop(None, None)
     lines = [
-        f"ECA for Python {version}",
-        "",
-        f"- Python: {python}",
-        f"- Platform: {platform}",
-        f"- JSON engine: {json_engine}",
+        *about,
         "",
         *source_lines(sources),
-        *(["", "Problems:", "", *(f"- {problem}" for problem in detected)] if detected else []),
-        "",
-        "Workspace trust:",
-        "",
-        *(tuple(trust) or ("- no folder is open",)),
-        "",
-        "Providers:",
-        "",
-        *(line for facts in providers for line in _provider(facts)),
+        *(_section("Problems", [f"- {problem}" for problem in detected]) if detected else ()),
+        *_section("Workspace trust", tuple(trust) or ["- no folder is open"]),
+        *_section("Providers", (line for facts in providers for line in _provider(facts))),
         "",
         f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
         "",
         f"Selected model: {selected_model or 'none'}",
-        "",
-        "MCP servers:",
-        "",
-        *(f"- {line}" for line in tuple(servers) or ("none",)),
-        "",
-        f"Tool call approval for the agent {behavior} (most specific rule wins, deny before all):",
-        "",
-        *(f"- {line}" for line in approval),
+        *_section("MCP servers", [f"- {line}" for line in tuple(servers) or ("none",)]),
+        *_section(
+            f"Tool call approval for the agent {behavior} (most specific rule wins, deny before "
+            "all)",
+            [f"- {line}" for line in approval],
+        ),
         "",
         f"Command sandbox (toolCall.sandbox): {sandbox}",
     ]
+    credentials = (facts.credential for facts in providers if facts.credential is not None)
     keys = [each.key for each in credentials if each.key is not None]
     return mask_keys("\n".join(lines), keys)
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterable[str]:
+    return "", f"{title}:", "", *lines
 
 
 def _provider(facts: ProviderFacts) -> Iterator[str]:
@@ -190,10 +172,13 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     stored = await trio.to_thread.run_sync(context.logins.read)
     problems = [*context.loaded.problems, *([stored.problem] if stored.problem else [])]
     text = report(
-        version=version(),
-        python=sys.version.split()[0],
-        platform=platform.platform(),
-        json_engine=json.ENGINE,
+        about=[
+            f"ECA for Python {version()}",
+            "",
+            f"- Python: {sys.version.split()[0]}",
+            f"- Platform: {platform.platform()}",
+            f"- JSON engine: {json.ENGINE}",
+        ],
         sources=context.loaded.sources,
         problems=problems,
         providers=context.models.providers,

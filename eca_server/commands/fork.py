@@ -10,12 +10,12 @@ __all__ = ["FORK"]
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     chat = turn.chat
-    if context.fork_chat is None:
+    if context.chats.fork is None:
         turn.fail("This editor cannot show chats that the server starts.")
     elif not chat.history:
         turn.fail("There is nothing to fork: this chat has no messages.")
     else:
-        forked = await context.fork_chat(chat, tuple(chat.history))
+        forked = await context.chats.fork(chat, tuple(chat.history))
         turn.say(f"This chat was forked to {forked.title}.", role="system")
 
 

@@ -37,7 +37,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         return
     count = len(imported.messages)
     message = f"Imported {count} messages."
-    if context.begin_chat is None:
+    if context.chats.begin is None:
         turn.messages += [attrs.evolve(each, content_id=None) for each in imported.messages]
         message = f"Added {count} messages to this chat. Send a prompt to continue."
     else:
@@ -47,7 +47,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
             is_named_by_user=imported.is_named_by_user,
             flags=imported.flags,
         )
-        await context.begin_chat(imported.messages, imported.title, settings)
+        await context.chats.begin(imported.messages, imported.title, settings)
     turn.say(" ".join([message, *_notes(imported, context)]), role="system")
 
 

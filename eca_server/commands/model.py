@@ -20,7 +20,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if not matches:
         turn.fail(f"No model's name contains {query!r}. Send `/model` to list all models.")
     elif query and len(matches) == 1:
-        context.select_model(turn.chat, matches[0])
+        context.chats.select_model(turn.chat, matches[0])
         await turn.chat.store_settings()
         turn.say(f"This chat uses {matches[0]} from the next prompt on.", role="system")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import attrs
@@ -14,7 +15,7 @@ from eca_server.commands.custom import CustomCommand
 from eca_server.config import apply_behavior
 from eca_server.skills import Skill
 
-__all__ = ["SKILLS", "SKILL_CREATE", "SkillCommand"]
+__all__ = ["SKILL_CREATE", "SkillCommand", "skills_command"]
 
 _INSTRUCTION = """\
 Write the skill {{skillName}} in the file {{skillFilePath}}. A skill contains instructions that a \
@@ -77,14 +78,21 @@ class SkillCommand:
         return CustomCommand(name=self.name, description=self.description, text=self.skill.text)
 
 
-async def _list(turn: Turn, context: CommandContext) -> None:
-    from eca_server.commands import hidden_skill_notes  # noqa: PLC0415 - it imports this module
+def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> Command:
+    """Return the command that lists the skills; `hidden_notes` names those that are no command."""
 
-    skills = await context.skill_files.read()
-    lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.skills]
-    listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
-    turn.say(
-        "\n\n".join([listed, *hidden_skill_notes(skills.skills), *skills.notes]), role="system"
+    async def run(turn: Turn, context: CommandContext) -> None:
+        skills = await context.skill_files.read()
+        lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.skills]
+        listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
+        notes = [listed, *hidden_notes(skills.skills), *skills.notes]
+        turn.say("\n\n".join(notes), role="system")
+
+    return Command(
+        name="skills",
+        description="List the available skills.",
+        run=run,
+        steering="between requests",
     )
 
 
@@ -107,9 +115,6 @@ def _place(context: CommandContext, name: str) -> Path:
     return context.skill_files.user_directory / "skills" / name / "SKILL.md"
 
 
-SKILLS = Command(
-    name="skills", description="List the available skills.", run=_list, steering="between requests"
-)
 SKILL_CREATE = Command(
     name="skill-create",
     description="Let the model write a new skill.",

@@ -41,96 +41,101 @@ LONGEST_TITLE = 200
 def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of chats."""
 
-    async def list_chats(params: m.ChatListParams) -> m.ChatListResponse:
-        return await _list(connection, params)
-
-    async def open_chat(params: m.ChatOpenParams) -> m.ChatOpenResponse:
-        chat = await connection.chats.find(params.chat_id)
-        if chat is None:
-            return m.ChatOpenResponse(found=False)
-        return await _open(connection, chat, params)
-
-    async def history(params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
-        chat = await find_chat(connection, params.chat_id)
-        page = _page(chat, params)
-        contents = tuple(
-            m.ChatContentReceivedParams(
-                chat_id=item.subagent_chat_id or chat.id,
-                parent_chat_id=chat.id if item.subagent_chat_id else None,
-                role=item.role,
-                content=connection.session.formatter.named(item.content),
-            )
-            for item in contents_of(connection, chat, page)
-        )
-        return m.ChatHistoryResponse(contents=contents, meta=page.meta)
-
-    def clear(
-        params: m.ChatClearParams,
-    ) -> m.ChatClearResponse | Awaitable[m.ChatClearResponse]:
-        if params.messages is False or not params.chat_id:
-            return m.ChatClearResponse()
-        if connection.chats.subagent(params.chat_id) is not None:
-            raise RPCError(
-                INVALID_PARAMS,
-                "params.chatId: expected a chat of the user's, got the chat of a running subagent: "
-                f"{params.chat_id[:100]!r}",
-            )
-        return _answered(connection.chats.clear(params.chat_id))
-
-    async def update(params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
-        if not params.chat_id:
-            raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
-        chat = connection.chats.open(params.chat_id)
-        if params.trust is not None:
-            chat.set(trust=params.trust)
-        await chat.restore()
-        title = " ".join((params.title or "").split())[:LONGEST_TITLE]
-        if title:
-            chat.rename(title)
-        await chat.store_settings()
-        return m.ChatUpdateResponse()
-
-    async def add_flag(params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
-        chat = await find_chat(connection, params.chat_id)
-        anchor = anchor_of(chat.all_messages, params.content_id)
-        if anchor is None and chat.call(params.content_id) is not None:
-            anchor = params.content_id  # of the running answer
-        if anchor is None:
-            raise RPCError(
-                INVALID_PARAMS,
-                "params.contentId: expected the id of a prompt, a tool call or a thought in this "
-                f"chat, got {params.content_id[:100]!r}",
-            )
-        name = str(uuid.uuid4())
-        flag = Flag(after=anchor, text=params.text)
-        chat.set(flags={**chat.settings.flags, name: flag})
-        if chat.is_busy:  # the flag moves to its place when the turn has ended
-            chat.emit("system", m.ChatFlagContent(text=params.text, content_id=name))
-        await _flags_changed(connection, chat)
-        return m.ChatAddFlagResponse()
-
-    async def remove_flag(params: m.ChatRemoveFlagParams) -> m.ChatRemoveFlagResponse:
-        chat = await find_chat(connection, params.chat_id)
-        flags = dict(chat.settings.flags)
-        if flags.pop(params.content_id, None) is not None:
-            chat.set(flags=flags)
-            await _flags_changed(connection, chat)
-        return m.ChatRemoveFlagResponse()
-
     def delete(params: m.ChatDeleteParams) -> m.ChatDeleteResponse:
         delete_chat(connection, params.chat_id or "")
         return m.ChatDeleteResponse()
 
     return {
-        "chat/list": list_chats,
-        "chat/open": open_chat,
-        "chat/history": history,
-        "chat/clear": clear,
-        "chat/update": update,
-        "chat/addFlag": add_flag,
-        "chat/removeFlag": remove_flag,
+        "chat/list": partial(_list, connection),
+        "chat/open": partial(_open, connection),
+        "chat/history": partial(_history, connection),
+        "chat/clear": partial(_clear, connection),
+        "chat/update": partial(_update, connection),
+        "chat/addFlag": partial(_add_flag, connection),
+        "chat/removeFlag": partial(_remove_flag, connection),
         "chat/delete": delete,
     }
+
+
+async def _open(connection: Connection, params: m.ChatOpenParams) -> m.ChatOpenResponse:
+    chat = await connection.chats.find(params.chat_id)
+    if chat is None:
+        return m.ChatOpenResponse(found=False)
+    return await _show(connection, chat, params)
+
+
+async def _history(connection: Connection, params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
+    chat = await find_chat(connection, params.chat_id)
+    page = _page(chat, params)
+    contents = tuple(
+        m.ChatContentReceivedParams(
+            chat_id=item.subagent_chat_id or chat.id,
+            parent_chat_id=chat.id if item.subagent_chat_id else None,
+            role=item.role,
+            content=connection.session.formatter.named(item.content),
+        )
+        for item in contents_of(connection, chat, page)
+    )
+    return m.ChatHistoryResponse(contents=contents, meta=page.meta)
+
+
+def _clear(
+    connection: Connection, params: m.ChatClearParams
+) -> m.ChatClearResponse | Awaitable[m.ChatClearResponse]:
+    if params.messages is False or not params.chat_id:
+        return m.ChatClearResponse()
+    if connection.chats.subagent(params.chat_id) is not None:
+        raise RPCError(
+            INVALID_PARAMS,
+            "params.chatId: expected a chat of the user's, got the chat of a running subagent: "
+            f"{params.chat_id[:100]!r}",
+        )
+    return _answered(connection.chats.clear(params.chat_id))
+
+
+async def _update(connection: Connection, params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
+    if not params.chat_id:
+        raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
+    chat = connection.chats.open(params.chat_id)
+    if params.trust is not None:
+        chat.set(trust=params.trust)
+    await chat.restore()
+    title = " ".join((params.title or "").split())[:LONGEST_TITLE]
+    if title:
+        chat.rename(title)
+    await chat.store_settings()
+    return m.ChatUpdateResponse()
+
+
+async def _add_flag(connection: Connection, params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
+    chat = await find_chat(connection, params.chat_id)
+    anchor = anchor_of(chat.all_messages, params.content_id)
+    if anchor is None and chat.call(params.content_id) is not None:
+        anchor = params.content_id  # of the running answer
+    if anchor is None:
+        raise RPCError(
+            INVALID_PARAMS,
+            "params.contentId: expected the id of a prompt, a tool call or a thought in this "
+            f"chat, got {params.content_id[:100]!r}",
+        )
+    name = str(uuid.uuid4())
+    flag = Flag(after=anchor, text=params.text)
+    chat.set(flags={**chat.settings.flags, name: flag})
+    if chat.is_busy:  # the flag moves to its place when the turn has ended
+        chat.emit("system", m.ChatFlagContent(text=params.text, content_id=name))
+    await _flags_changed(connection, chat)
+    return m.ChatAddFlagResponse()
+
+
+async def _remove_flag(
+    connection: Connection, params: m.ChatRemoveFlagParams
+) -> m.ChatRemoveFlagResponse:
+    chat = await find_chat(connection, params.chat_id)
+    flags = dict(chat.settings.flags)
+    if flags.pop(params.content_id, None) is not None:
+        chat.set(flags=flags)
+        await _flags_changed(connection, chat)
+    return m.ChatRemoveFlagResponse()
 
 
 def delete_chat(connection: Connection, chat_id: str) -> None:
@@ -220,7 +225,7 @@ def _page(chat: Chat, params: m.ChatOpenParams | m.ChatHistoryParams) -> Page:
         raise RPCError(INVALID_PARAMS, str(error), {"code": "cursor_expired"}) from error
 
 
-async def _open(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
+async def _show(connection: Connection, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
     """Replay a chat to the client, unless its turn is running and the client shows it already."""
     page = _page(chat, params)
     session = connection.session

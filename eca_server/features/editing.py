@@ -36,66 +36,67 @@ _NONE: Final = m.CompletionInlineResponse(items=())
 
 def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of completions and rewrites."""
+    return {
+        "completion/inline": partial(_complete, connection),
+        "rewrite/prompt": partial(_rewrite, connection),
+    }
 
-    def completion_inline(
-        params: m.CompletionInlineParams,
-    ) -> Awaitable[m.CompletionInlineResponse] | m.CompletionInlineResponse:
-        place = params.position
-        try:
-            document = split_at(params.doc_text, line=place.line, character=place.character)
-        except InvalidPosition as error:
-            raise RPCError(INVALID_PARAMS, f"params.position: {error}") from None
-        completions = connection.completions
-        completion = completions.begin()
-        configured = connection.config.completion_model
-        name, variant = _chosen(connection, configured)
-        try:
-            model = connection.models.find(name, variant)
-        except BackendError as error:
-            completion.is_over = True
-            completions.report_once(name, error.kind, f"{name} cannot be used: {error.message}.")
-            return _NONE
-        if _stands_in(connection, name, model, configured):
-            completion.is_over = True
-            completions.report_once(name, "configuration", _NO_MODEL.format("completion.model"))
-            return _NONE
-        instruction = _prompts(connection).completion
 
-        async def answer() -> m.CompletionInlineResponse:
-            text = await completions.complete(completion, document, model, instruction)
-            return (
-                m.CompletionInlineResponse(items=(_item(params, document, text),))
-                if text
-                else _NONE
-            )
+def _complete(
+    connection: Connection, params: m.CompletionInlineParams
+) -> Awaitable[m.CompletionInlineResponse] | m.CompletionInlineResponse:
+    """Complete the text at the cursor; without a usable model, return no items."""
+    place = params.position
+    try:
+        document = split_at(params.doc_text, line=place.line, character=place.character)
+    except InvalidPosition as error:
+        raise RPCError(INVALID_PARAMS, f"params.position: {error}") from None
+    completions = connection.completions
+    completion = completions.begin()
+    configured = connection.config.completion_model
+    name, variant = _chosen(connection, configured)
+    try:
+        model = connection.models.find(name, variant)
+    except BackendError as error:
+        completion.is_over = True
+        completions.report_once(name, error.kind, f"{name} cannot be used: {error.message}.")
+        return _NONE
+    if _stands_in(connection, name, model, configured):
+        completion.is_over = True
+        completions.report_once(name, "configuration", _NO_MODEL.format("completion.model"))
+        return _NONE
+    instruction = _prompts(connection).completion
 
-        return answer()
+    async def answer() -> m.CompletionInlineResponse:
+        text = await completions.complete(completion, document, model, instruction)
+        return m.CompletionInlineResponse(items=(_item(params, document, text),)) if text else _NONE
 
-    def rewrite_prompt(params: m.RewritePromptParams) -> m.RewritePromptResponse:
-        if len(params.text) > MOST_SELECTED:
-            raise RPCError(
-                INVALID_PARAMS,
-                f"params.text: expected at most {MOST_SELECTED:,} characters, "
-                f"got {len(params.text):,}",
-            )
-        name, model = _model(connection, connection.config.rewrite_model)
-        instruction = _prompts(connection).rewrite
-        rewrite = Rewrite(
-            id=params.id,
-            selected=params.text,
-            prompt=params.prompt,
-            path=params.path,
-            model=model,
-            instruction=instruction,
-            surroundings=partial(_surroundings, connection.config.rewrite_file_lines, params),
+    return answer()
+
+
+def _rewrite(connection: Connection, params: m.RewritePromptParams) -> m.RewritePromptResponse:
+    """Start a rewrite of a selection."""
+    if len(params.text) > MOST_SELECTED:
+        raise RPCError(
+            INVALID_PARAMS,
+            f"params.text: expected at most {MOST_SELECTED:,} characters, got {len(params.text):,}",
         )
-        try:
-            connection.rewrites.start(rewrite)
-        except TooManyRewrites as error:
-            raise RPCError(INTERNAL_ERROR, f"{error}; wait until one has ended.") from None
-        return m.RewritePromptResponse(status="prompting", model=name)
-
-    return {"completion/inline": completion_inline, "rewrite/prompt": rewrite_prompt}
+    name, model = _model(connection, connection.config.rewrite_model)
+    instruction = _prompts(connection).rewrite
+    rewrite = Rewrite(
+        id=params.id,
+        selected=params.text,
+        prompt=params.prompt,
+        path=params.path,
+        model=model,
+        instruction=instruction,
+        surroundings=partial(_surroundings, connection.config.rewrite_file_lines, params),
+    )
+    try:
+        connection.rewrites.start(rewrite)
+    except TooManyRewrites as error:
+        raise RPCError(INTERNAL_ERROR, f"{error}; wait until one has ended.") from None
+    return m.RewritePromptResponse(status="prompting", model=name)
 
 
 def _item(

@@ -15,6 +15,7 @@ from eca_server.chat.steering import messages_so_far
 from eca_server.chat.title import shortened_title
 from eca_server.chat.turn import Body
 from eca_server.commands import (
+    ChatActions,
     CommandContext,
     ask_model,
     login_flows,
@@ -194,11 +195,7 @@ def _situation(
         tell_changes(connection)
         return connection.models
 
-    async def find_title(chat_id: str) -> str | None:
-        chat = await connection.chats.find(chat_id)
-        return None if chat is None else chat.title or chat.id
-
-    knows_more_chats = connection.session.writes(m.ConfigUpdatedParams, "chat_id")
+    can_ask = client_asks_questions(connection.session)
     return CommandContext(
         text=text,
         loaded=connection.loaded,
@@ -213,17 +210,27 @@ def _situation(
         gitignore=connection.follows_gitignore,
         command_files=command_files(connection),
         skill_files=connection.skill_files,
-        select_model=partial(selection.select_model, connection),
-        select_agent=partial(selection.select_agent, connection),
-        find_title=find_title,
-        delete_chat=partial(delete_chat, connection),
-        can_ask_user=client_asks_questions(connection.session),
-        ask_user=partial(_ask_user, connection),
+        ask_user=partial(_ask_user, connection) if can_ask else None,
         memory=connection.chats.memory,
         trust=connection.trust,
         mcp=mcp_of(connection),
-        begin_chat=partial(fork.begin_chat, connection) if knows_more_chats else None,
-        fork_chat=partial(fork.fork_chat, connection) if knows_more_chats else None,
+        chats=_chat_actions(connection),
+    )
+
+
+def _chat_actions(connection: Connection) -> ChatActions:
+    async def find_title(chat_id: str) -> str | None:
+        chat = await connection.chats.find(chat_id)
+        return None if chat is None else chat.title or chat.id
+
+    knows_more_chats = connection.session.writes(m.ConfigUpdatedParams, "chat_id")
+    return ChatActions(
+        select_model=partial(selection.select_model, connection),
+        select_agent=partial(selection.select_agent, connection),
+        find_title=find_title,
+        delete=partial(delete_chat, connection),
+        begin=partial(fork.begin_chat, connection) if knows_more_chats else None,
+        fork=partial(fork.fork_chat, connection) if knows_more_chats else None,
         ask_aside=partial(ask_aside, connection) if knows_more_chats else None,
     )
 

@@ -25,10 +25,7 @@ def facts(name: str, provider: Provider, *models: str) -> ProviderFacts:
 
 def lines_of(**changed: Any) -> list[str]:
     values: dict[str, Any] = {
-        "version": "9.8.7",
-        "python": "3.11.0",
-        "platform": "Linux-6",
-        "json_engine": "orjson",
+        "about": (),
         "sources": (),
         "problems": (),
         "providers": (),
@@ -37,9 +34,9 @@ def lines_of(**changed: Any) -> list[str]:
     return report(**values | changed).splitlines()
 
 
-def test_it_reports_versions_engine_and_the_selected_model() -> None:
-    text = "\n".join(lines_of())
-    for part in ("9.8.7", "3.11.0", "Linux-6", "orjson", "simulator/echo"):
+def test_it_reports_the_program_and_the_selected_model() -> None:
+    text = "\n".join(lines_of(about=["ECA 9.8.7", "- JSON engine: orjson"]))
+    for part in ("ECA 9.8.7", "orjson", "simulator/echo"):
         assert part in text
 
 
