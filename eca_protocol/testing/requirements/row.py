@@ -69,9 +69,10 @@ def rows(table: str) -> tuple[Requirement, ...]:
         elif match := _ROW.fullmatch(line):
             id_, side, columns, statement = match.groups()
             options = dict(map(_option, columns.split()))
-            window = {
-                key: Revision(options.pop(key)) for key in ("since", "until") & options.keys()
-            }
+            window = Window(
+                since=Revision(options.pop("since", Window().since)),
+                until=Revision(options.pop("until", Window().until)),
+            )
             if ruling := _RULING.match(id_):
                 options["ruling"] = ruling.group()
             requirement = Requirement(
@@ -79,7 +80,7 @@ def rows(table: str) -> tuple[Requirement, ...]:
                 section=section,
                 statement=statement,
                 side=cast("Side", side),
-                window=Window(**window),
+                window=window,
                 **cast("Any", options),
             )
             result.append(requirement)

@@ -38,7 +38,7 @@ __all__ = [
     "run_client_suite",
 ]
 
-SCENARIOS: Final = tuple(
+SCENARIOS: Final[tuple[type[Scenario], ...]] = tuple(
     dict.fromkeys((talking.Plain, *reading.SCENARIOS, *talking.SCENARIOS, *oddities.SCENARIOS))
 )
 """All scenarios; the plain one, the baseline of the others, comes first."""
