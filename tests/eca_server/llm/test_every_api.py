@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import Reply, close, hang, raw, reset, wait
 from eca_protocol.testing.script import Step
-from eca_server.llm import http_backend
+from eca_server.llm import answer_reader
 from eca_server.llm.access import Access, Target
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
@@ -295,8 +295,8 @@ async def test_a_request_that_waits_for_its_key_holds_no_words_of_a_fork(api, mo
     sent_request = Request(messages=[*begun, turns("mine")[0]])
     fork = Request(messages=[*begun, *(each for _ in range(4) for each in turns("secret"))])
     async with api.talking(lambda _request: api.reply(ALL)) as (provider, backend):
-        access = SlowAccess(backend._access)
-        monkeypatch.setattr(backend, "_access", access)
+        access = SlowAccess(backend.client.access)
+        monkeypatch.setattr(backend.client, "access", access)
         await ask(backend, sent_request)
         async with trio.open_nursery() as nursery:
             for request in (sent_request, fork):
@@ -328,8 +328,8 @@ def half(steps: list[Step]) -> list[Step]:
 @pytest.mark.trio
 @each_api
 async def test_a_stop_closes_the_connection_wherever_the_answer_stands(api, monkeypatch):
-    monkeypatch.setattr(http_backend, "DRAIN", 60)
-    monkeypatch.setattr(http_backend, "TAIL", 60)
+    monkeypatch.setattr(answer_reader, "DRAIN", 60)
+    monkeypatch.setattr(answer_reader, "TAIL", 60)
     root = trio.lowlevel.current_root_task()
     held = list(places(api))
     async with api.talking([*held, api.reply(ALL)]) as (provider, backend):

@@ -284,7 +284,7 @@ async def test_each_api_adds_its_path_to_the_base(api, base, asked):
 
 async def target(made):
     backend = made.backend("p/m")
-    return (await backend._access.target(backend._path, Request(messages=()))).url
+    return (await backend.client.access.target(backend._path, Request(messages=()))).url
 
 
 @pytest.mark.trio

@@ -377,7 +377,7 @@ async def test_a_body_that_ends_with_its_connection_ends_well_only_behind_a_fini
 
 
 async def test_an_answer_ends_though_the_connection_stays_open_behind_it(monkeypatch):
-    monkeypatch.setattr("eca_server.llm.http_backend.TAIL", 0.05)
+    monkeypatch.setattr("eca_server.llm.answer_reader.TAIL", 0.05)
     async with talking([steps(answer(text_part("ab")), hang())]) as (_, backend):
         with trio.fail_after(4):
             assert (await ask(backend))[0].text == "ab"
@@ -459,7 +459,7 @@ async def test_the_provider_is_known_by_its_name():
         registry = Registry(http=http, providers={"google": ProviderSettings(key=Secret(KEY))})
         backend = registry.backend("google/gemini-3.1-pro")
     assert isinstance(backend, Google)
-    target = await backend._access.target(backend._path)
+    target = await backend.client.access.target(backend._path)
     assert target.url == (
         "https://generativelanguage.googleapis.com/v1beta"
         "/models/gemini-3.1-pro:streamGenerateContent?alt=sse"
