@@ -8,6 +8,7 @@ from typing import Self
 import attrs
 from attrs.converters import optional
 
+from eca_server import config as configuration
 from eca_server.llm.backend import Capabilities
 from eca_server.llm.events import Usage
 
@@ -78,6 +79,24 @@ class ModelFacts:
     tools: bool | None = None
     images: bool | None = None
     reasoning: bool | None = None
+
+    @classmethod
+    def from_settings(cls, model: configuration.Model) -> Self:
+        """Return the facts of a model that the user has configured."""
+        cost, price = model.cost, None
+        if cost.input is not None and cost.output is not None:
+            price = Price(
+                input=cost.input,
+                output=cost.output,
+                cache_read=cost.cache_read,
+                cache_write=cost.cache_write,
+            )
+        return cls(
+            context=model.limit.context,
+            output=model.limit.output,
+            price=price,
+            images=model.image_input,
+        )
 
     @classmethod
     def from_listing(cls, listed: Capabilities) -> Self:

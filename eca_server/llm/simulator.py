@@ -33,7 +33,7 @@ import struct
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Literal, get_args
+from typing import get_args
 
 import trio
 
@@ -62,7 +62,7 @@ from eca_server.llm.history import Origin, TextPart
 __all__ = ["DEFAULT", "MODELS", "PROVIDER", "Simulator"]
 
 PROVIDER = "simulator"
-MODELS: tuple[Literal["echo"], Literal["script"]] = ("echo", "script")
+MODELS = ("echo", "script")
 DEFAULT = f"{PROVIDER}/{MODELS[0]}"
 """The selected model if none is configured."""
 
@@ -77,7 +77,7 @@ _REASONS: Mapping[str, FinishReason] = {reason: reason for reason in get_args(Fi
 class Simulator:
     """A `Backend` for `echo` and `script`."""
 
-    def __init__(self, model: Literal["echo", "script"]) -> None:
+    def __init__(self, model: str) -> None:
         self.origin = Origin(api=PROVIDER, provider=PROVIDER, model=model)
         self.capabilities = Capabilities(reasoning=True, context=1_000_000)
 

@@ -15,10 +15,10 @@ from eca_server.config import Provider as ProviderConfig
 from eca_server.config.login_settings import Network
 from eca_server.config.settings import Retry
 from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
-from eca_server.llm.configured import policy_of
 from eca_server.llm.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.llm.listings import Listing
 from eca_server.llm.models import Models
+from eca_server.llm.retry import RetryPolicy
 from eca_server.secret import Secret
 
 pytestmark = pytest.mark.trio
@@ -213,10 +213,10 @@ async def test_a_provider_s_own_retry_counts_where_it_says_something() -> None:
             "q": ProviderConfig(retry=Retry(backoff_multiplier=3)),
         },
     )
-    own, other = policy_of(config, "p"), policy_of(config, "q")
+    own, other = RetryPolicy.of(config, "p"), RetryPolicy.of(config, "q")
     assert (own.attempts, own.base, own.max_demanded) == (1, 0.5, 7)
     assert (other.attempts, other.factor, other.max_demanded) == (3, 3, 30)
-    assert policy_of(config, "unknown") == policy_of(config)
+    assert RetryPolicy.of(config, "unknown") == RetryPolicy.of(config)
 
 
 @pytest.mark.parametrize("retries", [0, 2])

@@ -9,6 +9,7 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, close, hang, reply, reset, wait
+from eca_server import config
 from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request, Tool
@@ -16,7 +17,6 @@ from eca_server.llm.events import Note, ReasoningFinished, ReasoningStarted, Sta
 from eca_server.llm.google import Google
 from eca_server.llm.google.messages import UNSIGNED
 from eca_server.llm.history import Message, Origin, TextPart, ToolCallPart, ToolResultPart
-from eca_server.llm.providers import ProviderSettings, Registry
 from eca_server.llm.retry import RetryPolicy
 from eca_server.secret import Secret
 from tests.eca_server.llm.google.scripted import (
@@ -29,6 +29,7 @@ from tests.eca_server.llm.google.scripted import (
     thought,
 )
 from tests.eca_server.llm.google.scripted import reply as gemini
+from tests.eca_server.llm.providers import models_of
 
 pytestmark = pytest.mark.trio
 
@@ -76,11 +77,10 @@ async def test_the_key_stands_in_its_header_and_the_stream_is_asked_for():
 async def test_a_base_of_vertex_is_a_url_and_a_header():
     path = "/projects/p/locations/l/publishers/google"
     async with Provider([gemini(text_part("x"))]) as server, HTTPClient() as http:
-        settings = ProviderSettings(
+        settings = config.Provider(
             api="google", url=server.url + path, extra_headers={"Authorization": "Bearer token"}
         )
-        registry = Registry(http=http, providers={"vertex": settings})
-        await ask(registry.backend("vertex/gemini-2.5-pro"))
+        await ask(models_of({"vertex": settings}, http=http).backend("vertex/gemini-2.5-pro"))
         [request] = server.requests
     assert request.target.startswith(f"/v1{path}/models/gemini-2.5-pro:streamGenerateContent?")
     assert request.headers["authorization"] == "Bearer token"
@@ -455,9 +455,8 @@ async def test_tokens_are_counted_as_the_whole_request(monkeypatch):
 
 
 async def test_the_provider_is_known_by_its_name():
-    async with HTTPClient() as http:
-        registry = Registry(http=http, providers={"google": ProviderSettings(key=Secret(KEY))})
-        backend = registry.backend("google/gemini-3.1-pro")
+    models = models_of({"google": config.Provider(key=Secret(KEY))})
+    backend = models.backend("google/gemini-3.1-pro")
     assert isinstance(backend, Google)
     target = await backend.client.access.target(backend._path)
     assert target.url == (
