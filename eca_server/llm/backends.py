@@ -19,7 +19,8 @@ from eca_server.llm.access import (
     join_url,
 )
 from eca_server.llm.apis import API, APIS
-from eca_server.llm.backend import Backend, Capabilities
+from eca_server.llm.backend import Backend
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import Origin
 from eca_server.llm.known_providers import KnownProvider
 from eca_server.llm.provider import Provider, is_local

@@ -21,9 +21,10 @@ from eca_server.llm.access import Access
 from eca_server.llm.answer_body import AnswerBody, Framing
 from eca_server.llm.answer_reader import read_answer
 from eca_server.llm.attachments import Attachment, suspected_attachments, without_attachments
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
+from eca_server.llm.backend import BackendError, ModelInfo, Request
 from eca_server.llm.encoding import encoded
 from eca_server.llm.events import Event, Note
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
 from eca_server.llm.provider_client import ProviderClient

@@ -20,13 +20,13 @@ from eca_server.llm import simulator
 from eca_server.llm.access import Access
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
-from eca_server.llm.backend import Backend, BackendError, Capabilities, Request
+from eca_server.llm.backend import Backend, BackendError, Request
 from eca_server.llm.backends import Backends, Timers
 from eca_server.llm.catalog import Catalog
 from eca_server.llm.efforts import efforts_of
 from eca_server.llm.errors import user_message
 from eca_server.llm.events import Event
-from eca_server.llm.facts import ModelFacts
+from eca_server.llm.facts import Capabilities, ModelFacts
 from eca_server.llm.history import Origin
 from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.provider import Provider, is_local, resolve_providers
@@ -304,14 +304,15 @@ class Models:
 
     def _facts(self, provider: Provider, model: str) -> ModelFacts:
         """Return the facts of a model: the user's, then the provider's, then the catalogue's."""
-        known = self._catalog.facts(provider.server, provider.wire_name(model))
-        listed = ModelFacts.from_listing(_listed(provider, model))
-        configured = ModelFacts.from_settings(provider.model(model))
-        return configured.with_defaults(listed).with_defaults(known)
+        wire_name = provider.wire_name(model)
+        facts = ModelFacts.from_settings(provider.model(model))
+        if wire_name in provider.listed:
+            facts = facts.with_defaults(provider.listed[wire_name].facts)
+        return facts.with_defaults(self._catalog.facts(provider.server, wire_name))
 
     def _capabilities(self, provider: Provider, model: str) -> Capabilities:
         facts = self._facts(provider, model)
-        known = facts.capabilities(_listed(provider, model))
+        known = facts.capabilities()
         if known.efforts is None and facts.reasoning is not False:
             efforts = efforts_of(
                 provider.wire_name(model),
@@ -321,9 +322,3 @@ class Models:
             if efforts is not None:
                 return attrs.evolve(known, reasoning=True, efforts=efforts)
         return known
-
-
-def _listed(provider: Provider, model: str) -> Capabilities:
-    """Return the capabilities that a provider lists for a model."""
-    listed = provider.listed.get(provider.wire_name(model))
-    return Capabilities() if listed is None else listed.capabilities

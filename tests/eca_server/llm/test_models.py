@@ -14,7 +14,8 @@ from eca_server.config import Model as ModelConfig
 from eca_server.config import Provider as ProviderConfig
 from eca_server.config.login_settings import Network
 from eca_server.config.settings import Retry
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.backend import BackendError, ModelInfo, Request, Tool
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.llm.listings import Listing
 from eca_server.llm.models import Models
@@ -29,7 +30,7 @@ ASKED = Message(role="user", parts=(TextPart("hi"),))
 
 async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
     """Return the body of a request to a model with this configuration."""
-    result = [ModelInfo(name="cannot", capabilities=Capabilities(tools=False))]
+    result = [ModelInfo(name="cannot", facts=ModelFacts(tools=False))]
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         configured = ProviderConfig(
             url=provider.url, models={"m": ModelConfig(**model), "cannot": ModelConfig()}
@@ -82,12 +83,12 @@ async def test_a_variant_is_sent_under_the_models_own_name() -> None:
 
 async def test_a_model_that_thinks_has_variants_by_how_much() -> None:
     capabilities = {
-        "thinks": Capabilities(reasoning=True),
-        "says": Capabilities(reasoning=True, efforts=("none", "max")),
-        "plain": Capabilities(),
+        "thinks": ModelFacts(reasoning=True),
+        "says": ModelFacts(reasoning=True, efforts=("none", "max")),
+        "plain": ModelFacts(),
     }
     listing = Listing(
-        models=tuple(ModelInfo(name=name, capabilities=can) for name, can in capabilities.items()),
+        models=tuple(ModelInfo(name=name, facts=can) for name, can in capabilities.items()),
         at=0,
     )
     own = {"low": {}, "max": {"thinking": "all"}}
@@ -134,10 +135,8 @@ async def test_a_well_known_model_has_variants_by_its_name(
     config = ProviderConfig(models={model: ModelConfig()})
     if provider == "gateway":
         config = ProviderConfig(url="http://nowhere.invalid", models=config.models)
-    capabilities = Capabilities(reasoning=True, efforts=("low", "max"))
-    listed = Listing(
-        models=(ModelInfo(name="advertised-gpt-5.2", capabilities=capabilities),), at=0
-    )
+    facts = ModelFacts(reasoning=True, efforts=("low", "max"))
+    listed = Listing(models=(ModelInfo(name="advertised-gpt-5.2", facts=facts),), at=0)
     models = Models(
         Config(providers={provider: config}),
         environ={},

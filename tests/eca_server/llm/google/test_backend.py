@@ -419,8 +419,8 @@ async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monke
         monkeypatch.setattr(backend, "get", get)
         first, second = await backend.models()
         assert (first.name, second.name) == ("gemini-x", "gemini-y")
-        capabilities = first.capabilities
-        assert (capabilities.context, capabilities.output, capabilities.reasoning) == (
+        facts = first.facts
+        assert (facts.context, facts.output, facts.reasoning) == (
             1000,
             100,
             True,
