@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from eca_server.json_members import object_in
 from eca_server.llm.backend import ModelInfo
 from eca_server.llm.facts import ModelFacts
 
@@ -34,18 +35,19 @@ def read_models(listed: Any) -> Sequence[ModelInfo]:
 
 
 def _chats(model: Mapping[str, Any]) -> bool:
-    listed = _object(model, "capabilities")
+    listed = object_in(model, "capabilities")
     return (
         model.get("type") not in _NO_CHAT_TYPES
         and model.get("active") is not False
         and listed.get("completion_chat") is not False
-        and "text" in _names(_object(model, "architecture"), "output_modalities", otherwise="text")
+        and "text"
+        in _names(object_in(model, "architecture"), "output_modalities", otherwise="text")
     )
 
 
 def _model(model: Mapping[str, Any]) -> ModelInfo:
-    listed = _object(model, "capabilities")
-    inputs = _names(_object(model, "architecture"), "input_modalities", otherwise="image")
+    listed = object_in(model, "capabilities")
+    inputs = _names(object_in(model, "architecture"), "input_modalities", otherwise="image")
     parameters = model.get("supported_parameters")
     takes = parameters if isinstance(parameters, list) else None
     efforts = tuple(_efforts(model))
@@ -58,8 +60,8 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
             images=None if listed.get("vision") is not False and "image" in inputs else False,
             reasoning=reasons or None,
             context=_first_count(model, _CONTEXT)
-            or _first_count(_object(model, "meta"), _META_CONTEXT),
-            output=_first_count(_object(model, "top_provider"), _OUTPUT)
+            or _first_count(object_in(model, "meta"), _META_CONTEXT),
+            output=_first_count(object_in(model, "top_provider"), _OUTPUT)
             or _first_count(model, _OUTPUT),
             efforts=efforts or None,
         ),
@@ -68,7 +70,7 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
 
 def _efforts(model: Mapping[str, Any]) -> Iterator[str]:
     """Yield the listed reasoning efforts."""
-    for holder in (model, _object(model, "reasoning"), _object(model, "capabilities")):
+    for holder in (model, object_in(model, "reasoning"), object_in(model, "capabilities")):
         for name in _EFFORT_LISTS:
             listed = holder.get(name)
             values = listed if isinstance(listed, list) else ()
@@ -81,11 +83,6 @@ def _efforts(model: Mapping[str, Any]) -> Iterator[str]:
 def _first_count(holder: Mapping[str, Any], names: Sequence[str]) -> int | None:
     counts = (holder.get(name) for name in names)
     return next((n for n in counts if isinstance(n, int) and n > 0), None)
-
-
-def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = holder.get(name)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _names(holder: Mapping[str, Any], name: str, *, otherwise: str) -> Sequence[Any]:

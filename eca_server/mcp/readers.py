@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from eca_protocol import json
+from eca_server.json_members import flag_in, text_in
 from eca_server.mcp.errors import MCPError
 from eca_server.mcp.media import decode_base64, image_type
 from eca_server.mcp.messages import (
@@ -76,11 +77,6 @@ def _object(raw: Any) -> Mapping[str, Any]:
     return raw if isinstance(raw, dict) else {}
 
 
-def _text(raw: Mapping[str, Any], key: str) -> str:
-    value = raw.get(key)
-    return value if isinstance(value, str) else ""
-
-
 def _named(raw: Any, key: str) -> str:
     """Return the required text of an item."""
     value = raw.get(key) if isinstance(raw, dict) else None
@@ -91,7 +87,7 @@ def _named(raw: Any, key: str) -> str:
 
 def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> str:
     """Return a text for a model, without invisible characters and cut at a length."""
-    text = visible(_text(raw, key)).strip()
+    text = visible(text_in(raw, key)).strip()
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... (cut, {len(text) - limit} characters left out)"
@@ -99,7 +95,7 @@ def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> st
 
 def _line(raw: Mapping[str, Any], key: str) -> str:
     """Return a short text for people on one line, without invisible characters."""
-    return visible(_text(raw, key).replace("\n", " ").replace("\t", " "))
+    return visible(text_in(raw, key).replace("\n", " ").replace("\t", " "))
 
 
 def _readable_name(raw: Any) -> str:
@@ -217,17 +213,12 @@ def read_tool(raw: Any) -> MCPTool:
         input_schema=readable_schema(schema or {}),
         output_schema=output if isinstance(output, dict) else None,
         hints=ToolHints(
-            read_only=_flag(hints, "readOnlyHint"),
-            destructive=_flag(hints, "destructiveHint"),
-            idempotent=_flag(hints, "idempotentHint"),
-            open_world=_flag(hints, "openWorldHint"),
+            read_only=flag_in(hints, "readOnlyHint"),
+            destructive=flag_in(hints, "destructiveHint"),
+            idempotent=flag_in(hints, "idempotentHint"),
+            open_world=flag_in(hints, "openWorldHint"),
         ),
     )
-
-
-def _flag(raw: Mapping[str, Any], key: str) -> bool | None:
-    value = raw.get(key)
-    return value if isinstance(value, bool) else None
 
 
 def read_tool_result(raw: Any) -> ToolResult:
@@ -260,13 +251,13 @@ def _content(raw: Any) -> Content:
         return _media(block, kind)
     if kind == "resource" and isinstance(block.get("resource"), dict):
         return EmbeddedResource(contents=_contents(block["resource"]))
-    if kind == "resource_link" and _text(block, "uri"):
+    if kind == "resource_link" and text_in(block, "uri"):
         return ResourceLink(
-            uri=_text(block, "uri"),
+            uri=text_in(block, "uri"),
             name=_line(block, "name"),
             title=_line(block, "title"),
             description=_prose(block, "description"),
-            mime_type=_text(block, "mimeType"),
+            mime_type=text_in(block, "mimeType"),
         )
     return TextContent(text=_as_json(raw))
 
@@ -276,16 +267,16 @@ def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> Content
     if not data:
         return TextContent(text=f"({kind} that could not be read)")
     if kind == "image":
-        mime_type = image_type(data) or _text(block, "mimeType") or "image/png"
+        mime_type = image_type(data) or text_in(block, "mimeType") or "image/png"
         return ImageContent(data=data, mime_type=mime_type)
-    return AudioContent(data=data, mime_type=_text(block, "mimeType") or "audio/wav")
+    return AudioContent(data=data, mime_type=text_in(block, "mimeType") or "audio/wav")
 
 
 def _contents(raw: Mapping[str, Any]) -> ResourceContents:
     text, blob = raw.get("text"), decode_base64(raw.get("blob"))
     return ResourceContents(
-        uri=_text(raw, "uri"),
-        mime_type=_text(raw, "mimeType"),
+        uri=text_in(raw, "uri"),
+        mime_type=text_in(raw, "mimeType"),
         text=text if isinstance(text, str) else None if blob else "",
         blob=blob,
     )
@@ -310,7 +301,7 @@ def read_prompt(raw: Any) -> Prompt:
         arguments=tuple(
             PromptArgument(
                 name=_line(argument, "name"),
-                wire_name=_text(argument, "name"),
+                wire_name=text_in(argument, "name"),
                 description=_prose(argument, "description"),
                 required=argument.get("required") is True,
             )
@@ -364,7 +355,7 @@ def read_template(raw: Any) -> ResourceTemplate:
 
 def read_updated(raw: Any) -> str:
     """Read the URI of a changed resource; return "" if it is missing."""
-    return _text(_object(raw), "uri")
+    return text_in(_object(raw), "uri")
 
 
 def read_progress(raw: Any) -> Progress | None:
@@ -388,5 +379,6 @@ def read_log_message(raw: Any) -> LogMessage:
     raw = _object(raw)
     data = raw.get("data")
     return LogMessage(
-        level=_text(raw, "level") or "info", text=data if isinstance(data, str) else _as_json(data)
+        level=text_in(raw, "level") or "info",
+        text=data if isinstance(data, str) else _as_json(data),
     )

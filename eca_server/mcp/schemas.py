@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
+from eca_server.json_members import list_in, object_in
 from eca_server.printable import visible
 
 __all__ = ["CleanSchema", "clean_schema", "is_presentable", "readable_schema"]
@@ -157,7 +158,7 @@ class _Cleaning:
         branches = [
             self._opened(each, frozenset())[0] if isinstance(each, Mapping) else {}
             for name in _BRANCHES
-            for each in _list(whole, name)
+            for each in list_in(whole, name)
             if isinstance(each, Mapping) or each is True
         ]
         says_all = all("properties" in branch for branch in branches)
@@ -171,7 +172,7 @@ class _Cleaning:
             whole,
             *(branches if says_all else ()),
         ):  # a branch without `properties` allows other ones
-            for name, member in _mapping(each, "properties").items():
+            for name, member in object_in(each, "properties").items():
                 if member not in properties.setdefault(name, []):
                     properties[name].append(member)
         merged["properties"] = {
@@ -212,11 +213,11 @@ class _Cleaning:
             elif name in _MAPS:
                 made[name] = {
                     key: self._schema(each, opened, depth + 1)
-                    for key, each in _mapping(schema, name).items()
+                    for key, each in object_in(schema, name).items()
                     if isinstance(each, bool | Mapping)
                 }
             elif name in _BRANCHES or name == "prefixItems":
-                members = [self._schema(each, opened, depth + 1) for each in _list(schema, name)]
+                members = [self._schema(each, opened, depth + 1) for each in list_in(schema, name)]
                 if members:
                     made[name] = members
             elif name not in ("$ref", "allOf", "type", "required", "enum"):
@@ -231,7 +232,7 @@ class _Cleaning:
                 _merge(beside, self._resolve(reference) or {})
             schema, opened = beside, opened | {reference}
         merged = {name: value for name, value in schema.items() if name != "allOf"}
-        for each in _list(schema, "allOf"):
+        for each in list_in(schema, "allOf"):
             is_new = isinstance(each, Mapping) and _reference(each) not in opened
             if is_new and len(opened) < _MAX_REFERENCES and self._budget > 0:
                 self._budget -= 1
@@ -261,7 +262,7 @@ def _checked(schema: Schema, made: Schema) -> dict[str, Any]:
         checked["properties"] = made.get("properties", {})
     if "array" in kinds and "items" not in made:
         checked["items"] = {}
-    values = _list(schema, "enum")
+    values = list_in(schema, "enum")
     if values:
         checked["enum"] = values
     known = checked.get("properties", {})
@@ -288,15 +289,5 @@ def _reference(schema: Schema) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _mapping(schema: Schema, name: str) -> Mapping[str, Any]:
-    value = schema.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(schema: Schema, name: str) -> list[Any]:
-    value = schema.get(name)
-    return value if isinstance(value, list) else []
-
-
 def _names(schema: Schema, name: str) -> list[str]:
-    return [each for each in _list(schema, name) if isinstance(each, str)]
+    return [each for each in list_in(schema, name) if isinstance(each, str)]

@@ -13,6 +13,7 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
+from eca_server.json_members import text_in
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import read_arguments
 from eca_server.llm.events import (
@@ -97,11 +98,11 @@ class Blocks:
             case kind if kind in _THOUGHTS:
                 self._reasonings += 1
                 block.key = f"reasoning_{self._reasonings}"
-                block.signature = _text(start, "signature")
+                block.signature = text_in(start, "signature")
                 events.append(ReasoningStarted(block.key))
                 events += self.add(index, {**start, "type": "thinking_delta"})
             case "tool_use":
-                name, provider_id = _text(start, "name"), _text(start, "id") or None
+                name, provider_id = text_in(start, "name"), text_in(start, "id") or None
                 if not name:
                     raise BackendError("protocol", "a tool call came without a name")
                 self.calls += 1
@@ -120,20 +121,20 @@ class Blocks:
             raise BackendError("protocol", f"a piece of block {index} came, which was never opened")
         match delta.get("type"):
             case "text_delta" if block.kind == "text":
-                if text := _text(delta, "text"):
+                if text := text_in(delta, "text"):
                     self.any = True
                     block.pieces.append(text)
                     return [TextDelta(text)]
             case "thinking_delta" if block.kind in _THOUGHTS:
-                if thought := _text(delta, "thinking"):
+                if thought := text_in(delta, "thinking"):
                     block.pieces.append(thought)
                     return [ReasoningDelta(block.key, thought)]
             case "input_json_delta" if block.kind not in _PROSE:
-                if piece := _text(delta, "partial_json"):
+                if piece := text_in(delta, "partial_json"):
                     block.pieces.append(piece)
                     return [ToolCallArguments(block.key, piece)] if block.key else []
             case "signature_delta":
-                block.signature += _text(delta, "signature")
+                block.signature += text_in(delta, "signature")
             case "citations_delta":
                 block.citations.append(delta.get("citation"))
             case _:
@@ -195,8 +196,8 @@ class Blocks:
             url = citation.get("url") if isinstance(citation, dict) else None
             if isinstance(url, str) and url not in self._cited:
                 self._cited.add(url)
-                quoted = _text(citation, "cited_text") or None
-                event = Citation(url=url, title=_text(citation, "title"), quoted=quoted)
+                quoted = text_in(citation, "cited_text") or None
+                event = Citation(url=url, title=text_in(citation, "title"), quoted=quoted)
                 events.append(event)
         text = "".join(block.pieces)
         if text.strip() and (block.citations or block.follows_text):
@@ -214,10 +215,10 @@ class Blocks:
                 return []  # it was truncated, and is not sent back
         arguments = arguments if isinstance(arguments, dict) else {}
         started = ServerTool(
-            key=_text(block.start, "id"),
-            kind=_text(block.start, "name"),
+            key=text_in(block.start, "id"),
+            kind=text_in(block.start, "name"),
             phase="started",
-            query=_text(arguments, "query") or _text(arguments, "url") or None,
+            query=text_in(arguments, "query") or text_in(arguments, "url") or None,
         )
         return [started, self._raw({**block.start, "input": arguments})]
 
@@ -226,14 +227,9 @@ class Blocks:
         return Block(raw=raw, position=self._raw_blocks - 1)
 
 
-def _text(holder: Mapping[str, Any], name: str) -> str:
-    value = holder.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _server_result(block: Mapping[str, Any], kind: str) -> ServerTool:
     return ServerTool(
-        key=_text(block, "tool_use_id"),
+        key=text_in(block, "tool_use_id"),
         kind=kind,
         phase="finished",
         urls=tuple(_urls(block.get("content"))),

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import attrs
 from typing_extensions import override
 
+from eca_server.json_members import count_in
 from eca_server.llm.backend import BackendError, ModelInfo, Request
 from eca_server.llm.corrections import CorrectingBackend
 from eca_server.llm.encoding import EncodedJSON, HistoryEncoder, encoded
@@ -152,12 +153,7 @@ def _model(listed: Mapping[str, Any]) -> ModelInfo:
         name=str(listed["name"]).rpartition("models/")[2],
         facts=ModelFacts(
             reasoning=listed.get("thinking") is True or None,
-            context=_number(listed, "inputTokenLimit"),
-            output=_number(listed, "outputTokenLimit"),
+            context=count_in(listed, "inputTokenLimit"),
+            output=count_in(listed, "outputTokenLimit"),
         ),
     )
-
-
-def _number(holder: Mapping[str, Any], name: str) -> int | None:
-    value = holder.get(name)
-    return value if isinstance(value, int) and value > 0 else None

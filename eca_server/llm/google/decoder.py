@@ -16,6 +16,7 @@ import attrs
 from typing_extensions import override
 
 from eca_protocol import json
+from eca_server.json_members import list_in, object_in, text_in
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import complete_call
 from eca_server.llm.counts import token_count
@@ -135,8 +136,8 @@ class GeminiDecoder(StreamDecoder):
         names = {"id": chunk.get("responseId") or None, "model": chunk.get("modelVersion") or None}
         events = self._start(names)
         self._counts = chunk.get("usageMetadata", self._counts)
-        _check_prompt(_object(chunk, "promptFeedback"))
-        for candidate in _items(chunk, "candidates"):
+        _check_prompt(object_in(chunk, "promptFeedback"))
+        for candidate in list_in(chunk, "candidates"):
             if isinstance(candidate, dict) and not candidate.get("index"):
                 events += self._candidate(candidate)
         return events
@@ -163,15 +164,15 @@ class GeminiDecoder(StreamDecoder):
 
     def _candidate(self, candidate: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
-        for part in _items(_object(candidate, "content"), "parts"):
+        for part in list_in(object_in(candidate, "content"), "parts"):
             if isinstance(part, dict):
                 events += self._part(part)
         events += self._sources.read(candidate, searches=not self._server_tools_used)
-        reason = _text(candidate, "finishReason")
+        reason = text_in(candidate, "finishReason")
         if reason and reason != "FINISH_REASON_UNSPECIFIED":
             self.finish_seen = True
             self._raw_reason = reason
-            self._finish_words = _text(candidate, "finishMessage")
+            self._finish_words = text_in(candidate, "finishMessage")
             events += self._end_thought()
         return events
 
@@ -231,7 +232,7 @@ class GeminiDecoder(StreamDecoder):
         return [ReasoningFinished(key=key, opaque=_opaque(signed))]
 
     def _call(self, call: Mapping[str, Any], part: Mapping[str, Any]) -> list[Event]:
-        name = _text(call, "name")
+        name = text_in(call, "name")
         if not name:
             raise BackendError("protocol", "a tool call came without a name")
         arguments = call.get("args")
@@ -243,7 +244,7 @@ class GeminiDecoder(StreamDecoder):
             self._new_key(),
             self._names.get(name, name),
             raw,
-            provider_id=_text(call, "id") or None,
+            provider_id=text_in(call, "id") or None,
             opaque=_opaque(signed),
         )
 
@@ -257,14 +258,14 @@ class GeminiDecoder(StreamDecoder):
         return [Image(media_type=kind, data=decoded), *self._raw_block("picture", signed)]
 
     def _server_tool(self, tool: str, value: Mapping[str, Any]) -> list[Event]:
-        tool_id = _text(value, "id")
+        tool_id = text_in(value, "id")
         events: list[Event] = []
         if (tool_start := self._server_tools.pop(tool_id, None)) is not None:
             events.append(attrs.evolve(tool_start, phase="finished"))
         if not _SERVER_TOOLS[tool]:
             self._server_tools_used += 1
             key = f"tool_{self._server_tools_used}"
-            kind = _text(value, "toolType").lower() or "code_execution"
+            kind = text_in(value, "toolType").lower() or "code_execution"
             tool_start = ServerTool(key=key, kind=kind, phase="started")
             self._server_tools[tool_id] = tool_start
             events.append(tool_start)
@@ -284,9 +285,9 @@ def _opaque(signed: Mapping[str, Any] | None) -> Any:
 
 
 def _check_prompt(feedback: Mapping[str, Any]) -> None:
-    reason = _text(feedback, "blockReason")
+    reason = text_in(feedback, "blockReason")
     if reason and reason != "BLOCKED_REASON_UNSPECIFIED":
-        detail = _text(feedback, "blockReasonMessage")
+        detail = text_in(feedback, "blockReasonMessage")
         message = f"the prompt was blocked ({reason}{f': {detail}' if detail else ''})"
         raise BackendError("content_filter", message, code=reason)
 
@@ -306,19 +307,3 @@ def read_usage(counts: Mapping[str, Any]) -> Usage:
         output=None if answer is None and thought is None else (answer or 0) + (thought or 0),
         reasoning=thought,
     )
-
-
-def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = holder.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
-    """Return a list; null, absent or any other value is an empty one."""
-    value = holder.get(name)
-    return value if isinstance(value, list) else []
-
-
-def _text(holder: Mapping[str, Any], name: str) -> str:
-    value = holder.get(name)
-    return value if isinstance(value, str) else ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from eca_server.json_members import list_in
+
 __all__ = ["openapi_schema", "takes_nothing"]
 
 _DEPTH = 16
@@ -88,7 +90,7 @@ class _Conversion:
     def body(self, schema: Schema, kind: str, opened: tuple[str, ...]) -> dict[str, Any]:
         """Convert the part of a schema that describes values of one type."""
         made: dict[str, Any] = {"type": kind.upper()}
-        values = [schema["const"]] if "const" in schema else _list(schema, "enum")
+        values = [schema["const"]] if "const" in schema else list_in(schema, "enum")
         if kind == "string" and values and all(isinstance(each, str) and each for each in values):
             made["enum"] = list(dict.fromkeys(values))
         if kind == "array":
@@ -98,7 +100,7 @@ class _Conversion:
             made["properties"] = {
                 name: self.schema(each, opened) for name, each in properties.items()
             }
-            required = [each for each in _list(schema, "required") if isinstance(each, str)]
+            required = [each for each in list_in(schema, "required") if isinstance(each, str)]
             known = [name for name in dict.fromkeys(required) if name in properties]
             made |= {"required": known} if known else {}
         return made
@@ -113,7 +115,7 @@ class _Conversion:
             target = None if reference in opened else self._target(reference)
             schema, opened = {**(target or {}), **siblings}, (*opened, reference)
         merged: dict[str, Any] = {name: value for name, value in schema.items() if name != "allOf"}
-        for each in _list(schema, "allOf"):
+        for each in list_in(schema, "allOf"):
             if isinstance(each, Mapping) and each.get("$ref") not in opened:
                 part, opened = self.opened(each, opened)
                 _merge(merged, part)
@@ -153,7 +155,7 @@ def _limits(schema: Schema, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _alternatives(schema: Schema) -> list[Any]:
-    return [each for name in _ALTERNATIVES for each in _list(schema, name)]
+    return [each for name in _ALTERNATIVES for each in list_in(schema, name)]
 
 
 def _kinds(schema: Schema) -> list[str]:
@@ -170,8 +172,3 @@ def _guessed(schema: Schema) -> str:
 
 def _is_null(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "null"
-
-
-def _list(schema: Schema, name: str) -> list[Any]:
-    value = schema.get(name)
-    return value if isinstance(value, list) else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from eca_server.json_members import list_in, text_in
 from eca_server.llm.events import Citation, Event, ServerTool
 
 __all__ = ["Sources"]
@@ -36,17 +37,17 @@ class Sources:
         events: list[Event] = []
         grounding = candidate.get("groundingMetadata")
         if isinstance(grounding, dict):
-            pages = [_page(chunk) for chunk in _items(grounding, "groundingChunks")]
+            pages = [_page(chunk) for chunk in list_in(grounding, "groundingChunks")]
             if searches:
-                queries = [q for q in _items(grounding, "webSearchQueries") if isinstance(q, str)]
+                queries = [q for q in list_in(grounding, "webSearchQueries") if isinstance(q, str)]
                 events += self._search(queries, [url for url, _ in pages if url])
-            spans = self._spans(_items(grounding, "groundingSupports"))
+            spans = self._spans(list_in(grounding, "groundingSupports"))
             for number, (url, title) in enumerate(pages):
                 events += self._cite(url, title, spans.get(number))
         cited = candidate.get("citationMetadata")
-        for source in _items(cited, "citations") if isinstance(cited, dict) else ():
+        for source in list_in(cited, "citations") if isinstance(cited, dict) else ():
             if isinstance(source, dict):
-                events += self._cite(_text(source, "uri"), _text(source, "title"), None)
+                events += self._cite(text_in(source, "uri"), text_in(source, "title"), None)
         return events
 
     def _search(self, queries: list[str], urls: list[str]) -> list[Event]:
@@ -71,10 +72,10 @@ class Sources:
         spans: dict[int, tuple[int, int]] = {}
         for support in supports:
             segment = support.get("segment") if isinstance(support, dict) else None
-            cited_text = _text(segment, "text") if isinstance(segment, dict) else ""
+            cited_text = text_in(segment, "text") if isinstance(segment, dict) else ""
             start = text.find(cited_text) if cited_text else -1
             if start >= 0:
-                for number in _items(support, "groundingChunkIndices"):
+                for number in list_in(support, "groundingChunkIndices"):
                     if isinstance(number, int):
                         spans.setdefault(number, (start, start + len(cited_text)))
         return spans
@@ -83,14 +84,4 @@ class Sources:
 def _page(chunk: Any) -> tuple[str, str]:
     """Return the address and the title of a page; empty for other sources."""
     page = chunk.get("web") if isinstance(chunk, dict) else None
-    return (_text(page, "uri"), _text(page, "title")) if isinstance(page, dict) else ("", "")
-
-
-def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
-    value = holder.get(name)
-    return value if isinstance(value, list) else []
-
-
-def _text(holder: Mapping[str, Any], name: str) -> str:
-    value = holder.get(name)
-    return value if isinstance(value, str) else ""
+    return (text_in(page, "uri"), text_in(page, "title")) if isinstance(page, dict) else ("", "")

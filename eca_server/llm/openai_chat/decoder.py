@@ -13,6 +13,7 @@ from typing import Any, Literal, Unpack
 
 from typing_extensions import override
 
+from eca_server.json_members import list_in
 from eca_server.llm.backend import BackendError
 from eca_server.llm.errors import error_from_payload, error_in_payload
 from eca_server.llm.events import (
@@ -106,13 +107,13 @@ class ChatDecoder(TaggedDecoder):
         if error := error_in_payload(value, failed=name == "error"):
             raise error
         events = self._start(value)
-        for choice in _items(value, "choices"):
+        for choice in list_in(value, "choices"):
             events += self._choice(choice)
         groq = value.get("x_groq")
         for counts in (value.get("usage"), groq.get("usage") if isinstance(groq, dict) else None):
             if isinstance(counts, dict):
                 self._usage = read_usage(counts)
-        for url in _items(value, "citations"):
+        for url in list_in(value, "citations"):
             if isinstance(url, str):
                 events += self._cite({"url": url})
         return events
@@ -150,15 +151,15 @@ class ChatDecoder(TaggedDecoder):
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             events += [*self._end_reasoning(), RefusalDelta(refusal)]
             self._has_content = self._refused = True
-        fragments = _items(delta, "tool_calls")
+        fragments = list_in(delta, "tool_calls")
         if isinstance(legacy := delta.get("function_call"), dict):
             fragments = [{"index": 0, "function": legacy}]
         for fragment in fragments:
             events += [*self._end_reasoning(), *self._calls.feed(fragment)]
             self._has_content = True
-        for image in _items(delta, "images"):
+        for image in list_in(delta, "images"):
             events += self._image(image)
-        for annotation in _items(delta, "annotations"):
+        for annotation in list_in(delta, "annotations"):
             if isinstance(annotation, dict):
                 cited = annotation.get("url_citation")
                 events += self._cite(cited if isinstance(cited, dict) else annotation)
@@ -232,9 +233,3 @@ class ChatDecoder(TaggedDecoder):
             reason = "refusal"
         calls = len(self._calls)
         return [*events, *self._end(reason, self._raw_reason, calls=calls, usage=self._usage)]
-
-
-def _items(holder: Mapping[str, Any], name: str) -> list[Any]:
-    """Return a list; null, absent or any other value is an empty one."""
-    value = holder.get(name)
-    return value if isinstance(value, list) else []

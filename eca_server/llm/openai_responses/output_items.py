@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from eca_server.json_members import list_in
 from eca_server.llm.backend import BackendError
 from eca_server.llm.calls import read_arguments
 from eca_server.llm.events import (
@@ -140,12 +141,12 @@ class Message:
             self._text_length,
             self._refusal_length,
         )  # in order of the parts
-        for index, part in enumerate(_listed(whole, "content")):
+        for index, part in enumerate(list_in(whole, "content")):
             match part:
                 case {"type": "output_text", "text": str(text)}:
                     events += self.text(text[text_length:], index)
                     text_length = max(0, text_length - len(text))
-                    for each in _listed(part, "annotations"):
+                    for each in list_in(part, "annotations"):
                         events += self._cite(each, index) if isinstance(each, dict) else []
                 case {"type": "refusal", "refusal": str(text)}:
                     events += self._refusal(text[refusal_length:])
@@ -215,7 +216,7 @@ class _Reasoning:
         for field in ("summary", "content"):
             if self._length and field != self._field:
                 continue
-            parts = _listed(whole or {}, field)
+            parts = list_in(whole or {}, field)
             texts = [part.get("text") for part in parts if isinstance(part, dict)]
             text = SEPARATOR.join(text for text in texts if isinstance(text, str) and text)
             events += self._text(text[self._length :], field, self._part)
@@ -289,8 +290,8 @@ class _Search:
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
         action = (whole or {}).get("action")
         action = action if isinstance(action, dict) else {}
-        queries = [action.get("query"), *_listed(action, "queries")]
-        sources = [each.get("url") for each in _listed(action, "sources") if isinstance(each, dict)]
+        queries = [action.get("query"), *list_in(action, "queries")]
+        sources = [each.get("url") for each in list_in(action, "sources") if isinstance(each, dict)]
         urls = [url for url in (action.get("url"), *sources) if isinstance(url, str)]
         return [
             ServerTool(
@@ -334,8 +335,3 @@ class _Other:
 def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item as it is sent back: some servers refuse the nulls that they sent."""
     return {name: value for name, value in item.items() if value is not None}
-
-
-def _listed(holder: Mapping[str, Any], name: str) -> list[Any]:
-    value = holder.get(name)
-    return value if isinstance(value, list) else []
