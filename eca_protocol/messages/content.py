@@ -227,56 +227,49 @@ class ChatHookActionFinishedContent:
 
 
 @attrs.frozen(kw_only=True)
-class ChatToolCallPrepareContent:
+class _ToolCall:
+    """The common fields of the contents of a tool call."""
+
+    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
+    id: str
+    name: str = attrs.field(default="", metadata=lenient("W-60"))
+    server: str = attrs.field(
+        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
+    )
+    summary: str | None = None
+    details: ToolCallDetails | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _CompleteToolCall(_ToolCall):
+    """The common fields after the call is complete."""
+
+    arguments: Mapping[str, Any] = attrs.field(
+        factory=dict, metadata=lenient("W-32", list_as_empty=True)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ChatToolCallPrepareContent(_ToolCall):
     """A piece of a tool call while the model writes it; pieces with one id are joined."""
 
     type: ClassVar[Literal["toolCallPrepare"]] = "toolCallPrepare"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
-    id: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
-    server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
-    )
     arguments_text: str = attrs.field(default="", metadata=lenient("W-60"))
-    summary: str | None = None
-    details: ToolCallDetails | None = None
 
 
 @attrs.frozen(kw_only=True)
-class ChatToolCallRunContent:
+class ChatToolCallRunContent(_CompleteToolCall):
     """A complete tool call before it runs; with `manual_approval` it waits for the user."""
 
     type: ClassVar[Literal["toolCallRun"]] = "toolCallRun"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
-    id: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
-    server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
-    )
-    arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=lenient("W-32", list_as_empty=True)
-    )
     manual_approval: bool = attrs.field(default=False, metadata=lenient("W-60"))
-    summary: str | None = None
-    details: ToolCallDetails | None = None
 
 
 @attrs.frozen(kw_only=True)
-class ChatToolCallRunningContent:
+class ChatToolCallRunningContent(_CompleteToolCall):
     """The start of the tool."""
 
     type: ClassVar[Literal["toolCallRunning"]] = "toolCallRunning"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
-    id: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
-    server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
-    )
-    arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=lenient("W-32", list_as_empty=True)
-    )
-    summary: str | None = None
-    details: ToolCallDetails | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -303,22 +296,11 @@ class ChatToolCalledContent:
 
 
 @attrs.frozen(kw_only=True)
-class ChatToolCallRejectedContent:
+class ChatToolCallRejectedContent(_CompleteToolCall):
     """The rejection of the call; every spelling of `reason` is read (W-32)."""
 
     type: ClassVar[Literal["toolCallRejected"]] = "toolCallRejected"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
-    id: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
-    server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
-    )
-    arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=lenient("W-32", list_as_empty=True)
-    )
     reason: ToolCallRejectedReason = attrs.field(metadata=by_ruling("W-32"))
-    summary: str | None = None
-    details: ToolCallDetails | None = None
 
 
 @attrs.frozen(kw_only=True)

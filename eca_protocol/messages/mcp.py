@@ -33,45 +33,40 @@ MCPScope: TypeAlias = Literal["global", "workspace"] | UnknownValue
 
 
 @attrs.frozen(kw_only=True)
-class MCPStopServerParams:
+class _NamedServer:
+    """The name of an MCP server."""
+
+    name: str = attrs.field(default="", metadata=lenient("W-3"))
+
+
+@attrs.frozen(kw_only=True)
+class MCPStopServerParams(_NamedServer):
     """`mcp/stopServer`: end an MCP server's process."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
-
 
 @attrs.frozen(kw_only=True)
-class MCPStartServerParams:
+class MCPStartServerParams(_NamedServer):
     """`mcp/startServer`: start a stopped MCP server."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
-
 
 @attrs.frozen(kw_only=True)
-class MCPConnectServerParams:
+class MCPConnectServerParams(_NamedServer):
     """`mcp/connectServer`: log in to an MCP server that requires it."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
-
 
 @attrs.frozen(kw_only=True)
-class MCPLogoutServerParams:
+class MCPLogoutServerParams(_NamedServer):
     """`mcp/logoutServer`: delete the login, and restart the server without it."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
-
 
 @attrs.frozen(kw_only=True)
-class MCPDisableServerParams:
+class MCPDisableServerParams(_NamedServer):
     """`mcp/disableServer`: stop and disable an MCP server."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
-
 
 @attrs.frozen(kw_only=True)
-class MCPEnableServerParams:
+class MCPEnableServerParams(_NamedServer):
     """`mcp/enableServer`: enable and start an MCP server."""
-
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
 
 
 @attrs.frozen(kw_only=True)

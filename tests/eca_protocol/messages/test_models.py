@@ -59,7 +59,7 @@ def test_the_method_table_loads_no_chapter() -> None:
 import sys
 from eca_protocol.methods import ECA
 assert len(ECA) > 60
-print([name for name in sys.modules if name.startswith("eca_protocol.messages")])
+print([name for name in sys.modules if name.startswith("eca_protocol.messages.")])
 """
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
