@@ -185,7 +185,3 @@ class Backend(Protocol):
             BackendError: the listing failed.
         """
         ...
-
-    async def count_tokens(self, request: Request) -> int | None:
-        """Count the tokens of `request`; None if the API cannot."""
-        ...

@@ -178,10 +178,6 @@ class HTTPBackend(ABC):
             excerpt = printable_line(json.dumps(listed).decode(), longest=200)
             raise BackendError("protocol", f"expected a list of models, got {excerpt}") from None
 
-    async def count_tokens(self, request: Request) -> int | None:
-        """Return None: most APIs cannot count."""
-        return None
-
     def payload(self, request: Request) -> dict[str, Any]:
         """Return the JSON object for `request`; its values may be `EncodedJSON`."""
         payload = self.write(request)

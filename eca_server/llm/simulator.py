@@ -93,10 +93,6 @@ class Simulator:
         """Return both models."""
         return [ModelInfo(name=name, facts=_FACTS) for name in MODELS]
 
-    async def count_tokens(self, request: Request) -> int | None:
-        """Count words: a word is a token here."""
-        return _words_in(request)
-
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         yield Started(response_id=f"sim_{secrets.token_hex(6)}", model=self.origin.model)
         text, step = _last_user_text(request)

@@ -147,21 +147,6 @@ class Anthropic(HTTPBackend):
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
         return [read_model(each) for each in listed["data"] if each.get("lifecycle") != "retired"]
 
-    @override
-    async def count_tokens(self, request: Request) -> int | None:
-        """Count tokens by the endpoint, which not every server of this API has."""
-        unknown = ("max_tokens", "stream")
-        payload = {k: v for k, v in self.payload(request).items() if k not in unknown}
-        path, _, query = self._path.partition("?")
-        try:
-            answer = await self.post(f"{path}/count_tokens?{query}", payload)
-        except BackendError as error:
-            if error.status in (404, 405, 501):
-                return None
-            raise
-        count = answer.get("input_tokens") if isinstance(answer, dict) else None
-        return count if isinstance(count, int) else None
-
     def _mark(self, written: list[dict[str, Any]]) -> None:
         if _CACHE not in self._refused:
             mark_messages(written)

@@ -17,7 +17,7 @@ from typing_extensions import override
 from eca_server.json_members import count_in
 from eca_server.llm.backend import BackendError, ModelInfo, Request
 from eca_server.llm.corrections import CorrectingBackend
-from eca_server.llm.encoding import EncodedJSON, HistoryEncoder, encoded
+from eca_server.llm.encoding import HistoryEncoder
 from eca_server.llm.facts import ModelFacts
 from eca_server.llm.google.decoder import MODEL_ERRORS, GeminiDecoder
 from eca_server.llm.google.generations import generation_of
@@ -31,8 +31,6 @@ __all__ = ["Google"]
 MAX_PAGES = 20
 """The most pages that are read of a listing of models."""
 
-_ANSWER = ":streamGenerateContent"
-_COUNT = ":countTokens"
 
 _SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
 _REASONING_DROPPED = (
@@ -47,7 +45,7 @@ class Google(CorrectingBackend):
         settings: the arguments of `HTTPBackend`.
     """
 
-    path = f"/models/{{model}}{_ANSWER}?alt=sse"
+    path = "/models/{model}:streamGenerateContent?alt=sse"
     models_path = "/models?pageSize=1000"
     model_error_codes = MODEL_ERRORS
 
@@ -119,24 +117,6 @@ class Google(CorrectingBackend):
             for each in listed["models" if "models" in listed else "publisherModels"]
             if methods not in each or "generateContent" in each[methods]
         ]
-
-    @override
-    async def count_tokens(self, request: Request) -> int | None:
-        """Count tokens by the endpoint, which not every server of this API has."""
-        content = encoded({"model": f"models/{self.wire_model}", **self.payload(request)})
-        path, marker, _ = self._path.partition(_ANSWER)
-        if not marker:
-            return None
-        try:
-            answer = await self.post(
-                f"{path}{_COUNT}", {"generateContentRequest": EncodedJSON([content])}
-            )
-        except BackendError as error:
-            if error.status in (400, 404, 405, 501):
-                return None
-            raise
-        count = answer.get("totalTokens") if isinstance(answer, dict) else None
-        return count if isinstance(count, int) else None
 
     def _unsigned(self, message: Message) -> Message:
         """Return the message without its origin, as if a different model had made it."""

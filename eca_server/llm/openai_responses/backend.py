@@ -21,11 +21,6 @@ __all__ = ["OpenAIResponses"]
 
 _SUMMARY = "reasoning.summary"
 
-_COUNTED = frozenset(
-    {"input", "instructions", "model", "reasoning", "tool_choice", "tools", "truncation"}
-)
-"""Fields of a request that count as input."""
-
 _REASONING_REFUSED = re.compile(
     r"invalid_encrypted_content|encrypted content|\brs_\w+|reasoning'? item", re.IGNORECASE
 )
@@ -104,23 +99,6 @@ class OpenAIResponses(HTTPBackend):
         if isinstance(reasoning, dict) and "summary" in reasoning and "summary" in error.raw:
             return _SUMMARY
         return name
-
-    @override
-    async def count_tokens(self, request: Request) -> int | None:
-        """Count tokens by the endpoint, which not every server of this API has."""
-        payload = self.payload(request)
-        path, _, query = self._path.partition("?")
-        try:
-            answer = await self.post(
-                f"{path}/input_tokens?{query}",
-                {name: payload[name] for name in payload if name in _COUNTED},
-            )
-        except BackendError as error:
-            if error.status in (404, 405, 501):
-                return None
-            raise
-        count = answer.get("input_tokens") if isinstance(answer, dict) else None
-        return count if isinstance(count, int) else None
 
     def _empty_histories(self) -> HistoryEncoder:
         writer = ResponsesWriter(

@@ -55,9 +55,6 @@ class Slow:
     async def models(self) -> list[ModelInfo]:
         return []
 
-    async def count_tokens(self, request: Request) -> int | None:
-        return None
-
 
 TYPED = st.lists(
     st.tuples(

@@ -138,10 +138,9 @@ async def test_the_documentation_lists_every_directive():
     assert documented == used
 
 
-async def test_models_and_counts():
+async def test_its_models_and_the_parts_of_an_answer():
     backend = Simulator("echo")
     assert [model.name for model in await backend.models()] == ["echo", "script"]
-    assert await backend.count_tokens(request("one two", system="three")) == 3
     answer = Answer()
     for event in await play("think x\nsay y"):
         answer.feed(event)

@@ -4,7 +4,6 @@ The common part of all backends (timers, drains, proxies, dropped fields) is tes
 Completions.
 """
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -445,18 +444,3 @@ async def test_a_listing_of_another_shape_cannot_be_read(listed):
         with pytest.raises(BackendError) as caught:
             await backend_at("http://h", http).models()
     assert caught.value.kind == "protocol"
-
-
-async def test_tokens_are_counted_of_the_same_request_without_its_limit():
-    sent_request = Request(system="s", messages=HELLO.messages, tools=[TOOL])
-    counting = Answering((200, {"input_tokens": 17}), (404, {}), (200, {}), (529, {}))
-    async with HTTPClient(transport=counting) as http:
-        backend = backend_at("http://h", http, path="/x/messages?beta=true")
-        assert await backend.count_tokens(sent_request) == 17
-        assert await backend.count_tokens(sent_request) is None
-        assert await backend.count_tokens(sent_request) is None
-        with pytest.raises(BackendError):
-            await backend.count_tokens(sent_request)
-    request = counting.requests[0]
-    assert str(request.url) == "http://h/x/messages/count_tokens?beta=true"
-    assert json.loads(request.content).keys() == {"model", "messages", "system", "tools"}

@@ -432,28 +432,6 @@ async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monke
             await backend.models()
 
 
-async def test_tokens_are_counted_as_the_whole_request(monkeypatch):
-    posted = []
-
-    async def post(path, payload):
-        posted.append((path, json.loads(b"".join(payload["generateContentRequest"].pieces))))
-        return {"totalTokens": 31}
-
-    async with talking([], path="/another") as (provider, backend):
-        assert await backend.count_tokens(HELLO) is None
-        assert provider.other_requests == []
-    async with talking([]) as (provider, backend):
-        assert await backend.count_tokens(HELLO) is None  # the scripted provider cannot
-        [request] = provider.other_requests
-        assert request.target == "/v1/models/gemini-3.1-pro:countTokens"
-        monkeypatch.setattr(backend, "post", post)
-        assert await backend.count_tokens(Request(system="Be.", messages=[USER])) == 31
-    [(path, counted)] = posted
-    assert path == "/models/gemini-3.1-pro:countTokens"
-    assert counted["model"] == "models/gemini-3.1-pro"
-    assert counted["systemInstruction"] == {"parts": [{"text": "Be."}]}
-
-
 async def test_the_provider_is_known_by_its_name():
     models = models_of({"google": config.Provider(key=Secret(KEY))})
     backend = models.backend("google/gemini-3.1-pro")

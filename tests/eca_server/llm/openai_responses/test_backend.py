@@ -1,10 +1,8 @@
 """Responses over real HTTP on loopback, against the scripted provider."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 import trio
 
@@ -277,29 +275,3 @@ async def test_the_models_are_listed():
     async with talking([]) as (server, backend):
         assert [model.name for model in await backend.models()] == ["scripted"]
     assert server.other_requests[0].target == "/v1/models"
-
-
-async def test_tokens_are_counted_where_the_server_can():
-    request = Request(system="s", messages=[USER], cache_key="chat")
-    answers = [(200, {"input_tokens": 17}), (404, {}), (200, {}), (401, {})]
-    requests: list[httpx.Request] = []
-
-    def answered(incoming: httpx.Request) -> httpx.Response:
-        requests.append(incoming)
-        status, body = answers[len(requests) - 1]
-        return httpx.Response(status, json=body)
-
-    async with HTTPClient(transport=httpx.MockTransport(answered)) as http:
-        origin = Origin(api="openai-responses", provider="openai", model="m")
-        access = KeyAccess(url="http://h/v1?a=b")
-        backend = OpenAIResponses(http=http, origin=origin, access=access)
-        assert [await backend.count_tokens(request) for _ in range(3)] == [17, None, None]
-        with pytest.raises(BackendError):
-            await backend.count_tokens(request)
-    assert str(requests[0].url) == "http://h/v1/responses/input_tokens?a=b"
-    assert json.loads(requests[0].content).keys() == {
-        "model",
-        "input",
-        "instructions",
-        "truncation",
-    }
