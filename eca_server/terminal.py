@@ -268,16 +268,18 @@ async def _decide(turn: Turn, call: m.ChatToolCallRunContent, question: _Questio
     """Ask the user about a call; without a terminal, reject it."""
     if turn.stopped:
         return
-    approval = question_of(call)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        sys.stderr.write(
-            f"rejected (no terminal to ask for approval): {approval.removesuffix('?')}\n"
+        note = (
+            f"{call.summary or call.name}: rejected; it needs your approval, and there is no "
+            "terminal to ask. Run the chat in a terminal, or allow the tool with "
+            "`toolCall.approval` in the configuration."
         )
+        sys.stderr.write(f"[{printable_line(note)}]\n")
         turn.chat.reject(call.id)
         return
     directory = next(iter(_workspace()), None)
     sys.stderr.write(call_rows(call, directory=directory, width=shutil.get_terminal_size().columns))
-    if await question.ask(approval):
+    if await question.ask(question_of(call)):
         turn.chat.approve(call.id)
     else:
         turn.chat.reject(call.id)

@@ -525,7 +525,7 @@ TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
 def test_in_a_terminal_a_call_is_asked_for(tty: Terminal, tmp_path: Path) -> None:
     tty.until(b"> ")
     tty.type(TOUCH)
-    tty.until(b"touch made\r\nRunning 'touch made'? [y/N] ")
+    tty.until(b"touch made\r\nRun `touch made`? [y/N] ")
     tty.type(b"\n")
     tty.until(b"> ")
     assert not (tmp_path / "made").exists()
@@ -546,7 +546,7 @@ def test_a_question_shows_every_argument_and_the_directory(tty: Terminal, tmp_pa
         b"  directory: %b\r\n" % os.fsencode(tmp_path),
         b"  source: a.txt\r\n",
         b"  destination: b\\x1b[2K.txt\r\n",
-        b"Moving a.txt to b\\x1b[2K.txt? [y/N] ",
+        b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N] ",
     ):
         tty.until(row)
     tty.type(b"n\n")
@@ -557,17 +557,17 @@ def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
     tty: Terminal, tmp_path: Path
 ) -> None:
     (tmp_path / "sub").mkdir()
-    command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRunning 'ls'? [y/N] "
+    command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRun `ls`? [y/N] "
     arguments = json.dumps({"command": command, "working_directory": "sub"})
     tty.until(b"> ")
     tty.type(f"call eca_shell_command {arguments}\n".encode())
     tty.until(b"  directory: %b/sub\r\n" % os.fsencode(tmp_path))
     tty.until(b"      touch made\\x1b[1A\\x1b[2K\\x1b]52;c;ZXZpbA==\\x07\\u202e\r\n")
-    tty.until(b"      Running 'ls'? [y/N] \r\n")
-    tty.until(b"\nRunning 'touch made\\x1b")
+    tty.until(b"      Run `ls`? [y/N] \r\n")
+    tty.until(b"\nRun `touch made\\x1b")
     tty.until(b"? [y/N] ")
     assert b"\x1b" not in tty.all_shown
-    assert tty.all_shown.count(b"\nRunning") == 1
+    assert tty.all_shown.count(b"\nRun ") == 1
 
 
 def test_an_answer_of_control_characters_is_shown_as_escapes(tmp_path: Path) -> None:
