@@ -202,7 +202,7 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_a_tls_connection_is_kept_between_requests(authority):
+async def test_a_tls_connection_stays_open_between_requests(authority):
     async with server(tls(authority, "127.0.0.1")) as peer, HTTPClient() as client:
         for _ in range(3):
             assert await ask(f"https://127.0.0.1:{peer.port}/", client) == b"hello"
@@ -248,7 +248,7 @@ def expired(authority: trustme.CA) -> ssl.SSLContext:
         ("unknown authority", "is from an unknown authority"),
     ],
 )
-async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault, words):
+async def test_errors_of_a_certificate_are_distinguished(authority, tmp_path, fault, words):
     match fault:
         case "self-signed":
             context = self_signed(tmp_path)
@@ -265,7 +265,7 @@ async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/"])
-async def test_a_process_without_file_descriptors_is_told_so(url):
+async def test_a_process_without_file_descriptors_is_reported(url):
     async with HTTPClient() as client:
         with pytest.raises(HTTPError, match="cannot connect"):
             await ask("http://127.0.0.1:1/", client)

@@ -297,7 +297,7 @@ async def test_without_such_descriptors_nothing_of_a_child_is_left_either(
     await gone(remaining)
 
 
-async def test_a_child_that_somebody_else_has_reaped_has_ended(
+async def test_a_child_reaped_elsewhere_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")

@@ -539,7 +539,7 @@ def test_decisions_are_private_and_a_damaged_file_trusts_nothing(untrusted: Hous
         assert store.path.read_bytes() == damaged.encode("latin-1")
 
 
-def test_a_decision_that_cannot_be_stored_is_told(untrusted: House) -> None:
+def test_a_decision_that_cannot_be_stored_is_reported(untrusted: House) -> None:
     blocked = untrusted.write(untrusted.folder / "file", "")
     store = TrustStore({"XDG_DATA_HOME": str(blocked)})
     with pytest.raises(TrustStoreError, match=r"trust\.json"):

@@ -82,7 +82,7 @@ def test_a_known_provider_needs_only_its_key():
         ("groq/m", None, "configuration", "GROQ_API_KEY"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_said_with_where_to_set_it(name, settings, kind, words):
+def test_what_is_missing_is_reported_with_the_place_to_set_it(name, settings, kind, words):
     error = trouble(name, **({} if settings is None else {"corp": settings}))
     assert (error.kind, error.retryable) == (kind, False)
     assert words in error.message

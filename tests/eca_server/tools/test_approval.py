@@ -255,7 +255,7 @@ def test_the_deciding_rule_is_named_as_the_configuration_names_it() -> None:
     assert "reading" in policy.decide(READ).rule
 
 
-def test_a_behaviours_rules_stand_beside_the_common_ones() -> None:
+def test_a_behaviours_rules_are_added_to_the_common_ones() -> None:
     config = Config(
         tool_call=ToolCall(
             approval=Approval(
@@ -350,7 +350,7 @@ def test_plan_asks_for_a_tool_that_may_do_anything() -> None:
     assert plan.decide(GITHUB).verdict == "ask"
 
 
-def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
+def test_a_policy_reports_its_rules_and_what_counts_without_one() -> None:
     approval = Approval(
         by_default="allow",
         deny={"shell_command": ApprovalRule(args_matchers={"command": ("rm .*",)})},

@@ -205,7 +205,7 @@ def test_a_turn_hangs_where_the_model_is_asked_no_more(
 
 
 @pytest.mark.parametrize(("odd", "cases", "rows"), ODD)
-def test_what_is_missing_is_a_breach_and_no_fault_of_the_suite(
+def test_what_is_missing_is_a_breach_and_no_error_of_the_suite(
     odd: type[Any], cases: tuple[str, ...], rows: set[str]
 ) -> None:
     run = run_of(odd, cases)
