@@ -178,7 +178,7 @@ def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 @case("W-34a", needs="native-tools")
-async def a_decision_that_nobody_waits_for_is_forgotten(
+async def a_decision_without_a_waiting_call_is_ignored(
     harness: Harness, session: ClientSession
 ) -> None:
     """Decide on calls that are unknown, still being prepared, or already rejected."""

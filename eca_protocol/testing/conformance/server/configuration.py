@@ -263,7 +263,7 @@ async def the_welcome_is_the_configured_one(harness: Harness) -> None:
 
 
 @case("CONF-3", "W-11g", needs="config", seconds=30)
-async def a_change_of_configuration_is_told(harness: Harness) -> None:
+async def a_change_of_configuration_is_announced(harness: Harness) -> None:
     """Create the user's and the workspace's configuration file with one setting.
 
     A server may ignore a workspace that the user has not trusted.

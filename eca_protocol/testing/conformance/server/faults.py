@@ -70,7 +70,7 @@ async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
 
 
 @case("W-21d", "W-26d", seconds=90)
-async def a_fault_of_the_model_is_told_and_ends_the_turn(
+async def an_error_of_the_model_is_shown_and_ends_the_turn(
     harness: Harness, session: ClientSession
 ) -> None:
     """Let the model refuse, break off, or answer malformed data, at every try."""

@@ -89,7 +89,7 @@ async def the_gauge_moves_with_each_request(harness: Harness, session: ClientSes
 
 
 @case("CHAT-19", "CHAT-20", "W-27b", "W-27c", "W-27d", needs="config")
-async def costs_and_limits_are_told_where_they_are_known(
+async def costs_and_limits_are_sent_where_they_are_known(
     harness: Harness, session: ClientSession
 ) -> None:
     """Use a model with a configured price and limits, and one without."""
