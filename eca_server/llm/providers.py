@@ -210,7 +210,8 @@ class Registry:
             settings = ProviderSettings()
         if settings is None or not requested or not _may_have(settings, requested):
             raise BackendError(
-                "model_not_found", f"there is no model {name!r}; there are {_few(self.names())}"
+                "model_not_found",
+                f"there is no model of this name; available models: {_few(self.names())}",
             )
         if problem := self._problem(provider, settings):
             raise BackendError("configuration", problem)

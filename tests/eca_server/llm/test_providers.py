@@ -76,7 +76,7 @@ def test_a_known_provider_needs_only_its_key():
         ("corp/n", ProviderSettings(url="u", models={"m": ModelSettings()}), "model_not_found",
          "corp/m"),
         ("nobody/m", ProviderSettings(), "model_not_found", "simulator/echo"),
-        ("plain", ProviderSettings(), "model_not_found", "plain"),
+        ("plain", ProviderSettings(), "model_not_found", "no model of this name"),
         ("corp/m", ProviderSettings(), "configuration", "providers.corp.url"),
         ("corp/m", ProviderSettings(api="telepathy", url="u"), "configuration", "telepathy"),
         ("groq/m", None, "configuration", "GROQ_API_KEY"),
@@ -141,7 +141,7 @@ def test_a_variant_is_a_model_of_its_own_with_another_payload():
     assert "seed" not in payload
     assert made.backend("corp/m:free").wire_model == "m:free"
     for wrong in ("corp/m:off", "corp/m:low", "corp/n:high"):
-        with pytest.raises(BackendError, match="there is no model"):
+        with pytest.raises(BackendError, match="there is no model of this name"):
             made.backend(wrong)
 
 

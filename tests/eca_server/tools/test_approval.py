@@ -363,14 +363,14 @@ def test_a_policy_reports_its_rules_and_what_counts_without_one() -> None:
         "ask server (toolCall.approval.ask.server)",
         "reading in the workspace is allowed",
         "allow everything else in the workspace (toolCall.approval.byDefault)",
-        "a path outside the workspace asks, whatever is allowed",
-        "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too",
+        "a path outside the workspace always needs approval",
+        "a change of a guarded path (.git, .vscode, AGENTS.md, ...) always needs approval",
     ]
     lines = list(Policy(behavior="plan").describe())
     assert lines[0] == "the plan behaviour only reads"
-    assert "everything but reading in the workspace asks" in lines
+    assert "everything else needs approval" in lines
     lines = list(Policy(manual=True).describe())
-    assert lines == ["everything else asks (toolCall.manualApproval)"]
+    assert lines == ["everything else needs approval (toolCall.manualApproval)"]
 
 
 def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them() -> None:
