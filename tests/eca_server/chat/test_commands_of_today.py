@@ -57,7 +57,7 @@ async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -
 async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() -> None:
     async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
         await ours.turn("/model script", model=ECHO)
-        assert "* agent\n" in text(await ours.turn("/agent"))
+        assert "* code\n" in text(await ours.turn("/agent"))
         begun = len(ours.seen)
         await ours.turn("/agent MINE")
         told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
