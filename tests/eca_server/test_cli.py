@@ -519,6 +519,14 @@ def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_pat
     assert b"planted" in b"".join(path.read_bytes() for path in tmp_path.rglob("logins.json"))
 
 
+def test_a_terminal_without_a_model_shows_how_to_configure_one(tmp_path: Path) -> None:
+    opened = Terminal(tmp_path, "chat", "hello")
+    opened.until(b"No model is configured: the built-in simulator/echo repeats what you write.")
+    opened.until(b"hello\r\n")
+    assert opened.exit_code() == 0
+    opened.close()
+
+
 TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
 
 
