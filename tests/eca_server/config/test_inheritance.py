@@ -23,7 +23,7 @@ tools: {allow: [eca_shell_command], deny: [eca_edit_file]}
 ---
 Read.
 """
-UNTIL_THEN = " (until this is fixed, each call that no rule of this agent allows asks first)"
+UNTIL_THEN = " (until this is fixed, each call that no rule of this agent allows needs approval)"
 
 
 def test_an_agent_begins_with_all_another_one_has_and_its_own_settings_win(house: House) -> None:

@@ -70,7 +70,7 @@ def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house: House)
     assert loaded.config.hooks["prePrompt"].type == "preRequest"
     house.write(house.user, {"hooks": {"h": {"type": "chatBegin"}, "i": {"matcher": "("}}})
     first, second = house.load().problems
-    assert "expected sessionStart or" in first.message
+    assert "expected one of sessionStart," in first.message
     assert "the hook runs for every call" in second.message
 
 
