@@ -202,7 +202,7 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
     if not ends:
         async with harness.session(fresh=True) as plain:
             if not await _has_finished_task(plain):
-                raise Unmet("a task that ends where no MCP server is configured", "none")
+                raise Unmet("the end of the task without a configured MCP server", "none")
     harness.check(
         "W-11f",
         ends,
@@ -256,7 +256,7 @@ async def the_welcome_is_the_configured_one(harness: Harness) -> None:
             await session.until(
                 lambda _: "welcomeMessage" in session.config,
                 seconds=INTRODUCTION_SECONDS,
-                expected="a welcome",
+                expected="a welcome message",
             )
         got = session.config.get("welcomeMessage")
     harness.check("CONF-6", got == GREETING, GREETING, got)
@@ -279,7 +279,7 @@ async def a_change_of_configuration_is_announced(harness: Harness) -> None:
             lambda message: message.get("method") == "config/updated" and GREETING in str(message),
             seconds=15,
             shows="CONF-3",
-            expected="`config/updated` with the new welcome",
+            expected="`config/updated` with the new welcome message",
         )
     harness.record_pass("CONF-3")
     update_chat = _settings_in(message)

@@ -67,7 +67,7 @@ async def busy(session: ClientSession) -> ChatSession:
     """
     chat = session.chat(reply("Hel", wait("for ever")))
     await chat.prompt("Continue.")
-    await chat.content("text", text="Hel", expected="the first words of the model")
+    await chat.content("text", text="Hel", expected="the first text of the model")
     return chat
 
 

@@ -110,7 +110,7 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(
         raise Unmet("a model in the answer to a prompt", answer)
     harness.check("W-21e", model == NO_MODEL, f"the model {NO_MODEL} in the answer", answer)
     if not await finishes(alone):
-        raise Unmet("the end of such a prompt's turn")
+        raise Unmet("the end of the turn of the failed prompt")
 
     chat = session.chat(reply("first", wait("go")))
     await chat.prompt("Hi.")

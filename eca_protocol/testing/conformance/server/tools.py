@@ -83,7 +83,7 @@ async def a_call_is_announced_while_the_model_still_writes(
     run = await next_content(chat, "toolCallRun")
     pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
     if not pieces:
-        raise Unmet("a call that is prepared")
+        raise Unmet("`toolCallPrepare` of the call")
     harness.check(
         "TOOL-1", early, "toolCallPrepare before the model's answer ends", f"{early} of them"
     )

@@ -50,7 +50,7 @@ async def tokens_are_counted_both_ways_over_the_chat(
     [first_usage] = await usage_of_turns(other)
     counts = first_usage.get("sessionTokens")
     if type(counts) is not int:
-        raise Unmet("a number of tokens", counts)
+        raise Unmet("a number of tokens in `usage`", counts)
     harness.check(
         "CHAT-18",
         counts >= 107,
