@@ -43,9 +43,9 @@ Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
-_NOT_RESTRICTED = "the opened folder restricts nothing of it"
+_NOT_RESTRICTED = "the opened folder does not restrict it"
 _ELSE_ASKS = "everything else needs approval"
-_SANDBOXED = "the sandbox holds it"
+_SANDBOXED = "it runs in the sandbox"
 BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
 """The built-in rules; the summary of a call does not name them."""
 
@@ -357,7 +357,7 @@ class Policy:
         if call.programs:
             return "ask", f"Git may run a program: {_shown(call.programs)}"
         if self._reads_only and call.effect == "run" and call.command is None:
-            return "ask", f"{_ONLY_READS}, and this tool may do anything"
+            return "ask", f"{_ONLY_READS}, and the effects of this tool are unknown"
         return (rule.verdict, rule.name) if rule else self._by_default(call)
 
     def _rule_for(self, call: Call) -> _Rule | None:
