@@ -93,7 +93,7 @@ class Draft:
         self._growing = _Growing(len(self._turn.messages), origin)
 
     def end_answer(self) -> None:
-        """End the message: its result is among the turn's messages."""
+        """End the message: what came of it is among the turn's messages."""
         self._growing = _Growing(len(self._turn.messages))
 
     async def run(self, add: Callable[[Sequence[Piece]], Awaitable[bool]]) -> None:
