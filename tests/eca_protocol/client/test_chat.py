@@ -403,7 +403,7 @@ async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
                 origin=origin, id="1", name="n", server="s", arguments={}, outputs=(output,)
             ),
         )
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert 7000 < chat.unread < 9000
         server.finish("c")
         assert [content async for content in turn]
@@ -424,7 +424,7 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
             await server.peer.transport.drain()
         assert waited.cancelled_caught
         assert INBOX < chat.unread < 3 * INBOX
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert len(await turn.text()) == count * len(piece)
 
 

@@ -16,14 +16,15 @@ import trio.testing
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.llm import discovery
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo
+from eca_server.llm.backend import BackendError, ModelInfo
 from eca_server.llm.discovery import LIST_SECONDS, LIST_TTL, Discovery
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.listings import Endpoint
 
 pytestmark = pytest.mark.trio
 
 FAR = Endpoint("p", "https://far.example/v1")
-A, B = ModelInfo(name="a", capabilities=Capabilities(context=7)), ModelInfo(name="b")
+A, B = ModelInfo(name="a", facts=ModelFacts(context=7)), ModelInfo(name="b")
 
 
 class Lists:

@@ -18,8 +18,9 @@ from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.anthropic import Anthropic
 from eca_server.llm.anthropic.backend import MAX_PAUSES
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.llm.events import Citation, Note, Started, Usage
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import (
     Message,
     Origin,
@@ -427,7 +428,7 @@ async def test_models_are_listed_page_by_page_with_what_they_can_do():
         "http://h/v1/models?limit=1000",
         "http://h/v1/models?limit=1000&after_id=claude%20a",
     ]
-    can = Capabilities(
+    can = ModelFacts(
         images=False,
         reasoning=True,
         context=1_000_000,
@@ -435,7 +436,7 @@ async def test_models_are_listed_page_by_page_with_what_they_can_do():
         thinking=frozenset({"adaptive"}),
         efforts=("low", "max"),
     )
-    assert models == [ModelInfo(name="claude-a", capabilities=can), ModelInfo(name="b")]
+    assert models == [ModelInfo(name="claude-a", facts=can), ModelInfo(name="b")]
 
 
 @pytest.mark.parametrize("listed", [[], {}, {"data": 5}, {"data": [5]}, {"data": [{}]}])

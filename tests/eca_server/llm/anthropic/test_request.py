@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from eca_server.llm.anthropic.messages import MessagesWriter
 from eca_server.llm.anthropic.request import mark_messages, write_request
 from eca_server.llm.anthropic.thinking import ThinkingSupport, thinking_support
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import (
     BlockPart,
     FilePart,

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.google.decoder import GeminiDecoder
 from eca_server.llm.google.generations import generation_of, thinking_config
 from eca_server.llm.google.messages import UNSIGNED, ContentWriter

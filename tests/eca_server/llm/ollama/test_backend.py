@@ -15,8 +15,9 @@ from eca_protocol.testing.provider import Provider, Reply, close, raw, wait
 from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.llm.events import Note, Progress, Usage
+from eca_server.llm.facts import Capabilities, ModelFacts
 from eca_server.llm.history import ImagePart, Message, Origin, TextPart, ToolResultPart
 from eca_server.llm.ollama import Ollama
 from eca_server.llm.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
@@ -411,7 +412,7 @@ async def test_installed_models_are_listed():
     tags = Reply(body={"models": [installed("a:1", "completion"), installed("b:1", "embedding")]})
     async with Provider([], others={"/api/tags": tags}) as provider, HTTPClient() as http:
         [listed] = await backend_at(provider.url, http).models()
-    assert listed == ModelInfo(name="a:1", capabilities=Capabilities(tools=False, images=False))
+    assert listed == ModelInfo(name="a:1", facts=ModelFacts(tools=False, images=False))
 
 
 async def test_what_is_no_listing_is_a_protocol_error():

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.llm.backend import Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.backend import ModelInfo, Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import (
     FilePart,
     ImagePart,
@@ -288,11 +289,9 @@ def test_installed_models_are_listed_with_what_they_can_do():
         ]
     }
     assert list(read_installed(listed)) == [
-        ModelInfo(
-            name="qwen3:8b", capabilities=Capabilities(tools=True, images=False, reasoning=True)
-        ),
-        ModelInfo(name="llava:7b", capabilities=Capabilities(tools=False, images=True)),
-        ModelInfo(name="old:latest", capabilities=Capabilities()),
+        ModelInfo(name="qwen3:8b", facts=ModelFacts(tools=True, images=False, reasoning=True)),
+        ModelInfo(name="llava:7b", facts=ModelFacts(tools=False, images=True)),
+        ModelInfo(name="old:latest", facts=ModelFacts()),
     ]
 
 

@@ -27,7 +27,7 @@ from eca_protocol.testing.provider import (
     reset,
     wait,
 )
-from eca_server.llm import http_backend
+from eca_server.llm import answer_reader
 from eca_server.llm.access import KeyAccess, join_url
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Backend, BackendError, Request
@@ -212,8 +212,8 @@ async def test_a_key_that_is_quoted_back_is_masked():
 
 
 async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(monkeypatch):
-    monkeypatch.setattr(http_backend, "DRAIN", 0.01)
-    monkeypatch.setattr(http_backend, "TAIL", 60)
+    monkeypatch.setattr(answer_reader, "DRAIN", 0.01)
+    monkeypatch.setattr(answer_reader, "TAIL", 60)
     held = Reply(steps=[*reply("Hi").steps, raw("data: [DONE]\n\n"), hang()])
     async with talking([held]) as (provider, backend):
         with trio.fail_after(5):
@@ -222,7 +222,7 @@ async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(mo
 
 
 async def test_a_finish_reason_without_done_ends_the_turn_too(monkeypatch):
-    monkeypatch.setattr(http_backend, "TAIL", 0.01)
+    monkeypatch.setattr(answer_reader, "TAIL", 0.01)
     async with talking([Reply(steps=[*reply("Hi").steps, hang()])]) as (provider, backend):
         with trio.fail_after(5):
             assert (await ask(backend)).finished.reason == "stop"

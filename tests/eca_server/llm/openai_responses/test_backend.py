@@ -12,8 +12,9 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, close, hang, reset, wait
 from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import BackendError, Capabilities, Request
+from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import Note, TextDelta
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import Message, Origin, TextPart, ToolResultPart
 from eca_server.llm.openai_responses import OpenAIResponses
 from eca_server.llm.retry import RetryPolicy, stream_with_retries
