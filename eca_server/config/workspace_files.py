@@ -48,16 +48,20 @@ class WorkspaceFile(str):
         """
         return read_real(self.real_path, most=most)
 
-    def check(self) -> None:
-        """Check, just before the file is run, that its content was accepted.
+    def accepted(self) -> bytes | None:
+        """Return the content to run, which is the accepted one; None for a file outside the root.
 
         Raises:
             Unreadable: the file changed, or its content was never accepted.
         """
-        if self.is_inside and (self.digest is None or _digest(self.read()) != self.digest):
-            raise Unreadable("the file changed after you accepted it")
         if os.path.realpath(self) != str(self.real_path):
             raise Unreadable(f"expected a path to {self.real_path}, which leads elsewhere now")
+        if not self.is_inside:
+            return None
+        content = self.read()
+        if self.digest is None or _digest(content) != self.digest:
+            raise Unreadable("the file changed after you accepted it")
+        return content
 
 
 def read_named(path: str, most: int) -> str:

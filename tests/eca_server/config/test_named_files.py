@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,11 @@ def untrusted(house: House) -> House:
     return house
 
 
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
 def hook(file: str) -> dict[str, Any]:
     return {"hooks": {"h": {"type": "sessionStart", "actions": [{"file": file}]}}}
 
@@ -35,7 +41,10 @@ def run_hook(loaded: LoadedConfig, folder: Path) -> ActionResult:
     (action,) = loaded.config.hooks["h"].actions
 
     async def run() -> ActionResult:
-        return await run_action(action, b"{}", directory=folder, environment=HERE, timeout=10)
+        environment = {**HERE, "XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}
+        return await run_action(
+            action, b"{}", directory=folder, environment=environment, timeout=10
+        )
 
     return trio.run(run)
 
@@ -111,6 +120,41 @@ def test_a_hooks_file_that_changed_after_it_was_loaded_is_not_run(
     ran = run_hook(accepted, untrusted.folder)
     assert (ran.status, ran.stdout) == (1, "")
     assert "The hook was not run" in ran.stderr
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o700])
+def test_the_accepted_content_runs_though_the_file_changes_after_the_check(
+    untrusted: House, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    folder = untrusted.in_root(0, hook("guard.sh")).parent
+    script = untrusted.write(folder / "guard.sh", "#!/bin/sh\npwd; echo accepted")
+    script.chmod(mode)
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    read = files.read_real
+
+    def read_and_change(real: Path, **options: Any) -> bytes:
+        content = read(real, **options)
+        script.write_text("#!/bin/sh\necho changed")
+        return content
+
+    monkeypatch.setattr(workspace_files, "read_real", read_and_change)
+    assert run_hook(accepted, folder).stdout == f"{folder}\naccepted\n"
+    assert "after you accepted it" in run_hook(accepted, folder).stderr
+
+
+def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(
+    untrusted: House, tmp_path: Path
+) -> None:
+    folder = untrusted.in_root(0, hook("guard.sh")).parent
+    untrusted.write(folder / "guard.sh", "echo $0")
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    copy = Path(run_hook(accepted, folder).stdout.strip())
+    assert copy.is_relative_to(tmp_path / "data" / "eca-python" / "hooks")
+    assert copy.parent.stat().st_mode & 0o077 == copy.stat().st_mode & 0o077 == 0
+    copy.write_text("echo changed")
+    assert run_hook(accepted, folder).stdout == f"{copy}\n"
 
 
 def test_a_hooks_file_too_large_to_be_looked_at_never_runs(untrusted: House) -> None:
