@@ -28,7 +28,14 @@ from eca_server.config.jsonc import InvalidText, parse
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.reading import InvalidValue, KeyPath, Place, Workspace, deep_merge
 from eca_server.config.sources import CONFIG, Sources
-from eca_server.config.trust_items import TrustItem, digest_of, files_in, hook_files, uses_of
+from eca_server.config.trust_items import (
+    TrustItem,
+    digest_of,
+    files_in,
+    hook_files,
+    inserted_text,
+    uses_of,
+)
 from eca_server.config.workspace_files import WorkspaceFiles, WorkspaceResolver
 from eca_server.config.workspace_layer import (
     Addition,
@@ -231,7 +238,7 @@ class WorkspaceSources(Sources):
 
     def _item(self, name: str, directory: Path, path: KeyPath, value: Any) -> TrustItem:
         named = self._named_files
-        texts = [each for each in files_in(value) if named.is_inside(self._path(each, directory))]
+        files = {each: self._path(each, directory) for each in files_in(value)}
         uses = uses_of(path, value, self._outside(directory))
         if not named.is_inside(Path(name)):
             uses = (named.shown(Path(name), name), *uses)
@@ -241,7 +248,11 @@ class WorkspaceSources(Sources):
             path=path,
             value=value,
             uses=uses,
-            texts=tuple(dict.fromkeys(texts)),
+            texts=tuple(
+                inserted_text(each, named.content(path))
+                for each, path in files.items()
+                if named.is_inside(path)
+            ),
             digest=digest_of(path, value, self._digests(path, value, directory), uses),
         )
 

@@ -243,7 +243,13 @@ def test_files_whose_text_is_put_in_are_named_in_the_question(untrusted: House) 
     untrusted.write(folder / "cmd", "rm -rf /")
     item = only(untrusted.load())
     assert item.uses == ()
-    assert item.lines == ("starts the MCP server s: ${file:cmd} (inserts the text of cmd)",)
+    shown = 'starts the MCP server s: ${file:cmd} (inserts the text of cmd: "rm -rf /")'
+    assert item.lines == (shown,)
+    untrusted.write(folder / "cmd", "a\n\x1b" + "b" * 300)
+    (line,) = only(untrusted.load()).lines
+    assert line.endswith(
+        f'(inserts the text of cmd: "a\\n\\u001b{"b" * 197}" and 103 more characters)'
+    )
 
 
 OUTSIDE: list[tuple[str, dict[str, Any]]] = [
