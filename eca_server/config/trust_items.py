@@ -41,8 +41,10 @@ class TrustItem:
         value: its JSON as written, references unresolved; for an agent's file, the definition.
         uses: the user's variables, as `$NAME`, and the files outside the root that it uses.
         texts: the folder's own files whose text it inserts, each with the start of the text.
+        scripts: the contents of the folder's own files that it runs.
         digest: the digest of all of it, including the files that it runs or inserts.
         is_refused: whether the user declined to be asked about it.
+        is_changed: whether an earlier, accepted version of it is in force.
         more: descriptions of settings that come with it, as those of a file in `extraConfigs`.
     """
 
@@ -52,8 +54,10 @@ class TrustItem:
     value: Any = attrs.field(repr=False)
     uses: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    scripts: Mapping[Path, bytes] = attrs.field(factory=dict, repr=False)
     digest: str
     is_refused: bool = False
+    is_changed: bool = False
     more: tuple[str, ...] = ()
 
     @property

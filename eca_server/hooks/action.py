@@ -115,29 +115,30 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
     A file of an opened folder is run as a copy of the accepted content. Uses the disk.
 
     Raises:
-        Unreadable: a file of an opened folder differs from the accepted one.
+        Unreadable: a file of an opened folder was not accepted, or the copy cannot be written.
     """
     shell = shell_in(environment)
     if action.shell is not None:
         return [shell, "-c", action.shell]
     assert action.file is not None
-    is_program = os.access(action.file, os.X_OK)
-    file: str | Path = action.file
+    file, is_program = action.file, os.access(action.file, os.X_OK)
     if isinstance(file, WorkspaceFile):
         content = file.accepted()
-        file = file.real_path if content is None else _copy(file.real_path, content, environment)
-    return [str(file)] if is_program else [shell, str(file)]
+        if content is not None:
+            file = str(_copy(Path(file).name, content, environment))
+            is_program = content.startswith(b"#!") or b"\0" in content
+        else:
+            file = str(file.real_path)
+    return [file] if is_program else [shell, file]
 
 
-def _copy(file: Path, content: bytes, environment: Mapping[str, str]) -> Path:
-    """Store content in the data directory, which no sandboxed command can change.
-
-    The file itself may be written between the check and the start of the program.
+def _copy(name: str, content: bytes, environment: Mapping[str, str]) -> Path:
+    """Store accepted content in the data directory, which no sandboxed command can change.
 
     Raises:
         Unreadable: the copy cannot be written.
     """
-    copy = data_directory(environment) / "hooks" / hashlib.sha256(content).hexdigest() / file.name
+    copy = data_directory(environment) / "hooks" / hashlib.sha256(content).hexdigest() / name
     try:
         if not copy.is_file() or copy.read_bytes() != content:
             make_data_directory(copy.parent.parent.parent)

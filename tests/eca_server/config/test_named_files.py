@@ -67,8 +67,12 @@ def test_a_hooks_file_behind_a_reference_is_a_part_of_what_is_accepted(
     assert run_hook(accepted, folder).stdout == "accepted\n"
     script.write_text("echo changed")
     assert not accepted.is_current()
-    assert only(untrusted.load(accepted)).key == "hooks.h"
-    assert "echo changed" not in run_hook(accepted, folder).stdout
+    changed = untrusted.load(accepted)
+    assert only(changed).key == "hooks.h"
+    assert run_hook(accepted, folder).stdout == "accepted\n"
+    assert run_hook(changed, folder).stdout == "accepted\n"
+    untrusted.accept(changed)
+    assert run_hook(untrusted.load(changed), folder).stdout == "changed\n"
 
 
 def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(
@@ -83,7 +87,7 @@ def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_
     untrusted.accept(waiting)
     ran = run_hook(untrusted.load(), folder)
     assert (ran.status, ran.stdout) == (1, "")
-    assert "after you accepted it" in ran.stderr
+    assert "was never accepted. The hook was not run." in ran.stderr
 
 
 def change(path: Path) -> None:
@@ -108,7 +112,7 @@ def enlarge(path: Path) -> None:
 
 
 @pytest.mark.parametrize("swap", [change, link, link_the_directory, enlarge, Path.unlink])
-def test_a_hooks_file_that_changed_after_it_was_loaded_is_not_run(
+def test_a_hooks_file_that_changed_after_it_was_loaded_runs_as_it_was_accepted(
     untrusted: House, swap: Any
 ) -> None:
     folder = untrusted.in_root(0, hook("guard.sh")).parent
@@ -117,30 +121,32 @@ def test_a_hooks_file_that_changed_after_it_was_loaded_is_not_run(
     accepted = untrusted.load()
     assert run_hook(accepted, folder).stdout == "accepted\n"
     swap(script)
-    ran = run_hook(accepted, untrusted.folder)
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "The hook was not run" in ran.stderr
+    assert run_hook(accepted, untrusted.folder).stdout == "accepted\n"
+    changed = untrusted.load(accepted)
+    if swap is link_the_directory:  # the setting itself leads out of the folder now
+        assert changed.config.hooks == {}
+        return
+    assert only(changed).is_changed
+    assert run_hook(changed, untrusted.folder).stdout == "accepted\n"
+    assert run_hook(untrusted.load(changed), untrusted.folder).stdout == "accepted\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("echo by the shell", "by the shell\n"),
+        ("#!/bin/cat\n", "#!/bin/cat\n"),
+        ("#!/bin/sh\necho $0", "guard.sh\n"),
+    ],
+)
 @pytest.mark.parametrize("mode", [0o600, 0o700])
-def test_the_accepted_content_runs_though_the_file_changes_after_the_check(
-    untrusted: House, monkeypatch: pytest.MonkeyPatch, mode: int
+def test_the_first_line_of_a_folders_file_says_what_runs_it(
+    untrusted: House, content: str, expected: str, mode: int
 ) -> None:
     folder = untrusted.in_root(0, hook("guard.sh")).parent
-    script = untrusted.write(folder / "guard.sh", "#!/bin/sh\npwd; echo accepted")
-    script.chmod(mode)
+    untrusted.write(folder / "guard.sh", content).chmod(mode)
     untrusted.accept(untrusted.load())
-    accepted = untrusted.load()
-    read = files.read_real
-
-    def read_and_change(real: Path, **options: Any) -> bytes:
-        content = read(real, **options)
-        script.write_text("#!/bin/sh\necho changed")
-        return content
-
-    monkeypatch.setattr(workspace_files, "read_real", read_and_change)
-    assert run_hook(accepted, folder).stdout == f"{folder}\naccepted\n"
-    assert "after you accepted it" in run_hook(accepted, folder).stderr
+    assert run_hook(untrusted.load(), folder).stdout.endswith(expected)
 
 
 def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(
