@@ -26,7 +26,8 @@ _HOME = (
     ".config/helm", ".colima", ".lima", ".orbstack", ".config/hcloud", ".config/linode-cli",
     ".config/scw", ".config/netlify", ".local/share/com.vercel.cli", ".config/wrangler",
     ".wrangler", ".config/.wrangler", ".cloudflared", ".config/ngrok", ".ngrok2",
-    ".config/stripe", ".tsh", ".step", ".vnc", ".config/filezilla", ".config/remmina", ".local/share/remmina",
+    ".config/stripe", ".tsh", ".step", ".vnc", ".config/filezilla", ".config/remmina",
+    ".local/share/remmina",
     # keys, keyrings
     ".gnupg", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".pki",
     ".config/age", ".config/sops", ".passage", ".config/rbw", ".config/Bitwarden",
