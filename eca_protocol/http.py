@@ -267,7 +267,11 @@ class HTTPClient:
         """
         deadlines = deadlines or Deadlines()
         await self._unwind_unread()
-        transport, proxy = await self._transport_for(url, shows_certificate)
+        try:
+            transport, proxy = await self._transport_for(url, shows_certificate)
+        except OSError as error:  # the first request imports modules and reads certificates
+            why = NO_DESCRIPTORS if is_out_of_descriptors(error) else error
+            raise HTTPError("resources", f"cannot connect: {why}") from error
         request = _request(method, url, self._headers | _checked(headers or {}), content, deadlines)
         if address is not None and proxy is None:
             _connect_to(request, address)
