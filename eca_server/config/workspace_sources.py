@@ -43,6 +43,7 @@ from eca_server.config.workspace_layer import (
     Addition,
     ClassifiedSettings,
     UserSettings,
+    WaitingSetting,
     classify,
     put,
     value_at,
@@ -382,14 +383,18 @@ class WorkspaceSources(Sources):
         except (Unreadable, InvalidText) as error:
             self._add_broken(str(path), error.message, None, self._place(path.parent))
             return
-        waiting: list[TrustItem] = []
+        parts: list[WaitingSetting] = []
         if isinstance(value, Mapping):
             parts = classify(value, self.user, self.root, self.home).waiting[: self._settings]
-            waiting = [self._item(str(path), path.parent, each.path, each.value) for each in parts]
-        user_items = dict.fromkeys(use for each in waiting for use in each.uses)
-        files = {text: content, **{each.digest: None for each in waiting}}
-        item = self._extra_item((f"extraConfigs[{index}]",), text, user_items, files, waiting)
-        if self._in_force(item) is not None:
+
+        def make(name: str, accepted: Mapping[Path, bytes] = MappingProxyType({})) -> TrustItem:
+            make_part = partial(self._item, str(path), path.parent, accepted=accepted)
+            waiting = [make_part(each.path, each.value) for each in parts]
+            uses = dict.fromkeys(use for each in waiting for use in each.uses)
+            files = {name: content, **{each.digest: None for each in waiting}}
+            return self._extra_item((f"extraConfigs[{index}]",), name, uses, files, waiting)
+
+        if self._in_force(make(text), make) is not None:
             self._is_inside_accepted = True
             self.add_text(str(path), content, directory=path.parent)
             self._is_inside_accepted = False
@@ -409,6 +414,7 @@ class WorkspaceSources(Sources):
             path=where,
             value=text,
             uses=uses,
+            scripts={path: each for item in waiting for path, each in item.scripts.items()},
             digest=digest_of(where, text, files, uses),
             more=tuple(f"{text}: {line}" for each in waiting for line in each.lines),
         )

@@ -131,6 +131,24 @@ def test_a_hooks_file_that_changed_after_it_was_loaded_runs_as_it_was_accepted(
     assert run_hook(untrusted.load(changed), untrusted.folder).stdout == "accepted\n"
 
 
+def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted: House) -> None:
+    folder = untrusted.in_root(0, {"extraConfigs": ["more.json"]}).parent
+    more = untrusted.write(folder / "more.json", hook("guard.sh"))
+    script = untrusted.write(folder / "guard.sh", "echo accepted")
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    script.write_text("echo changed")
+    changed = untrusted.load(accepted)
+    assert only(changed).is_changed
+    assert run_hook(changed, folder).stdout == "accepted\n"
+    again = untrusted.load(changed)
+    assert run_hook(again, folder).stdout == "accepted\n"
+    untrusted.accept(again)
+    assert run_hook(untrusted.load(again), folder).stdout == "changed\n"
+    untrusted.write(more, hook("./guard.sh"))
+    assert untrusted.load(again).config.hooks == {}
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
