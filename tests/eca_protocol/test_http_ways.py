@@ -1,5 +1,6 @@
 """The route of a request to its server: proxies, certificates, an address in place of a name."""
 
+import errno
 import os
 import resource
 import ssl
@@ -278,4 +279,17 @@ async def test_a_process_without_file_descriptors_is_reported(url):
                     held.callback(os.close, os.dup(0))
             with pytest.raises(HTTPError, match="no file descriptors left") as caught:
                 await ask(url, client)
+    assert caught.value.kind == "resources"
+
+
+async def test_a_first_request_without_file_descriptors_is_told_so_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "urllib/request.py")
+
+    monkeypatch.setattr("urllib.request.getproxies", refuse)
+    async with HTTPClient() as client:
+        with pytest.raises(HTTPError, match="no file descriptors left") as caught:
+            await ask("http://127.0.0.1:1/", client)
     assert caught.value.kind == "resources"

@@ -35,6 +35,7 @@ def test_the_file_shows_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: 
     assert KEY in json.dumps(list(fake.stored.values()))
     later = logins(tmp_path)
     assert later.is_locked
+    assert [*later.names()] == ["openai"]
     assert later.read().keys == {}, "the event loop does not wait for a keyring"
     later.unlock()
     assert not later.is_locked

@@ -377,6 +377,13 @@ def test_what_was_opened_is_listed_wherever_its_path_leads(
         assert sorted(list_files(opened, limit=10)) == [".gitignore", "b/c", "d"]
 
 
+def test_a_listing_may_end_between_the_ignored_names_of_a_directory(tmp_path: Path) -> None:
+    write(tmp_path, {".gitignore": "*", **{f"{number}": "" for number in range(40)}})
+    calls = dict.fromkeys(range(20))
+    with pytest.raises(KeyError):
+        list(list_files(tmp_path, limit=10, checkpoint=calls.popitem))
+
+
 def test_rules_that_cannot_be_read_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
