@@ -282,7 +282,7 @@ async def test_a_process_without_file_descriptors_is_reported(url):
     assert caught.value.kind == "resources"
 
 
-async def test_a_first_request_without_file_descriptors_is_told_so_too(
+async def test_a_first_request_without_file_descriptors_says_so_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse() -> None:
