@@ -45,7 +45,6 @@ class ClientProfile:
         merge_seconds: the interval in which deltas of one content are joined; 0: none are.
         repaint_seconds: the time it paints per character of a content at each delta, since it
             paints the whole content again; 0: it paints the delta alone.
-        repaint_line_seconds: the time it paints per line of that content, in addition.
         characters_per_second: the rate at which a flood of merged deltas is written.
         names_agent: its name of the built-in agent that is not `plan` (W-28).
         rejection_ends_turn: whether the turn ends after the user has rejected a call, since the
@@ -70,7 +69,6 @@ class ClientProfile:
     names_changed_files: bool = False
     merge_seconds: float = 0.0
     repaint_seconds: float = 0.0
-    repaint_line_seconds: float = 0.0
     characters_per_second: float = 68_000.0
     names_agent: str = "agent"
     rejection_ends_turn: bool = False
@@ -79,11 +77,6 @@ class ClientProfile:
     def agent_name(self, behavior: str) -> str:
         """Return the client's name of an agent."""
         return self.names_agent if behavior == "agent" else behavior
-
-    def repaint_time(self, text: str) -> float:
-        """Return the seconds that a text adds to each repaint of its content."""
-        lines = text.count("\n")
-        return len(text) * self.repaint_seconds + lines * self.repaint_line_seconds
 
     def first_position(self, source: str) -> tuple[int, int]:
         """Return the numbers of the first line and character in a diagnostic of a source."""
@@ -140,15 +133,14 @@ _NEOVIM = ClientProfile(
 
 # The plugins built on the shared web page drop `$/showMessage`, as Neovim's does (W-15); the page
 # drops `image` contents and shows system texts and questions plain. At each delta it renders the
-# Markdown of the whole content again and hears no click meanwhile. Lines cost more than characters:
-# 100 KB take 0.05 s as long paragraphs and 0.2 to 0.5 s as mixed Markdown, lists or short lines, a
-# multiple of it beside other work.
+# Markdown of the whole content again and hears no click meanwhile: 0.06 s of a processor for 120 KB
+# of short lines, 0.23 s for lists and mixed text, and several times that on a busy machine. Longer
+# intervals with more text in each write were measured and made it worse.
 _WEB_PAGE = ClientProfile(
     shows_messages=False,
     has_plain_own_texts=True,
     merge_seconds=_MERGE_SECONDS,
-    repaint_seconds=1e-6,
-    repaint_line_seconds=1e-4,
+    repaint_seconds=4e-6,
     characters_per_second=32_000.0,
 )
 _WEB_PAGE_ZERO_BASED = attrs.evolve(_WEB_PAGE, first_positions=_ZERO_BASED)

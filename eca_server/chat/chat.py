@@ -429,8 +429,7 @@ class Chat:
         if action is not Action.CLOSE:
             return
         turn.close_messages()
-        if not (turn.stopped and self.session.profile.repaint_seconds):
-            turn.flush()  # else the status goes first: the client paints long at what is held
+        turn.flush()
         self.usage.add(turn.usages)
         if turn.usages and (not turn.stopped or self.session.profile.counts_stopped):
             turn.write_usage()

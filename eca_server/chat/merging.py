@@ -3,7 +3,7 @@
 Some clients paint each notification by itself, so a flood of small ones takes them minutes. The
 first delta of a content is written at once, what follows is joined and written at most once in an
 interval. A client that paints a whole content again at each delta gets a longer interval the longer
-a repaint takes, so that it has time left for the user's click on Stop. Any content of another kind
+that content is, so that it has time left for the user's click on Stop. Any content of another kind
 is written behind what is held, so the order stays. A source that is faster than a client can paint
 waits (`drained`), so that a stop has little before it.
 """
@@ -35,13 +35,13 @@ _DELTAS: Mapping[type, tuple[str, str | None]] = {
 }
 """The field of a delta that is joined, and the one that names what it belongs to."""
 
-_MOST_HELD = 131_072
+_MOST_HELD = 65_536
 """Characters that are held at most."""
 
-_PAINTING = 1 / 4
+_PAINTING = 1 / 3
 """The part of its time that a client may paint a content again."""
 
-_LONGEST = 3.0
+_LONGEST = 2.0
 """Seconds that a delta is held at most, however long its content is."""
 
 
@@ -64,7 +64,7 @@ class Merger:
         self._profile = profile
         self._nursery = nursery
         self._key: tuple[object, ...] | None = None
-        self._repaint = 0.0
+        self._shown = 0
         self._last: tuple[Role, Any] | None = None
         self._held: list[str] = []
         self._size = 0
@@ -75,7 +75,8 @@ class Merger:
     @property
     def _interval(self) -> float:
         """The least time between two writes of the content that is written now."""
-        return max(self._profile.merge_seconds, min(self._repaint / _PAINTING, _LONGEST))
+        painting = self._shown * self._profile.repaint_seconds
+        return max(self._profile.merge_seconds, min(painting / _PAINTING, _LONGEST))
 
     def write(self, role: Role, content: ChatContent) -> None:
         """Write a content now, or hold it if one of the same was written a moment ago."""
@@ -94,8 +95,7 @@ class Merger:
         if is_other or (not self._held and now - self._written >= self._interval):
             self.flush()
             self._key, self._written = key, now
-            repaint = self._profile.repaint_time(delta)
-            self._repaint = repaint if is_other else self._repaint + repaint
+            self._shown = len(delta) + (0 if is_other else self._shown)
             self._write(role, content)
             return
         self._last = role, content
@@ -125,7 +125,7 @@ class Merger:
         if self._last is None:
             return
         (role, content), held = self._last, "".join(self._held)
-        self._repaint += self._profile.repaint_time(held)
+        self._shown += self._size
         self._last, self._held, self._size = None, [], 0
         self._written = trio.current_time()
         self._flushed.set()
@@ -135,8 +135,7 @@ class Merger:
 
     async def drained(self) -> None:
         """Wait until few characters are held."""
-        enough = min(self._profile.characters_per_second * self._interval, _MOST_HELD / 2)
-        while self._size > enough:
+        while self._size > self._profile.characters_per_second * self._interval:
             await self._flushed.wait()
 
     async def _flush_in_time(self, timer: trio.CancelScope) -> None:
