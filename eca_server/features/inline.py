@@ -17,7 +17,6 @@ from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Prompt, Turn
 from eca_server.chat.steering import messages_so_far
 from eca_server.chat.title import shortened_title
-from eca_server.commands import named_command
 from eca_server.features.connection import Connection
 from eca_server.features.prompts import accept, answer, begin_prompt, shown_text
 
@@ -87,11 +86,14 @@ class _Begun:
         chat.prompt(Prompt(text=self._shown, body=self._run))
 
     async def answer(self) -> m.ChatPromptResponse:
-        """Return the answer once the chat's model is known."""
+        """Return the answer once the chat's model is known.
+
+        Editors forget a chat whose first prompt is answered with `error`, and never show what it
+        says. So an unusable model is reported by the turn alone.
+        """
         try:
             await self._seeded.wait()
-            needs_model = named_command(self._params.message) is None
-            return answer(self._connection, self._chat, self._prompt, needs_model=needs_model)
+            return answer(self._connection, self._chat, self._prompt, needs_model=False)
         finally:
             self._answered.set()
 

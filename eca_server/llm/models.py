@@ -270,7 +270,9 @@ class Models:
         provider = self._by_name.get(own)
         if provider is None or not requested or not provider.may_have(requested):
             few = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
-            raise BackendError("model_not_found", f"there is no model {name!r}; there are {few}")
+            raise BackendError(
+                "model_not_found", f"there is no model of this name; available models: {few}"
+            )
         if provider.name == simulator.PROVIDER:
             return Simulator(requested)
         if provider.missing_setting is not None:

@@ -146,7 +146,7 @@ async def test_each_of_two_who_wait_learns_the_end() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.requirement("CONF-14", "CONF-17", "CHAT-38")
-async def test_selections_and_mcp_servers_are_told() -> None:
+async def test_selections_and_mcp_servers_are_announced() -> None:
     async with connected() as (client, server):
         client.notify(
             methods.CHAT_SELECTED_BEHAVIOR_CHANGED, m.ChatSelectedBehaviorChanged(behavior="plan")
@@ -227,7 +227,9 @@ async def test_a_deaf_server_is_an_exception_when_connecting() -> None:
         ([sys.executable, "-c", "raise SystemExit(3)"], "exit code 3"),
     ],
 )
-async def test_a_server_that_does_not_start_is_told_why(command: list[str], words: str) -> None:
+async def test_a_server_that_does_not_start_is_reported_with_the_reason(
+    command: list[str], words: str
+) -> None:
     with pytest.raises(StartFailed, match=words):
         async with connect(command=command):
             pytest.fail("it connected")

@@ -51,7 +51,7 @@ async def test_the_client_introduces_itself_as_one_of_today() -> None:
         (Revision.CURRENT, CURRENT, "agent"),
     ],
 )
-async def test_the_first_update_tells_which_edition_is_spoken(
+async def test_the_first_update_shows_which_edition_is_spoken(
     speaks: Revision, first: m.ConfigUpdatedParams, key: str
 ) -> None:
     async with connected(speaks=speaks) as (client, server):
@@ -71,7 +71,7 @@ async def test_the_first_update_tells_which_edition_is_spoken(
 
 @pytest.mark.requirement("W-16c")
 @pytest.mark.parametrize("forced", [Revision.DRAFT, Revision.R2025_09, Revision.CURRENT])
-async def test_a_forced_edition_is_told_and_kept(forced: Revision) -> None:
+async def test_a_forced_edition_is_announced_and_retained(forced: Revision) -> None:
     async with connected(speaks=forced, revision=forced) as (client, server):
         assert client.revision is forced
         (hello,) = server.params_of("initialize")
@@ -233,7 +233,7 @@ async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
         assert server.received[2][0] == "chat/selectedModelChanged"
 
 
-async def test_who_never_tells_its_edition_is_taken_for_an_older_one(
+async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "CONFIGURED", 0.01)

@@ -105,7 +105,7 @@ def test_a_request_costs_what_its_tokens_cost(price: Price, usage: Usage, cost: 
     assert price.cost(usage) == (None if cost is None else Decimal(cost))
 
 
-def test_what_the_provider_tells_counts_more_than_the_table() -> None:
+def test_what_the_provider_lists_counts_more_than_the_table() -> None:
     usage = Usage(input=1_000_000, output=0, cost=0.5)
     assert ModelFacts(price=PRICE).with_cost(usage) is usage
     assert ModelFacts(price=PRICE).with_cost(Usage(input=1_000_000, output=0)).cost == 2
@@ -179,7 +179,7 @@ def test_a_provider_of_another_name_has_the_prices_of_the_one_at_its_base() -> N
     assert models.find("work/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
 
 
-def test_a_model_nobody_configured_is_known_all_the_same() -> None:
+def test_a_model_that_is_not_configured_is_known_all_the_same() -> None:
     models = Models(Config(), environ={"OPENAI_API_KEY": "sk-x"}, http=HTTPClient())
     assert models.find("openai/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
 

@@ -327,7 +327,7 @@ def half(steps: list[Step]) -> list[Step]:
 @pytest.mark.requirement("W-23")
 @pytest.mark.trio
 @each_api
-async def test_a_stop_closes_the_connection_wherever_the_answer_stands(api, monkeypatch):
+async def test_a_stop_closes_the_connection_wherever_the_answer_is(api, monkeypatch):
     monkeypatch.setattr(answer_reader, "DRAIN", 60)
     monkeypatch.setattr(answer_reader, "TAIL", 60)
     root = trio.lowlevel.current_root_task()

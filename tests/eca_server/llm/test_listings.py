@@ -107,7 +107,7 @@ def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
         ({"id": "m", "context_length": "9", "capabilities": ["x"]}, ModelFacts()),
     ],
 )
-def test_what_each_server_tells_of_its_models_is_read(
+def test_what_each_server_lists_of_its_models_is_read(
     listed: dict[str, Any], told: Capabilities
 ) -> None:
     model = ModelInfo(name="m", facts=told)
@@ -152,9 +152,7 @@ infos = st.builds(
 
 
 @given(st.lists(infos, max_size=4), st.floats(0, 1e12))
-def test_a_listing_that_is_kept_is_the_same_after_a_restart(
-    models: list[ModelInfo], at: float
-) -> None:
+def test_a_stored_listing_is_the_same_after_a_restart(models: list[ModelInfo], at: float) -> None:
     listing = Listing(models=chat_models(models), at=at)
     assert listing_from_json(listing_to_json(listing)) == listing
 
@@ -172,7 +170,7 @@ odd = st.recursive(
 
 
 @given(odd)
-def test_whatever_is_kept_breaks_nothing(value: Any) -> None:
+def test_whatever_is_stored_breaks_nothing(value: Any) -> None:
     for rest in (value, {"at": 1, "models": value}, {"at": 1, "models": [value]}):
         listing = listing_from_json(rest)
         assert listing is None or isinstance(listing, Listing)

@@ -47,7 +47,9 @@ async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
         return provider.requests[0].body
 
 
-async def test_tools_are_offered_to_who_can_use_them_and_whose_abilities_nobody_knows() -> None:
+async def test_tools_are_offered_to_models_that_can_use_them_or_whose_abilities_are_unknown() -> (
+    None
+):
     request = Request(messages=[ASKED], tools=[TOOL])
     assert len((await sent(request))["tools"]) == 1
     assert "tools" not in await sent(request, "p/cannot")

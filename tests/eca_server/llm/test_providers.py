@@ -66,13 +66,13 @@ def test_a_known_provider_needs_only_its_key():
         ("corp/n", Settings(url="u", models={"m": Model()}), "model_not_found",
          "corp/m"),
         ("nobody/m", Settings(), "model_not_found", "simulator/echo"),
-        ("plain", Settings(), "model_not_found", "plain"),
+        ("plain", Settings(), "model_not_found", "no model of this name"),
         ("corp/m", Settings(), "configuration", "providers.corp.url"),
         ("corp/m", Settings(api="telepathy", url="u"), "configuration", "telepathy"),
         ("groq/m", None, "configuration", "GROQ_API_KEY"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_said_with_where_to_set_it(name, settings, kind, words):
+def test_what_is_missing_is_reported_with_the_place_to_set_it(name, settings, kind, words):
     error = trouble(name, **({} if settings is None else {"corp": settings}))
     assert (error.kind, error.retryable) == (kind, False)
     assert words in error.message
@@ -131,7 +131,7 @@ def test_a_variant_is_a_model_of_its_own_with_another_payload():
     assert "seed" not in payload
     assert made.backend("corp/m:free").wire_model == "m:free"
     for wrong in ("corp/m:off", "corp/m:low", "corp/n:high"):
-        with pytest.raises(BackendError, match="there is no model"):
+        with pytest.raises(BackendError, match="there is no model of this name"):
             made.backend(wrong)
 
 

@@ -156,7 +156,7 @@ def requested(backend: HTTPBackend, history: Sequence[Message]) -> tuple[dict[st
 
 @each_api
 @given(st.lists(turns | own_turns | own_turns, min_size=1, max_size=5), st.booleans())
-def test_whoever_answered_before_the_next_request_is_a_legal_one(api, chat, images):
+def test_any_answer_before_the_next_request_is_legal(api, chat, images):
     backend = backend_of(api, images=images)
     history: list[Message] = []
     for number, turn in enumerate(chat):

@@ -122,7 +122,7 @@ async def test_a_tool_of_the_provider_can_be_added_by_configuration():
     assert [tool["name"] for tool in received.body["tools"]] == ["f", "web_search"]
 
 
-async def test_a_token_may_stand_where_others_expect_it():
+async def test_a_token_may_be_where_others_expect_it():
     async with Provider([reply(text("Hi"))]) as provider, HTTPClient() as http:
         base = provider.url.removesuffix("/v1")
         access = KeyAccess(url=base, key=Secret("token"))
@@ -174,7 +174,7 @@ async def test_what_the_model_thought_goes_back_byte_for_byte():
         assert first.body[part] == second.body[part]
 
 
-async def test_an_answer_that_pauses_goes_on_as_if_it_had_not():
+async def test_an_answer_that_pauses_continues_as_if_it_had_not():
     cited = citation("https://a.example", "A")
     paused = reply(thinking("hm"), text("I search."), search("q"), stop="pause_turn")
     rest = reply(search_result("https://a.example"), text("As A says.", cites=[cited]))
@@ -315,7 +315,7 @@ async def test_an_error_is_of_its_class(status, kind, words, expected, retryable
     assert words in error.message
 
 
-async def test_overloaded_before_the_first_word_is_tried_again_and_after_it_not():
+async def test_overload_is_retried_before_the_first_output_and_not_after_it():
     overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     unseen = Reply(steps=steps([started(), overloaded]))
     partial_reply = Reply(steps=steps([*answer(text("Hel"))[:-2], overloaded]))

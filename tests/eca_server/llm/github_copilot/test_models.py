@@ -61,6 +61,6 @@ def test_what_the_user_cannot_chat_with_is_not_offered(fields) -> None:
     assert read_models({"data": [model(**fields)]}) == []
 
 
-def test_a_model_of_which_nothing_is_told_is_offered() -> None:
+def test_a_model_without_any_details_is_offered() -> None:
     [result] = read_models({"data": [{"id": "m", "policy": {"state": "enabled"}}]})
     assert (result.facts.context, result.facts.tools) == (None, None)

@@ -62,7 +62,7 @@ async def failure(backend: Google, request: Request = HELLO) -> BackendError:
     return caught.value
 
 
-async def test_the_key_stands_in_its_header_and_the_stream_is_asked_for():
+async def test_the_key_is_in_its_header_and_the_stream_is_asked_for():
     async with talking([gemini(text_part("Hel"), text_part("lo"))]) as (provider, backend):
         read, _ = await ask(backend)
         [request] = provider.requests
@@ -108,7 +108,7 @@ async def test_a_configured_path_and_payload_are_used():
     ]
 
 
-async def test_a_call_goes_back_signed_with_its_result_and_the_chat_goes_on():
+async def test_a_call_goes_back_signed_with_its_result_and_the_chat_continues():
     first = gemini(thought("hm"), call("f", {"n": 2**70}, signed=True, id="theirs"), call("f", {}))
     async with talking([first, gemini(text_part("done"))]) as (provider, backend):
         read, _ = await ask(backend, Request(messages=[USER], tools=[TOOL]))
@@ -136,7 +136,7 @@ async def test_a_call_goes_back_signed_with_its_result_and_the_chat_goes_on():
 MISTAKE = steps(answer(thought("hm"), finish="MALFORMED_FUNCTION_CALL", finishMessage="print("))
 
 
-async def test_a_call_that_cannot_be_read_is_asked_for_once_more_with_a_word_on_it():
+async def test_a_call_that_cannot_be_read_is_requested_once_more_with_a_note():
     async with talking([MISTAKE, gemini(thought("so"), text_part("ok"))]) as (provider, backend):
         read, events = await ask(backend)
         first, second = provider.requests
@@ -204,7 +204,7 @@ async def test_signatures_that_are_not_taken_back_are_left_out_once(refusal):
     assert second.body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
 
 
-async def test_a_chat_is_told_once_that_its_signatures_are_left_out():
+async def test_a_chat_is_notified_once_that_its_signatures_are_left_out():
     refusal = refused(400, "INVALID_ARGUMENT", "Corrupted thought signature.")
     script = [refusal, gemini(text_part("a"))] * 3
     async with talking(script) as (_, backend):
@@ -341,7 +341,7 @@ async def test_each_error_is_of_its_class(answered, kind, delay, listed):
     assert "{" not in error.message
 
 
-async def test_a_refused_key_is_not_told():
+async def test_a_refused_key_is_not_shown():
     said_back = refused(400, "INVALID_ARGUMENT", f"API key not valid: {KEY}{'x' * 30}")
     async with talking([said_back]) as (_, backend):
         assert KEY not in (await failure(backend)).message
@@ -444,6 +444,6 @@ async def test_the_provider_is_known_by_its_name():
     assert target.headers == {"x-goog-api-key": KEY}
 
 
-async def test_an_answer_of_another_api_is_told_for_what_it_is():
+async def test_an_answer_of_another_api_is_reported_as_what_it_is():
     async with talking([reply("Chat Completions")]) as (_, backend):
         assert (await failure(backend)).kind == "protocol"

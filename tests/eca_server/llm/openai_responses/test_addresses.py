@@ -102,7 +102,7 @@ async def test_azure_without_a_url_says_what_to_set():
         models.backend("azure/d")
 
 
-async def test_a_prompt_that_azure_filtered_is_told_as_that():
+async def test_a_prompt_that_azure_filtered_is_reported_as_filtered():
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}}
     error = {"code": "content_filter", "message": "The response was filtered", "innererror": inner}
     with pytest.raises(BackendError) as caught:

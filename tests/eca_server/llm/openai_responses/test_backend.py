@@ -205,7 +205,7 @@ async def test_tools_of_the_configuration_are_added_to_ours():
     assert body["seed"] == 1
 
 
-async def test_a_failure_before_anything_was_seen_is_tried_again_and_later_one_is_told():
+async def test_a_failure_before_anything_was_seen_is_tried_again_and_later_one_is_reported():
     error = {"code": "rate_limit_exceeded", "message": "Please try again in 1ms."}
     failed = [{"type": "response.failed", "response": response("failed", error=error)}]
     begun = answer(message("Hel", "lo"))[:5]
