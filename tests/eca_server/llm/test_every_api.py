@@ -244,7 +244,7 @@ def faults(api: ScriptedAPI) -> dict[str, Reply]:
         for trouble in faults(api)
     ],
 )
-async def test_a_fault_has_the_same_class_over_every_api(api, trouble):
+async def test_an_error_has_the_same_class_over_every_api(api, trouble):
     replies = [faults(api)[trouble]]
     async with api.talking(lambda _request: replies[0]) as (_, backend):
         _, error = await ask_in_vain(backend)
@@ -284,7 +284,7 @@ class SlowAccess:
 
 @pytest.mark.trio
 @each_api
-async def test_a_request_that_waits_for_its_key_holds_no_words_of_a_fork(api, monkeypatch):
+async def test_a_request_that_waits_for_its_key_holds_no_messages_of_a_fork(api, monkeypatch):
     def turns(words: str) -> list[Message]:
         parts = (TextPart(words),)
         return [
