@@ -1,4 +1,4 @@
-"""The discovery of models during a connection, and their announcement (W-11).
+"""The discovery of models during a connection (W-11).
 
 Invariants: the client and its turns never wait for it. The user's selection stays while it exists.
 """
@@ -10,44 +10,56 @@ from functools import partial
 
 import trio
 
-from eca_server.features.configuration import tell_offer
-from eca_server.features.connection import Connection
+from eca_protocol.http import HTTPClient
+from eca_server.features.announcer import Announcer
+from eca_server.features.current_models import CurrentModels
+from eca_server.features.settings import Settings
 from eca_server.llm.backend import Backend
 from eca_server.llm.listings import Endpoint
 
-__all__ = ["discover"]
+__all__ = ["ModelDiscovery"]
 
 
-async def discover(connection: Connection) -> None:
-    """Discover models now and after each change of settings or keys, until the connection ends."""
-    with connection.discovering:
-        while True:
-            connection.models_are_others = trio.Event()
-            await _look(connection)
-            await connection.models_are_others.wait()
+class ModelDiscovery:
+    """The background requests for models, and the announcement of their results."""
 
+    def __init__(
+        self, models: CurrentModels, settings: Settings, announcer: Announcer, http: HTTPClient
+    ) -> None:
+        self._models = models
+        self._settings = settings
+        self._announcer = announcer
+        self._http = http
+        self._scope = trio.CancelScope()
 
-async def _look(connection: Connection) -> None:
-    discovery, models = connection.discovery, connection.models
-    async with trio.open_nursery() as nursery:
+    async def run(self) -> None:
+        """Discover models now and after each change of settings or keys, until it is stopped."""
+        with self._scope:
+            while True:
+                self._models.renewed = trio.Event()
+                await self._look()
+                await self._models.renewed.wait()
 
-        def learn(ask: Callable[[], Awaitable[bool]]) -> None:
-            nursery.start_soon(_learn, connection, ask)
+    def stop(self) -> None:
+        """End the requests."""
+        self._scope.cancel()
 
-        for endpoint, backend in models.endpoints.items():
-            if discovery.is_due(endpoint):
-                learn(partial(_list, connection, endpoint, backend))
-        catalog = connection.config.catalog
-        if catalog.refresh and models.has_paid_models:
-            learn(partial(discovery.load_catalog, connection.http, catalog.url))
+    async def _look(self) -> None:
+        discovery, models = self._models.discovery.get(), self._models.current
+        async with trio.open_nursery() as nursery:
+            for endpoint, backend in models.endpoints.items():
+                if discovery.is_due(endpoint):
+                    nursery.start_soon(self._learn, partial(self._list, endpoint, backend))
+            catalog = self._settings.config.catalog
+            if catalog.refresh and models.has_paid_models:
+                load = partial(discovery.load_catalog, self._http, catalog.url)
+                nursery.start_soon(self._learn, load)
 
+    async def _learn(self, ask: Callable[[], Awaitable[bool]]) -> None:
+        """Request the models; use and announce the result if it changed."""
+        if await ask():
+            self._models.forget()
+            self._announcer.announce_offer(keeps_selection=True)
 
-async def _learn(connection: Connection, ask: Callable[[], Awaitable[bool]]) -> None:
-    """Request the models; use and announce the result if it changed."""
-    if await ask():
-        connection.forget_models()
-        tell_offer(connection, keeps_selection=True)
-
-
-async def _list(connection: Connection, endpoint: Endpoint, backend: Callable[[], Backend]) -> bool:
-    return await connection.discovery.ask(endpoint, backend())
+    async def _list(self, endpoint: Endpoint, backend: Callable[[], Backend]) -> bool:
+        return await self._models.discovery.get().ask(endpoint, backend())

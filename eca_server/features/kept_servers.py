@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import attrs
 import trio
 
 from eca_protocol.errors import INVALID_PARAMS, RPCError
@@ -23,13 +24,14 @@ from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
 from eca_server.config.mcp_settings import is_secret
 from eca_server.config.saved_settings import SavedSettings, SavedSettingsError, SettingsByScope
-from eca_server.credentials import LoginsError
+from eca_server.credentials import Logins, LoginsError
 from eca_server.credentials.server_secrets import drop_secrets, store_secrets
-from eca_server.features.configuration import put_in_force
-from eca_server.features.connection import Connection
+from eca_server.features.options import Options
+from eca_server.features.settings import Settings
 from eca_server.secret import mask
+from eca_server.session import Session
 
-__all__ = ["ServerSettings", "add_server", "change_server", "remove_server"]
+__all__ = ["SavedServers", "ServerSettings"]
 
 _log = logging.getLogger("eca_server")
 
@@ -39,113 +41,148 @@ ServerSettings: TypeAlias = dict[str, Any]
 _REFERENCE: Final = re.compile(r"\$\{kept:[^{}]*:([^{}:]*)\}")
 
 
-async def add_server(
-    connection: Connection, name: str, settings: ServerSettings, *, root: Path | None
-) -> None:
-    """Store the settings of a new server.
+@attrs.frozen(eq=False)
+class SavedServers:
+    """The saved settings of MCP servers."""
 
-    Args:
-        connection: the connection.
-        name: the name of the server.
-        settings: its complete settings.
-        root: the workspace root of the server; None: all workspaces.
+    session: Session
+    settings: Settings
+    options: Options
+    logins: Logins
 
-    Raises:
-        RPCError: `pureConfig` is set, or the server exists.
-        ECAError: the settings cannot be stored.
-    """
+    async def add(self, name: str, settings: ServerSettings, *, root: Path | None) -> None:
+        """Store the settings of a new server.
 
-    def add(parts: SettingsByScope) -> None:
-        if _saved(connection, name, parts)[-1:] not in ([], [None]):
-            raise RPCError(INVALID_PARAMS, f"name: there is an MCP server {name!r} already")
-        for each in _roots(connection):
-            _servers(parts.of(each)).pop(name, None)  # it would win
-        _servers(parts.of(root))[name] = _with_references(connection, name, settings)
+        Args:
+            name: the name of the server.
+            settings: its complete settings.
+            root: the workspace root of the server; None: all workspaces.
 
-    await _store(connection, name, add)
+        Raises:
+            RPCError: `pureConfig` is set, or the server exists.
+            ECAError: the settings cannot be stored.
+        """
 
+        def add(parts: SettingsByScope) -> None:
+            if self._saved(name, parts)[-1:] not in ([], [None]):
+                raise RPCError(INVALID_PARAMS, f"name: there is an MCP server {name!r} already")
+            for each in self._roots():
+                _servers(parts.of(each)).pop(name, None)  # it would win
+            _servers(parts.of(root))[name] = self._with_references(name, settings)
 
-async def change_server(connection: Connection, name: str, settings: ServerSettings) -> None:
-    """Store changed settings of a server; the others stay. Raises as `add_server`."""
+        await self._store(name, add)
 
-    def change(parts: SettingsByScope) -> None:
-        ours = _saved(connection, name, parts)
-        if ours[-1] is None if ours else not _is_configured_elsewhere(connection, name):
-            raise RPCError(INVALID_PARAMS, f"name: the MCP server {name!r} was just removed")
-        servers = _servers(parts.of(_root_of(connection, name, parts)))
-        new = _with_references(connection, name, settings)
-        servers[name] = {**(servers.get(name) or {}), **new}
+    async def change(self, name: str, settings: ServerSettings) -> None:
+        """Store changed settings of a server; the others stay. Raises as `add`."""
 
-    await _store(connection, name, change)
+        def change(parts: SettingsByScope) -> None:
+            ours = self._saved(name, parts)
+            if ours[-1] is None if ours else not self._is_configured_elsewhere(name):
+                raise RPCError(INVALID_PARAMS, f"name: the MCP server {name!r} was just removed")
+            servers = _servers(parts.of(self._root_of(name, parts)))
+            new = self._with_references(name, settings)
+            servers[name] = {**(servers.get(name) or {}), **new}
 
+        await self._store(name, change)
 
-async def remove_server(connection: Connection, name: str) -> None:
-    """Remove a server, also one of another source. Raises as `add_server`."""
+    async def remove(self, name: str) -> None:
+        """Remove a server, also one of another source. Raises as `add`."""
 
-    def remove(parts: SettingsByScope) -> None:
-        where = _root_of(connection, name, parts)
-        for part in (parts.everywhere, *(parts.of(root) for root in _roots(connection))):
-            _servers(part).pop(name, None)
-        if _is_configured_elsewhere(connection, name):
-            _servers(parts.of(where))[name] = None
+        def remove(parts: SettingsByScope) -> None:
+            where = self._root_of(name, parts)
+            for part in (parts.everywhere, *(parts.of(root) for root in self._roots())):
+                _servers(part).pop(name, None)
+            if self._is_configured_elsewhere(name):
+                _servers(parts.of(where))[name] = None
 
-    await _store(connection, name, remove)
+        await self._store(name, remove)
 
+    async def _store(self, name: str, change: Callable[[SettingsByScope], None]) -> None:
+        """Change the saved settings, and reload the configuration."""
+        if self.settings.loaded.is_pure:
+            raise RPCError(
+                INVALID_PARAMS,
+                "initializationOptions.pureConfig is set: only the editor's own configuration "
+                "applies",
+            )
 
-async def _store(
-    connection: Connection, name: str, change: Callable[[SettingsByScope], None]
-) -> None:
-    """Change the saved settings, and reload the configuration."""
-    if connection.loaded.is_pure:
-        raise RPCError(
-            INVALID_PARAMS,
-            "initializationOptions.pureConfig is set: only the editor's own configuration applies",
+        def forget_secrets(parts: SettingsByScope) -> None:
+            needed = _REFERENCE.findall(json.dumps([parts.everywhere, parts.workspaces]))
+            try:
+                drop_secrets(self.logins, name, but=frozenset(needed))
+            except LoginsError as error:
+                _log.warning("secrets of the MCP server %s cannot be removed: %s", name, error)
+
+        layer = SavedSettings(self.options.environ)
+        await trio.to_thread.run_sync(partial(layer.change, change, then=forget_secrets))
+        await self.settings.reload()
+
+    def _root_of(self, name: str, parts: SettingsByScope) -> Path | None:
+        """Return the root whose part has a server, or None for the part of all workspaces."""
+        for root in reversed(self._roots()):
+            if name in _servers(parts.of(root)):
+                return root
+        if name in _servers(parts.everywhere):
+            return None
+        files = {str(root / ".eca" / "config.json"): root for root in self._roots()}
+        named = [
+            source for source, value in self._other_sources().items() if _is_named(value, name)
+        ]
+        return files[named[-1]] if named and files.keys() >= set(named) else None
+
+    def _saved(self, name: str, parts: SettingsByScope) -> list[ServerSettings | None]:
+        """Return a server's saved settings; the last one wins, and None removes the server."""
+        places = (parts.everywhere, *(parts.of(root) for root in self._roots()))
+        return [_servers(part)[name] for part in places if name in _servers(part)]
+
+    def _is_configured_elsewhere(self, name: str) -> bool:
+        """Return whether another source configures a server."""
+        return any(_is_named(value, name) for value in self._other_sources().values())
+
+    def _other_sources(self) -> Mapping[str, object]:
+        """Return the JSON of all sources but the saved settings."""
+        ours = str(SavedSettings(self.options.environ).path)
+        return {name: value for name, value in self.settings.loaded.values.items() if name != ours}
+
+    def _roots(self) -> list[Path]:
+        return [root.path for root in self.session.roots]
+
+    def _with_references(self, server: str, settings: ServerSettings) -> ServerSettings:
+        """Store the secrets of settings with the logins, and return the settings with references.
+
+        Every header is a secret, and so is a value with a telling name or look, unless it contains
+        a reference already (`${env:TOKEN}`).
+        """
+        environ = self.options.environ
+        resolver = ReferenceResolver(
+            environ=environ,
+            home=home_directory(environ),
+            directory=None,
+            stored_secret=lambda _: "stored",
         )
+        stored: dict[str, str] = {}
 
-    def forget_secrets(parts: SettingsByScope) -> None:
-        needed = _REFERENCE.findall(json.dumps([parts.everywhere, parts.workspaces]))
-        try:
-            drop_secrets(connection.logins, name, but=frozenset(needed))
-        except LoginsError as error:
-            _log.warning("secrets of the MCP server %s cannot be removed: %s", name, error)
+        def referenced(value: str | None, *, always: bool) -> str | None:
+            if not value or not (always or mask(value) != value) or _refers(value, resolver):
+                return value
+            number = secrets.token_hex(8)
+            stored[number] = value
+            return f"${{kept:{server}:{number}}}"
 
-    layer = SavedSettings(connection.options.environ)
-    await trio.to_thread.run_sync(partial(layer.change, change, then=forget_secrets))
-    load = partial(connection.load, previous=connection.loaded)
-    put_in_force(connection, await trio.to_thread.run_sync(load))
-
-
-def _root_of(connection: Connection, name: str, parts: SettingsByScope) -> Path | None:
-    """Return the root whose part has a server, or None for the part of all workspaces."""
-    for root in reversed(_roots(connection)):
-        if name in _servers(parts.of(root)):
-            return root
-    if name in _servers(parts.everywhere):
-        return None
-    files = {str(root / ".eca" / "config.json"): root for root in _roots(connection)}
-    named = [
-        source for source, value in _other_sources(connection).items() if _is_named(value, name)
-    ]
-    return files[named[-1]] if named and files.keys() >= set(named) else None
-
-
-def _saved(
-    connection: Connection, name: str, parts: SettingsByScope
-) -> list[ServerSettings | None]:
-    """Return a server's saved settings; the last one wins, and None removes the server."""
-    places = (parts.everywhere, *(parts.of(root) for root in _roots(connection)))
-    return [_servers(part)[name] for part in places if name in _servers(part)]
-
-
-def _is_configured_elsewhere(connection: Connection, name: str) -> bool:
-    """Return whether another source configures a server."""
-    return any(_is_named(value, name) for value in _other_sources(connection).values())
-
-
-def _other_sources(connection: Connection) -> Mapping[str, object]:
-    """Return the JSON of all sources but the saved settings."""
-    ours = str(SavedSettings(connection.options.environ).path)
-    return {name: value for name, value in connection.loaded.values.items() if name != ours}
+        new = dict(settings)
+        for key in {"env", "headers"} & new.keys():
+            if new[key]:
+                new[key] = {
+                    name: referenced(value, always=key == "headers" or is_secret(name))
+                    for name, value in new[key].items()
+                }
+        if new.get("args"):
+            new["args"] = [referenced(each, always=False) for each in new["args"]]
+        for key in {"url", "clientSecret"} & new.keys():
+            new[key] = referenced(new[key], always=key == "clientSecret")
+        if stored:
+            store_secrets(self.logins, server, stored)
+        return new
 
 
 def _is_named(value: object, server: str) -> bool:
@@ -162,50 +199,6 @@ def _servers(part: dict[str, Any]) -> dict[str, Any]:
             "mcpServers in the saved settings: expected objects, got something else"
         )
     return servers  # type: ignore[no-any-return]  # checked above
-
-
-def _roots(connection: Connection) -> list[Path]:
-    return [root.path for root in connection.session.roots]
-
-
-def _with_references(
-    connection: Connection, server: str, settings: ServerSettings
-) -> ServerSettings:
-    """Store the secrets of settings with the logins, and return the settings with references.
-
-    Every header is a secret, and so is a value with a telling name or look, unless it contains a
-    reference already (`${env:TOKEN}`).
-    """
-    environ = connection.options.environ
-    resolver = ReferenceResolver(
-        environ=environ,
-        home=home_directory(environ),
-        directory=None,
-        stored_secret=lambda _: "stored",
-    )
-    stored: dict[str, str] = {}
-
-    def referenced(value: str | None, *, always: bool) -> str | None:
-        if not value or not (always or mask(value) != value) or _refers(value, resolver):
-            return value
-        number = secrets.token_hex(8)
-        stored[number] = value
-        return f"${{kept:{server}:{number}}}"
-
-    new = dict(settings)
-    for key in {"env", "headers"} & new.keys():
-        if new[key]:
-            new[key] = {
-                name: referenced(value, always=key == "headers" or is_secret(name))
-                for name, value in new[key].items()
-            }
-    if new.get("args"):
-        new["args"] = [referenced(each, always=False) for each in new["args"]]
-    for key in {"url", "clientSecret"} & new.keys():
-        new[key] = referenced(new[key], always=key == "clientSecret")
-    if stored:
-        store_secrets(connection.logins, server, stored)
-    return new
 
 
 def _refers(value: str, resolver: ReferenceResolver) -> bool:

@@ -15,7 +15,7 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.chat import Chat
+from eca_server.chat import Chat, Chats
 from eca_server.chat.rollback import (
     RollbackRefused,
     RollbackRequest,
@@ -24,11 +24,10 @@ from eca_server.chat.rollback import (
     roll_back,
 )
 from eca_server.chat.undo import SkippedFile
-from eca_server.features.chats import show_again
-from eca_server.features.connection import Connection
-from eca_server.session import MessageKind
+from eca_server.features.chat_views import ChatViews
+from eca_server.session import MessageKind, Session
 
-__all__ = ["make_handlers"]
+__all__ = ["Rollbacks"]
 
 REST: Final = "rest"
 """A value of `include` that is an extension: restore the files that can be restored."""
@@ -39,30 +38,48 @@ ASKED_AGAIN: Final = (1.0, 120.0)
 _FAILED: Final = "The rollback failed; see the server's log."
 
 
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
-    """Return the handler of rollbacks."""
-    refusals: dict[str, _Refusal] = {}
+@attrs.frozen(eq=False)
+class Rollbacks:
+    """The requests to roll chats back."""
 
-    def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
-        if connection.chats.subagent(params.chat_id) is not None:
-            raise _unknown(params)
-        chat = connection.chats.open(params.chat_id)
-        known = (*chat.unrecorded_prompts, *(message.content_id for message in chat.all_messages))
-        if chat.is_busy and params.content_id not in known:
-            raise _unknown(params)
-        task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
-        done = chat.between_turns.do(task.run)
+    session: Session
+    chats: Chats
+    views: ChatViews
 
-        async def answer() -> m.ChatRollbackResponse:
-            await done.wait()
-            connection.chats.drop_blank(chat)
-            if task.error is not None:
-                raise task.error
-            return m.ChatRollbackResponse()
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handler of rollbacks."""
+        refusals: dict[str, _Refusal] = {}
 
-        return answer()
+        def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
+            if self.chats.subagent(params.chat_id) is not None:
+                raise _unknown(params)
+            chat = self.chats.open(params.chat_id)
+            known = (
+                *chat.unrecorded_prompts,
+                *(message.content_id for message in chat.all_messages),
+            )
+            if chat.is_busy and params.content_id not in known:
+                raise _unknown(params)
+            task = _Task(
+                chats=self.chats,
+                views=self.views,
+                session=self.session,
+                chat=chat,
+                params=params,
+                refusals=refusals,
+            )
+            done = chat.between_turns.do(task.run)
 
-    return {"chat/rollback": rollback}
+            async def answer() -> m.ChatRollbackResponse:
+                await done.wait()
+                self.chats.drop_blank(chat)
+                if task.error is not None:
+                    raise task.error
+                return m.ChatRollbackResponse()
+
+            return answer()
+
+        return {"chat/rollback": rollback}
 
 
 @attrs.frozen
@@ -78,7 +95,9 @@ class _Refusal:
 class _Task:
     """One rollback; `error` is its result until it succeeds."""
 
-    connection: Connection
+    chats: Chats
+    views: ChatViews
+    session: Session
     chat: Chat
     params: m.ChatRollbackParams
     refusals: dict[str, _Refusal]
@@ -97,20 +116,20 @@ class _Task:
             self.error = RPCError(INVALID_PARAMS, str(error), {"code": "not_restorable"})
             return
         self.error = None
-        if self.connection.chats.get(chat.id) is not chat:  # deleted meanwhile
+        if self.chats.get(chat.id) is not chat:  # deleted meanwhile
             return
         if request.messages:
-            await show_again(self.connection, chat)
+            await self.views.show_again(chat)
         if note := done.message():
             self._show("warning" if done.skipped else "info", note)
 
     def _show(self, kind: MessageKind, message: str) -> None:
-        is_there = self.connection.chats.get(self.chat.id) is self.chat
+        is_there = self.chats.get(self.chat.id) is self.chat
         chat_id = self.chat.id if is_there else None
-        self.connection.session.show(kind, message, chat_id=chat_id)
+        self.session.show(kind, message, chat_id=chat_id)
 
     async def _roll_back(self, request: RollbackRequest) -> RollbackResult:
-        memory = self.connection.chats.memory
+        memory = self.chats.memory
         rollbacks = None if memory is None else memory.rollbacks
         before = self.refusals.pop(self.chat.id, None)
         try:

@@ -6,25 +6,30 @@ permission that its parent lacks. Only CURRENT clients can show subagents; other
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
+import trio
 
-from eca_protocol.messages import ChatContentReceivedParams, ChatContext
-from eca_server.config import AGENT_ALIASES, Behavior, apply_behavior
+from eca_protocol.messages import ChatContentReceivedParams
+from eca_server.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
+from eca_server.chat.turn import Body, Turn
+from eca_server.config import AGENT_ALIASES, Behavior, Config
 from eca_server.config.matchers import matches_name
+from eca_server.features.selection import Chosen
+from eca_server.session import Session
+from eca_server.tools.approval import Policy
+from eca_server.tools.output import Cap
+from eca_server.tools.tool import Tool
 
-if TYPE_CHECKING:
-    from eca_server.chat.agent import Agent
-    from eca_server.chat.subagents import SubagentChat, Task
-    from eca_server.chat.turn import Turn
-    from eca_server.features.connection import Connection
-    from eca_server.features.selection import Chosen
-    from eca_server.tools.approval import Policy
-    from eca_server.tools.tool import Tool
-
-__all__ = ["SUBAGENT_INSTRUCTIONS", "ParentTurn", "make_spawn", "subagent_tools"]
+__all__ = [
+    "SUBAGENT_INSTRUCTIONS",
+    "ParentTurn",
+    "make_spawn",
+    "subagent_tools",
+    "subagents_of",
+]
 
 _SUBAGENT = "subagent"
 
@@ -42,37 +47,25 @@ class ParentTurn:
     policy: Policy
 
 
-class MakeAgent(Protocol):
-    """The type of `features.agents.make_agent`."""
-
-    async def __call__(
-        self,
-        connection: Connection,
-        turn: Turn,
-        text: str,
-        *,
-        contexts: Sequence[ChatContext],
-        chosen: Chosen,
-        parent: ParentTurn | None = None,
-    ) -> Agent | None: ...
-
-
 def make_spawn(
-    connection: Connection, parent: ParentTurn, chosen: Chosen, make_agent: MakeAgent
-) -> Iterator[Tool]:
-    """Yield the tool that starts subagents, if the agent of a turn has any.
+    *,
+    agents: Mapping[str, Behavior],
+    parent: Turn,
+    chosen: Chosen,
+    cap: Cap,
+    make_body: Callable[[str, Chosen], Body],
+    limiter: trio.Semaphore,
+) -> Tool:
+    """Return the tool that starts subagents.
 
     Args:
-        connection: the connection.
+        agents: the subagents by name.
         parent: the parent turn.
         chosen: the model and behaviour of the parent turn.
-        make_agent: builds the agent of a task's turn.
+        cap: the limits of a result.
+        make_body: returns the body of a task's turn, for its text and its model and behaviour.
+        limiter: limits the number of subagents that work at once.
     """
-    agents = _subagents_of(connection, chosen.behavior)
-    if not agents:
-        return
-    from eca_server.chat.subagents import SpawnAgent, run_task  # noqa: PLC0415 - only where needed
-    from eca_server.tools.output import Cap  # noqa: PLC0415 - as above
 
     async def work(task: Task) -> SubagentChat:
         task_choice = attrs.evolve(
@@ -81,44 +74,27 @@ def make_spawn(
             variant=task.agent.variant,
             behavior=task.agent.name,
         )
+        async with limiter:
+            return await run_task(parent, task, make_body(task.text, task_choice))
 
-        async def body(turn: Turn) -> None:
-            agent = await make_agent(
-                connection, turn, task.text, contexts=(), chosen=task_choice, parent=parent
-            )
-            if agent is not None:
-                await agent.run(turn)
-
-        async with connection.subagents:
-            return await run_task(parent.turn, task, body)
-
-    limits = apply_behavior(connection.config, chosen.behavior).tool_call.output_truncation
-    yield SpawnAgent(
-        agents=agents,
-        model=chosen.model,
-        variant=chosen.variant,
-        cap=Cap(lines=limits.lines, size=limits.size_kb * 1024),
-        work=work,
-    )
+    return SpawnAgent(agents=agents, model=chosen.model, variant=chosen.variant, cap=cap, work=work)
 
 
-def subagent_tools(connection: Connection, behavior: str) -> Iterator[Tool]:
-    """Yield the same tool as it is announced to clients."""
-    agents = _subagents_of(connection, behavior)
+def subagent_tools(session: Session, config: Config, behavior: str) -> Iterator[Tool]:
+    """Yield the same tool as it is announced to clients, if a behaviour has subagents."""
+    agents = subagents_of(session, config, behavior)
     if agents:
-        from eca_server.chat.subagents import SpawnAgent  # noqa: PLC0415 - only where needed
-
         yield SpawnAgent(agents=agents)
 
 
-def _subagents_of(connection: Connection, behavior: str) -> Mapping[str, Behavior]:
+def subagents_of(session: Session, config: Config, behavior: str) -> Mapping[str, Behavior]:
     """Return the subagents of an agent, by name."""
-    if not connection.session.writes(ChatContentReceivedParams, "parent_chat_id"):
+    if not session.writes(ChatContentReceivedParams, "parent_chat_id"):
         return {}
-    own = connection.config.behaviors.get(behavior, Behavior()).subagents
+    own = config.behaviors.get(behavior, Behavior()).subagents
     return {
         name: each
-        for name, each in connection.config.behaviors.items()
+        for name, each in config.behaviors.items()
         if name and _SUBAGENT in each.mode and _may_spawn(behavior, each) and _is_listed(name, own)
     }
 

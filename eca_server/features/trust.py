@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -39,14 +38,15 @@ from eca_server.config.trust_texts import (
     shown,
     unique_roots,
 )
-from eca_server.features.configuration import put_in_force
-from eca_server.features.hooks import begin_session_of_added
+from eca_server.features.options import Options
+from eca_server.features.settings import Settings
+from eca_server.session import Session
 from eca_server.tools.ask_user import PATIENCE, client_asks_questions
 
 if TYPE_CHECKING:
     from eca_server.chat import Turn
+    from eca_server.config import Config
     from eca_server.config.trust_items import TrustItem
-    from eca_server.features.connection import Connection
 
 __all__ = ["Ask", "Trust"]
 
@@ -87,11 +87,23 @@ class Trust:
     """The waiting settings of the workspace folders, and the user's decisions.
 
     Args:
-        connection: the connection.
+        session: the connected client.
+        settings: the configuration in force.
+        options: the options of the server.
+        on_decision: called with the configuration before a decision.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings,
+        options: Options,
+        on_decision: Callable[[Config], None],
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._environ = options.environ
+        self._on_decision = on_decision
         self._asking = trio.Lock()
         self._postponed: set[_Key] = set()
         self._announced: set[_Key] = set()
@@ -100,12 +112,12 @@ class Trust:
     @property
     def items(self) -> tuple[TrustItem, ...]:
         """The waiting settings, including those the user has declined."""
-        return self._connection.loaded.withheld
+        return self._settings.loaded.withheld
 
     @property
     def pending(self) -> tuple[TrustItem, ...]:
         """The settings that the user may be asked about."""
-        loaded = self._connection.loaded
+        loaded = self._settings.loaded
         if not loaded.may_ask:
             return ()
         return tuple(each for each in loaded.withheld if not each.is_refused)
@@ -113,11 +125,11 @@ class Trust:
     @property
     def is_barred(self) -> bool:
         """True if the editor says that the workspace is not trusted."""
-        return bool(self.items) and not self._connection.loaded.may_ask
+        return bool(self.items) and not self._settings.loaded.may_ask
 
     async def settle(self, turn: Turn) -> None:
         """Ask the user before a turn, which waits for the answer; a stop cancels the question."""
-        session = self._connection.session
+        session = self._session
         if not client_asks_questions(session) or not self._unanswered():
             return
 
@@ -145,12 +157,12 @@ class Trust:
     def announce(self) -> None:
         """Show the waiting settings to a client without questions, once for each set."""
         pending = self.pending
-        if client_asks_questions(self._connection.session):
+        if client_asks_questions(self._session):
             return
         keys = set(map(_key, pending))
         if keys - self._announced:
             self._announced |= keys
-            self._connection.session.show("warning", announcement(pending))
+            self._session.show("warning", announcement(pending))
 
     def list_waiting(self) -> Listing:
         """Describe the waiting settings, which can then be accepted."""
@@ -180,10 +192,10 @@ class Trust:
 
     async def forget(self) -> bool:
         """Withdraw the trust in the roots; return whether one was trusted. Raises as `accept`."""
-        store = TrustStore(self._connection.options.environ)
+        store = TrustStore(self._environ)
         known = False
-        async with self._connection.changing.place():
-            for root in self._connection.session.roots:
+        async with self._settings.changing.place():
+            for root in self._session.roots:
                 known |= await trio.to_thread.run_sync(store.forget, root.path)
             await self._reload()
         return known
@@ -211,7 +223,7 @@ class Trust:
             hidden.append("command")
         if item.uses or hidden:
             self._postponed.discard(_key(item))
-            can_ask = client_asks_questions(self._connection.session) and item in self.pending
+            can_ask = client_asks_questions(self._session) and item in self.pending
             how = "The next prompt asks you first." if can_ask else "Send `/trust` in a chat first."
             gets = f"would use your {shown(', '.join(item.uses))}"
             has = f"has settings that were not shown to you ({', '.join(hidden)})"
@@ -230,7 +242,7 @@ class Trust:
         waiting = [each for each in self.pending if each.root == root]
         if all(_key(each) in self._postponed for each in waiting):
             return
-        lists_in_chat = self._connection.session.profile.has_plain_own_texts
+        lists_in_chat = self._session.profile.has_plain_own_texts
         short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
         if lists_in_chat or short.is_cut:
@@ -281,7 +293,7 @@ class Trust:
         items: Iterable[TrustItem],
         decide: Callable[[TrustStore, Path, Sequence[str]], None],
     ) -> None:
-        async with self._connection.changing.place():
+        async with self._settings.changing.place():
             await self._decide_now(items, decide)
 
     async def _decide_now(
@@ -289,7 +301,7 @@ class Trust:
         items: Iterable[TrustItem],
         decide: Callable[[TrustStore, Path, Sequence[str]], None],
     ) -> None:
-        store = TrustStore(self._connection.options.environ)
+        store = TrustStore(self._environ)
         decided = tuple(items)
         for root in unique_roots(decided):
             digests = [each.digest for each in decided if each.root == root]
@@ -297,7 +309,6 @@ class Trust:
         await self._reload()
 
     async def _reload(self) -> None:
-        before = self._connection.config
-        load = partial(self._connection.load, previous=self._connection.loaded)
-        put_in_force(self._connection, await trio.to_thread.run_sync(load))
-        begin_session_of_added(self._connection, before)
+        before = self._settings.config
+        await self._settings.reload()
+        self._on_decision(before)

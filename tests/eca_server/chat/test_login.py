@@ -136,7 +136,7 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) ->
         lines = text(await ours.turn("/login nobody")).splitlines()
         assert lines[0].startswith(f"/login {MASKED}There is no provider with this name.")
         assert "- p" in lines
-        store_secrets(ours.connection.logins, "s", {"1": KEY})
+        store_secrets(ours.connection.parts.logins.get(), "s", {"1": KEY})
         said = text(await ours.turn("/logout mcp-server:s"))
         assert said.endswith("with one of the stored logins: openai.")
     assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}

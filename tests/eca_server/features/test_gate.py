@@ -67,7 +67,7 @@ async def test_what_follows_initialize_meets_the_whole_configuration_in_order(
             {"jsonrpc": "2.0", "id": "s", "method": "shutdown"},
         )
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert not ours.connection.is_introduced
+        assert not ours.connection.parts.announcer.is_introduced
         disk.set()
         assert "result" in await ours.until(lambda each: each.get("id") == "p")
         assert "result" in await ours.until(lambda each: each.get("id") == "s")
@@ -109,7 +109,7 @@ async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(
     async with editor(started=False) as ours:
         answer = await ours.ask("initialize", {"workspaceFolders": roots})
         assert "chatWelcomeMessage" in answer
-        assert not ours.connection.gate.is_open  # the answer came before the load
+        assert not ours.connection.parts.lifecycle.gate.is_open  # the answer came before the load
         await ours.send({"jsonrpc": "2.0", "method": "initialized", "params": {}})
         reply = await ours.ask("chat/prompt", {"message": "hi", "model": "simulator/echo"})
         assert "chatId" in reply

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from eca_server.features import Handlers
+from eca_server.features.handlers import Handlers
 
 IMPORT_AND_LIST = "import eca_server.stdio, sys; print(*sys.modules)"
 

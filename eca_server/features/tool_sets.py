@@ -1,0 +1,141 @@
+"""The native tools of a chat, and their announcement to the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.revisions import Revision
+from eca_server.chat.subagents import SPAWN_TOOL
+from eca_server.config import apply_behavior
+from eca_server.features.current_models import CurrentModels
+from eca_server.features.folders import Folders
+from eca_server.features.lazy import Lazy
+from eca_server.features.options import Options
+from eca_server.features.settings import Settings
+from eca_server.features.subagents import subagent_tools
+from eca_server.jobs import Jobs
+from eca_server.sandbox import sandbox_for
+from eca_server.session import Session
+from eca_server.skills import SKILL_TOOL, LoadSkill
+from eca_server.tools.approval import NATIVE, policy_of
+from eca_server.tools.ledger import Ledger
+from eca_server.tools.native import NativeTools, native_tools
+from eca_server.tools.search_tools import CallTool, SearchTools
+from eca_server.tools.tasks import Tasks, TaskTool
+from eca_server.tools.tool import Tool
+from eca_server.tools.toolbox import PREFIX
+
+__all__ = ["BRIEF", "ToolSets", "announced_tool"]
+
+BRIEF: Final = 80
+"""Limit of a tool's description for clients with small reads, in characters."""
+
+
+@attrs.define(eq=False)
+class ToolSets:
+    """The makers of native tools.
+
+    Attributes:
+        uses_mcp: returns whether there may be MCP servers.
+        has_skills: whether there were skills when a chat's instructions were last built.
+    """
+
+    session: Session
+    settings: Settings
+    options: Options
+    models: CurrentModels
+    folders: Folders
+    jobs: Lazy[Jobs]
+    uses_mcp: Callable[[], bool]
+    has_skills: bool = False
+
+    def make(
+        self,
+        ledger: Ledger | None = None,
+        chat_id: str = "",
+        *,
+        reader: str = "",
+        behavior: str = "",
+        tasks: Tasks | None = None,
+        more: Iterable[Tool] = (),
+    ) -> NativeTools:
+        """Return the native tools of a chat.
+
+        Args:
+            ledger: the files its model has seen.
+            chat_id: the chat.
+            reader: the chat of the subagent that gets the tools, if it is one.
+            behavior: the behaviour with the descriptions and limits; empty: the common ones.
+            tasks: the present list of tasks; None: an empty one.
+            more: further tools of this chat alone.
+        """
+        is_current = self.session.revision is Revision.CURRENT
+        config = apply_behavior(self.settings.config, behavior)
+        return native_tools(
+            config,
+            session=self.session,
+            workspace=self.folders.workspace,
+            environment=self.models.child_variables,
+            ledger=ledger or Ledger(),
+            chat_id=chat_id,
+            reader=reader,
+            jobs=self.jobs.get() if is_current else None,
+            more=[
+                LoadSkill(files=self.folders.skill_files, agent=config.behaviors.get(behavior)),
+                *([TaskTool(tasks=tasks or Tasks())] if is_current else ()),
+                *more,
+            ],
+            reserved=(SKILL_TOOL, SPAWN_TOOL),
+            sandbox=sandbox_for(
+                config.tool_call.sandbox,
+                (root.real_path for root in self.session.roots),
+                self.options.environ,
+                () if config.netrc_file is None else (config.netrc_file,),
+            ),
+        )
+
+    def described(self, behavior: str) -> NativeTools:
+        """Return the native tools of a behaviour, to describe them to the client."""
+        spawn = subagent_tools(self.session, self.settings.config, behavior)
+        return self.make(behavior=behavior, more=spawn)
+
+    def announcement(self, behavior: str) -> m.EcaServerUpdatedParams:
+        """Return the announcement of the native tools, and of those that a behaviour disables."""
+        config, native = self.settings.config, self.described(behavior)
+        if not self.has_skills:
+            native = native.without(SKILL_TOOL)
+        if config.mcp_tool_search and self.uses_mcp():
+            native = native.adding([SearchTools(), CallTool()])
+        toolbox = native.toolbox(policy_of(config, behavior))
+        prefix = PREFIX if self.session.profile.prefixes_tools else ""
+        return m.EcaServerUpdatedParams(
+            name="ECA",
+            status="running",
+            tools=tuple(
+                announced_tool(
+                    self.session,
+                    name=prefix + tool.name,
+                    description=tool.description,
+                    parameters=tool.parameters,
+                    disabled=toolbox.find(NATIVE, PREFIX + tool.name) is None,
+                )
+                for tool in native.tools
+            ),
+        )
+
+
+def announced_tool(
+    session: Session, *, name: str, description: str, parameters: Any, disabled: bool
+) -> m.ServerTool:
+    """Return the announcement of a tool."""
+    brief = session.profile.brief_tools
+    return m.ServerTool(
+        name=name,
+        description=description[:BRIEF] if brief else description,
+        parameters={"type": "object"} if brief else parameters,
+        disabled=disabled,
+    )
