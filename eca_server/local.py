@@ -13,8 +13,8 @@ from eca_protocol.client import Client, connect
 from eca_protocol.client.request_handlers import AskQuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_protocol.streams import memory_pair
-from eca_server.features.composition import Composition
-from eca_server.features.options import Options
+from eca_server.features.host import Options
+from eca_server.features.lifecycle import Connection
 from eca_server.printable import printable_lines
 from eca_server.server import serve
 
@@ -29,7 +29,7 @@ class LocalPair:
         connection: the server's side, for state that the protocol does not carry.
     """
 
-    def __init__(self, client: Client, connection: Composition) -> None:
+    def __init__(self, client: Client, connection: Connection) -> None:
         self.client = client
         self.connection = connection
 
@@ -59,7 +59,7 @@ async def local_client(
             supported.
     """
     ours, theirs = memory_pair()
-    connections: list[Composition] = []
+    connections: list[Connection] = []
     async with trio.open_nursery() as nursery:
 
         async def run_server() -> None:

@@ -18,12 +18,10 @@ from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
-from eca_server.features.composition import Composition
 from eca_server.features.gate import ConfigurationGate
 from eca_server.features.handlers import Handlers
-from eca_server.features.host import Host
-from eca_server.features.lifecycle import Greeting
-from eca_server.features.options import Options
+from eca_server.features.host import Host, Options
+from eca_server.features.lifecycle import Connection, Greeting
 from eca_server.signals import take_signals
 from eca_server.telemetry import begin_flush, record_telemetry
 
@@ -41,7 +39,7 @@ async def serve(
     *,
     handles_signals: bool = False,
     on_ending: Callable[[], None] = lambda: None,
-    on_connection: Callable[[Composition], None] = lambda _: None,
+    on_connection: Callable[[Connection], None] = lambda _: None,
 ) -> int:
     """Serve one client, and return the exit code for its process.
 
@@ -74,7 +72,7 @@ async def serve(
         if handles_signals:
             take_signals(end_by_signal, even_ignored=_EVEN_IGNORED)
         async with HTTPClient() as http, peer:
-            connection = Composition(Host(peer, nursery, options, http), gate)
+            connection = Connection(Host(peer, nursery, options, http), gate)
             on_connection(connection)
             handlers.serve(connection)
             end = await peer.serve()
@@ -83,12 +81,12 @@ async def serve(
             _log.info("ending: %s", end.reason)
             await connection.close()
         nursery.cancel_scope.cancel()
-    if connection.lifecycle.was_shut_down:
+    if connection.was_shut_down:
         return 0
     return 128 + signalled[0] if signalled else _exit_code(end, connection)
 
 
-def _exit_code(end: End, connection: Composition) -> int:
+def _exit_code(end: End, connection: Connection) -> int:
     if end.kind == "closed":
-        return 0 if connection.lifecycle.client_is_gone else 1
+        return 0 if connection.client_is_gone else 1
     return 0 if end.kind == "eof" else 1

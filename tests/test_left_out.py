@@ -54,7 +54,7 @@ async def test_what_upstream_has_is_there_or_named_in_readme(tmp_path: Path) -> 
     agents = {"a": {"mode": "subagent", "description": "d"}}
     async with current({"agent": agents}, folder=tmp_path) as ours:
         handlers = Handlers()
-        handlers.serve(ours.connection.parts)
+        handlers.serve(ours.connection.start)
         assert {*ECA.received_by("server")} == {*handlers}
         await ours.turn("say a", model=SCRIPT)
         for name, why in UNSUPPORTED.items():

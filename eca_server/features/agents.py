@@ -1,9 +1,12 @@
-"""The agent of a turn: its model, instructions and tools, as configured and selected."""
+"""The agent of a turn: its model, instructions and tools, as configured and selected.
+
+The subagents of an agent are fixed when its turn begins. A subagent has no subagents and no
+permission that its parent lacks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -20,7 +23,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
-from eca_server.chat.turn import Body
+from eca_server.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
 from eca_server.child_process import chat_environment
 from eca_server.commands import hidden_skill_notes
 from eca_server.config import Behavior, Config, apply_behavior
@@ -31,15 +34,8 @@ from eca_server.features.approvals import Approvals
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.folders import Folders
 from eca_server.features.hooks import SessionHooks, hook_fields
-from eca_server.features.lazy import Lazy
 from eca_server.features.selection import Chosen
 from eca_server.features.settings import Settings
-from eca_server.features.subagents import (
-    SUBAGENT_INSTRUCTIONS,
-    ParentTurn,
-    make_spawn,
-    subagents_of,
-)
 from eca_server.features.tool_sets import ToolSets
 from eca_server.jobs import Jobs
 from eca_server.llm.backend import BackendError
@@ -59,12 +55,23 @@ from eca_server.tools.toolbox import ServedTool
 from eca_server.tools.view_image import ViewImage
 
 if TYPE_CHECKING:
-    from eca_server.features.mcp_turns import TurnServers
+    from eca_server.features.mcp import McpServers
 
-__all__ = ["MOST_SUBAGENTS", "Agents"]
+__all__ = ["Agents"]
 
-MOST_SUBAGENTS: Final = 8
-"""Limit of concurrent subagents in all chats; further ones wait."""
+
+SUBAGENT_INSTRUCTIONS: Final = (
+    "You work for another agent, which receives only your last message: put the complete result "
+    "into it. Do not ask questions; they are not answered."
+)
+
+
+@attrs.frozen
+class ParentTurn:
+    """The parent of a subagent: the turn that waits for it, and that turn's policy."""
+
+    turn: Turn
+    policy: Policy
 
 
 @attrs.frozen(eq=False)
@@ -84,10 +91,10 @@ class Agents:
     tools: ToolSets
     approvals: Approvals
     hooks: SessionHooks
-    jobs: Lazy[Jobs]
-    servers: Callable[[], TurnServers | None]
+    jobs: Jobs
+    servers: Callable[[], McpServers | None]
     http: HTTPClient
-    limiter: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(MOST_SUBAGENTS))
+    limiter: trio.Semaphore
 
     async def make(
         self,
@@ -100,14 +107,8 @@ class Agents:
     ) -> Agent | None:
         """Build the agent for a turn; return None after reporting an unusable model.
 
-        The configuration is read before the first wait, so the turn keeps it to its end.
-
-        Args:
-            turn: the turn.
-            text: the prompt for the model.
-            contexts: the contexts of the prompt.
-            chosen: the model and the behaviour.
-            parent: the parent turn of a subagent; None: the user's own agent.
+        The configuration is read before the first wait, so the turn keeps it to its end. With a
+        `parent`, the agent is that turn's subagent.
         """
         try:
             model = self.models.current.find(chosen.model, chosen.variant)
@@ -130,9 +131,9 @@ class Agents:
         servers = self.servers()
         texts, served = [system.text], tuple[ServedTool, ...]()
         if servers is not None:
-            await servers.wait(turn)
-            served = servers.tools(turn, config, policy, native.toolbox(policy))
-            texts.append(servers.instructions())
+            await servers.in_turns.wait(turn)
+            served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
+            texts.append(servers.in_turns.instructions())
         if config.mcp_tool_search and served:
             served = searchable(served)
             native = native.adding([SearchTools(served=served), CallTool(served=served)])
@@ -165,11 +166,10 @@ class Agents:
                 text,
                 workspace=self.folders.workspace,
                 http=self.http,
-                resources=None if servers is None else servers.reader(turn.chat),
+                resources=None if servers is None else servers.in_turns.reader(turn.chat),
                 gitignore=gitignore,
             )
-            jobs = self.jobs.made
-            news = "" if jobs is None else job_notice(jobs, turn.chat.id)
+            news = job_notice(self.jobs, turn.chat.id)
             return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
         return gather
@@ -193,36 +193,30 @@ class Agents:
             chat.id,
             behavior=behavior,
             tasks=lists[-1] if lists else None,
-            more=self._spawn_tools(turn, config, policy, chosen),
+            more=self._spawn_tools(ParentTurn(turn, policy), config, chosen),
         )
 
-    def _spawn_tools(
-        self, turn: Turn, config: Config, policy: Policy, chosen: Chosen
-    ) -> Sequence[Tool]:
-        agents = subagents_of(self.session, self.settings.config, chosen.behavior)
-        if not agents:
-            return ()
+    def _spawn_tools(self, parent: ParentTurn, config: Config, chosen: Chosen) -> Sequence[Tool]:
+        """Return the tool that starts subagents, if the agent of a turn has any."""
+        agents = self.tools.subagents(chosen.behavior)
+
+        async def work(task: Task) -> SubagentChat:
+            agent, text = task.agent, task.text
+            target = Chosen(model=agent.model, variant=agent.variant, behavior=agent.name)
+
+            async def body(turn: Turn) -> None:
+                agent = await self.make(turn, text, contexts=(), chosen=target, parent=parent)
+                if agent is not None:
+                    await agent.run(turn)
+
+            async with self.limiter:
+                return await run_task(parent.turn, task, body)
+
         limits = config.tool_call.output_truncation
         cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
-        make_body = partial(self._task_body, ParentTurn(turn=turn, policy=policy))
-        return [
-            make_spawn(
-                agents=agents,
-                parent=turn,
-                chosen=chosen,
-                cap=cap,
-                make_body=make_body,
-                limiter=self.limiter,
-            )
-        ]
-
-    def _task_body(self, parent: ParentTurn, text: str, chosen: Chosen) -> Body:
-        async def body(turn: Turn) -> None:
-            agent = await self.make(turn, text, contexts=(), chosen=chosen, parent=parent)
-            if agent is not None:
-                await agent.run(turn)
-
-        return body
+        model, variant = chosen.model, chosen.variant
+        spawn = SpawnAgent(agents=agents, model=model, variant=variant, cap=cap, work=work)
+        return [spawn] if agents else ()
 
     def _permissions(self, turn: Turn, policy: Policy, parent: ParentTurn | None) -> Permissions:
         owner = turn.chat if parent is None else parent.turn.chat

@@ -5,20 +5,17 @@ Before the introduction nothing is sent unasked (W-10).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
 
 import attrs
 
 from eca_protocol import messages as m
 from eca_server.features.current_models import CurrentModels
-from eca_server.features.lazy import Lazy
 from eca_server.features.selection import Selection
 from eca_server.features.settings import Settings
+from eca_server.features.tool_sets import ToolSets
 from eca_server.session import Session
-
-if TYPE_CHECKING:
-    from eca_server.features.tool_sets import ToolSets
 
 __all__ = ["Announcer"]
 
@@ -26,6 +23,7 @@ _PROGRESS: Final[tuple[Literal["start", "finish"], ...]] = ("start", "finish")
 _VARIANT_FIELDS: Final = ("variants", "select_variant")
 
 
+@attrs.define(eq=False)
 class Announcer:
     """The last announcements, and what they are compared with.
 
@@ -37,43 +35,35 @@ class Announcer:
         on_problems: called after problems were announced.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        models: CurrentModels,
-        selection: Selection,
-        tools: Lazy[ToolSets],
-    ) -> None:
-        self.is_introduced = False
-        self.notices: list[str] = []
-        self.servers: Callable[[], Iterable[m.MCPServerUpdatedParams]] = tuple
-        self.providers: Callable[[], Iterable[m.ProviderStatus]] | None = None
-        self.on_problems: Callable[[], None] = lambda: None
-        self._session = session
-        self._settings = settings
-        self._models = models
-        self._selection = selection
-        self._tools = tools
-        self._config: m.ChatConfig | None = None
-        self._announced_tools: m.EcaServerUpdatedParams | None = None
-        self._announced_servers: dict[str, m.MCPServerUpdatedParams] = {}
-        self._announced_providers: dict[str, m.ProviderStatus] = {}
-        self._problems: Collection[object] = ()
+    session: Session
+    settings: Settings
+    models: CurrentModels
+    selection: Selection
+    tools: ToolSets
+    is_introduced: bool = False
+    notices: Sequence[str] = ()
+    servers: Callable[[], Iterable[m.MCPServerUpdatedParams]] = tuple
+    providers: Callable[[], Iterable[m.ProviderStatus]] | None = None
+    on_problems: Callable[[], None] = lambda: None
+    _config: m.ChatConfig = attrs.field(factory=m.ChatConfig, init=False)
+    _announced_tools: m.EcaServerUpdatedParams | None = None
+    _announced_servers: dict[str, m.MCPServerUpdatedParams] = attrs.field(factory=dict)
+    _announced_providers: dict[str, m.ProviderStatus] = attrs.field(factory=dict)
+    _problems: Collection[object] = ()
 
     def introduce(self) -> None:
         """Announce models, selections and tools to a new client, and show the notices."""
-        self._config, self._announced_tools = None, None
+        self._config, self._announced_tools = m.ChatConfig(), None
         start, finish = (
             m.ProgressParams(type=kind, task_id="eca-start", title="Starting ECA")
             for kind in _PROGRESS
         )
-        self._session.notify("$/progress", start)
+        self.session.notify("$/progress", start)
         self.announce_offer()
-        self._session.notify("$/progress", finish)
+        self.session.notify("$/progress", finish)
         self.is_introduced = True
         for notice in self.notices:
-            self._session.show("warning", notice)
+            self.session.show("warning", notice)
 
     def announce_changes(self) -> None:
         """Announce the present models, tools and problems; do nothing before the introduction."""
@@ -82,18 +72,14 @@ class Announcer:
             self.announce_problems()
 
     def announce_offer(self, *, keeps_selection: bool = False) -> None:
-        """Announce the changed selections and tools.
-
-        Args:
-            keeps_selection: keep the model that the client selected itself.
-        """
-        offer, announced = self._offer(), self._config or m.ChatConfig()
+        """Announce changed selections and tools; keep the client's own model if requested."""
+        offer, announced = self._offer(), self._config
         changes = {
             field.name: getattr(offer, field.name)
             for field in attrs.fields(m.ChatConfig)
             if getattr(offer, field.name) not in (None, getattr(announced, field.name))
         }
-        selection = self._selection
+        selection = self.selection
         if keeps_selection and selection.client_model not in (None, announced.select_model):
             changes.pop("select_model", None)
         if selection.client_model in {*(announced.models or ())} - {*(offer.models or ())}:
@@ -103,18 +89,18 @@ class Announcer:
         known = {name: changes.get(name, getattr(announced, name)) for name in _VARIANT_FIELDS}
         self._config = attrs.evolve(offer, **known)
         if changes:
-            self._notify(m.ChatConfig(**changes))
+            self.announce_selection(m.ChatConfig(**changes))
         self.announce_tools(selection.behavior_in_force())
         if self.providers is not None:
             self.announce_providers(self.providers())
 
     def _variant_changes(self, announced: m.ChatConfig, *, is_selected: bool) -> dict[str, Any]:
         """Return the changed variants of the client's model, and the changed one in force."""
-        if not self._session.writes(m.ChatConfig, "variants"):
+        if not self.session.writes(m.ChatConfig, "variants"):
             return {}
-        selection, changes = self._selection, dict[str, Any]()
+        selection, changes = self.selection, dict[str, Any]()
         model = selection.client_model or ""
-        variants = self._models.current.variants(model)
+        variants = self.models.current.variants(model)
         if variants != announced.variants:
             changes["variants"] = variants
         if changes or is_selected:
@@ -127,33 +113,27 @@ class Announcer:
     def announce_variants(
         self, model: str, variant: str | None, chat_id: str | None, *, is_own: bool
     ) -> None:
-        """Announce the variants of a selected model, and the one in force.
+        """Announce the variants of a selected model, and the one in force, for a chat or for all.
 
-        Args:
-            model: the selected model.
-            variant: the variant in force; None: no variant.
-            chat_id: the chat; None: all chats.
-            is_own: whether the client selected that variant itself.
+        One that the client selected itself (`is_own`) is not sent back.
         """
-        if not self._session.writes(m.ChatConfig, "variants"):
+        if not self.session.writes(m.ChatConfig, "variants"):
             return
-        variants = self._models.current.variants(model)
+        variants = self.models.current.variants(model)
         if chat_id is None:
-            before = self._config or m.ChatConfig()
+            before = self._config
             self._config = attrs.evolve(before, variants=variants, select_variant=variant or "")
             if is_own and variants == before.variants:
                 return
-        self._notify(m.ChatConfig(variants=variants, select_variant=variant or ""), chat_id)
-
-    def announce_selection(self, selected: m.ChatConfig, chat_id: str | None) -> None:
-        """Announce a selection that the server made, for a chat or for all."""
-        self._notify(selected, chat_id)
+        self.announce_selection(
+            m.ChatConfig(variants=variants, select_variant=variant or ""), chat_id
+        )
 
     def note_selection(self) -> None:
         """Record the client's own selection as announced, so that it is not sent back (W-28)."""
         offer = self._offer()
         self._config = attrs.evolve(
-            self._config or m.ChatConfig(),
+            self._config,
             select_model=offer.select_model,
             select_behavior=offer.select_behavior,
             select_agent=offer.select_agent,
@@ -161,10 +141,10 @@ class Announcer:
 
     def announce_tools(self, behavior: str) -> None:
         """Announce the native tools, and those that the behaviour disables, if they changed."""
-        params = self._tools.get().announcement(behavior)
+        params = self.tools.announcement(behavior)
         if params != self._announced_tools:
             self._announced_tools = params
-            self._session.notify("tool/serverUpdated", params)
+            self.session.notify("tool/serverUpdated", params)
         for server in self.servers():
             if server != self._announced_servers.get(server.name):
                 self.announce_server(server)
@@ -172,21 +152,21 @@ class Announcer:
     def announce_server(self, server: m.MCPServerUpdatedParams) -> None:
         """Announce an MCP server, even if it is unchanged (W-36)."""
         self._announced_servers[server.name] = server
-        self._session.notify("tool/serverUpdated", server)
+        self.session.notify("tool/serverUpdated", server)
 
     def announce_removal(self, server: m.MCPServerUpdatedParams) -> None:
         """Announce that an MCP server was removed."""
         self._announced_servers.pop(server.name, None)
-        self._session.notify("tool/serverUpdated", server)
+        self.session.notify("tool/serverUpdated", server)
         removed = m.ToolServerRemovedParams(name=server.name)
-        self._session.notify("tool/serverRemoved", removed)
+        self.session.notify("tool/serverRemoved", removed)
 
     def announce_providers(self, providers: Iterable[m.ProviderStatus]) -> None:
         """Announce the providers that changed since they were listed or announced."""
         for status in providers:
             if self._announced_providers.get(status.id) != status:
                 self._announced_providers[status.id] = status
-                self._session.notify("providers/updated", status)
+                self.session.notify("providers/updated", status)
 
     def note_providers(self, providers: Iterable[m.ProviderStatus]) -> None:
         """Record providers as announced, because they answer a request."""
@@ -194,29 +174,29 @@ class Announcer:
 
     def announce_jobs(self, jobs: Iterable[m.JobSummary]) -> None:
         """Announce all background jobs."""
-        self._session.notify("jobs/updated", m.JobsUpdatedParams(jobs=tuple(jobs)))
+        self.session.notify("jobs/updated", m.JobsUpdatedParams(jobs=tuple(jobs)))
 
     def announce_problems(self) -> None:
         """Show the problems of the configuration that were not shown yet."""
         present = {key: (level, text) for key, level, text in self._present_problems()}
         for key, (level, text) in present.items():
             if key not in self._problems:
-                self._session.show(level, text)
+                self.session.show(level, text)
         self._problems = present.keys()
         self.on_problems()
 
     def _present_problems(self) -> Iterator[tuple[object, Literal["error", "warning"], str]]:
         """Yield each problem: its identity (without its line, which may move), severity, text."""
-        for text in self._tools.get().make().problems:
+        for text in self.tools.make().problems:
             yield text, "warning", text
-        for problem in (*self._settings.loaded.problems, *self._models.current.problems):
+        for problem in (*self.settings.loaded.problems, *self.models.current.problems):
             yield attrs.evolve(problem, line=None, column=None), problem.level, str(problem)
 
     def _offer(self) -> m.ChatConfig:
-        spelled, config = self._session.profile.agent_name, self._settings.config
+        spelled, config = self.session.profile.agent_name, self.settings.config
         behaviors = tuple(map(spelled, config.selectable_behaviors))
-        selected = self._selection.behavior_in_force()
-        models = self._models.current
+        selected = self.selection.behavior_in_force()
+        models = self.models.current
         return m.ChatConfig(
             models=models.names,
             select_model=models.default_for(selected),
@@ -227,5 +207,6 @@ class Announcer:
             welcome_message=config.welcome_message,
         )
 
-    def _notify(self, chat: m.ChatConfig, chat_id: str | None = None) -> None:
-        self._session.notify("config/updated", m.ConfigUpdatedParams(chat=chat, chat_id=chat_id))
+    def announce_selection(self, chat: m.ChatConfig, chat_id: str | None = None) -> None:
+        """Announce a selection, or changed models, for a chat or for all."""
+        self.session.notify("config/updated", m.ConfigUpdatedParams(chat=chat, chat_id=chat_id))

@@ -10,17 +10,16 @@ from collections.abc import Mapping
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.features import approvals
+from eca_server.features import approvals, steering
+from eca_server.features.agents import Agents
 from eca_server.features.chat_views import ChatViews
 from eca_server.features.chats import ChatRequests
 from eca_server.features.composition import Composition
-from eca_server.features.fork import Forks
 from eca_server.features.inline import InlinePrompts
 from eca_server.features.prompts import Prompts
 from eca_server.features.queries import Queries
 from eca_server.features.rollback import Rollbacks
 from eca_server.features.selecting import Selecting
-from eca_server.features.steering import Steering
 
 __all__ = ["make_handlers"]
 
@@ -34,12 +33,25 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         parts.chats.get(),
     )
     selection, announcer = parts.selection, parts.announcer
-    views = ChatViews(session, settings, selection, parts.tools.get(), chats)
+    views = ChatViews(session, settings, models, selection, parts.tools, chats)
     requests = ChatRequests(
-        session, models, selection, announcer, parts.hooks.get(), parts.jobs, chats, views
+        session, models, selection, announcer, parts.hooks, parts.jobs, chats, views
     )
     selecting = Selecting(session, settings, models, selection, announcer, chats)
-    forks = Forks(models, chats, views)
+    agents = Agents(
+        session,
+        settings,
+        models,
+        parts.folders,
+        announcer,
+        parts.tools,
+        parts.approvals,
+        parts.hooks,
+        parts.jobs,
+        parts.servers,
+        parts.host.http,
+        parts.subagents,
+    )
     prompts = Prompts(
         session,
         settings,
@@ -48,24 +60,23 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         parts.folders,
         announcer,
         chats,
-        parts.agents.get(),
-        forks,
+        agents,
+        views,
         selecting,
         parts.logins.get(),
         parts.host.http,
-        parts.trust.get(),
-        lambda: parts.servers,
+        parts.trust,
+        parts.servers,
         requests.delete,
     )
     return {
         "chat/prompt": prompts.begin,
         "chat/promptStop": _make_stop(parts),
-        **InlinePrompts(session, settings, models, chats, prompts).handlers(),
-        **Steering(chats, prompts, parts.host.nursery).handlers(),
-        **Queries(session, parts.folders, lambda: parts.servers).handlers(),
+        **InlinePrompts(settings, models, chats, views, prompts).handlers(),
+        **steering.make_handlers(chats, prompts, parts.host.nursery),
+        **Queries(session, settings, parts.folders, parts.servers).handlers(),
         **selecting.handlers(),
         **requests.handlers(),
-        **forks.handlers(),
         **Rollbacks(session, chats, views).handlers(),
         **approvals.make_handlers(chats, parts.approvals),
     }

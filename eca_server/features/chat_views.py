@@ -1,8 +1,13 @@
-"""The client's view of chats: their contents as a replay shows them (W-43)."""
+"""The client's views of chats: what a replay shows, and chats that begin with others' messages.
+
+A fork begins with the messages up to and including the named one; afterwards the chats are
+independent. Before-images of files stay with the first chat: a rollback of the fork undoes only
+changes of the fork (W-43; chapter "Chat fork").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -11,13 +16,17 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_server.chat import Chat, Chats
+from eca_server.chat.flags import flags_within
 from eca_server.chat.pages import Page, page_of
 from eca_server.chat.replay import ReplayedContent, replayed
+from eca_server.chat.store import ChatSettings
+from eca_server.chat.title import title_of_fork
 from eca_server.chat.tool_call import Naming
+from eca_server.features.current_models import CurrentModels
 from eca_server.features.selection import Selection
 from eca_server.features.settings import Settings
 from eca_server.features.tool_sets import ToolSets
-from eca_server.llm.history import ToolCallPart
+from eca_server.llm.history import Message, ToolCallPart
 from eca_server.session import Session
 from eca_server.tools.approval import NATIVE, policy_of
 from eca_server.tools.schema_check import check_arguments
@@ -34,6 +43,7 @@ class ChatViews:
 
     session: Session
     settings: Settings
+    models: CurrentModels
     selection: Selection
     tools: ToolSets
     chats: Chats
@@ -58,7 +68,32 @@ class ChatViews:
         opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
         self.session.notify("chat/opened", opened, newest=True)
 
-    async def show_new(self, chat: Chat) -> None:
+    async def fork_chat(
+        self, chat: Chat, messages: Sequence[Message], title: str | None = None
+    ) -> Chat:
+        """Create a chat that begins with messages of an existing one, and show it.
+
+        Without a title, it has that of the existing chat, with a number.
+        """
+        flags = flags_within(chat.settings.flags, messages)
+        settings = attrs.evolve(
+            chat.settings, trust=False, flags=flags, is_named_by_user=True, kind=None
+        )
+        title = title or title_of_fork(chat.title, await self.chats.titles())
+        return await self.begin_chat(messages, title, settings)
+
+    async def begin_chat(
+        self, messages: Sequence[Message], title: str, settings: ChatSettings
+    ) -> Chat:
+        """Create a chat with messages of an existing one, and show it to the client."""
+        chat = await self.chats.begin(messages, title=title, settings=settings)
+        if settings.model in self.models.current.names:
+            chat.selection.model, chat.selection.variant = settings.model, settings.variant
+        chat.selection.behavior = settings.behavior
+        await self._show_new(chat)
+        return chat
+
+    async def _show_new(self, chat: Chat) -> None:
         """Announce a new chat, and show its history."""
         self.announce_opened(chat)
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))

@@ -1,4 +1,4 @@
-"""Chats: list, open, clear, rename, flag, delete (rulings W-24, W-25).
+"""Chats: list, open, clear, rename, flag, fork, delete (rulings W-24, W-25).
 
 Invariant: the notifications that follow from a request precede its answer.
 """
@@ -15,14 +15,13 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Chats
-from eca_server.chat.flags import Flag, anchor_of
+from eca_server.chat.flags import Flag, anchor_of, end_of
 from eca_server.chat.pages import CursorExpired, Page, page_of
 from eca_server.chat.store import ChatSummary
 from eca_server.features.announcer import Announcer
 from eca_server.features.chat_views import ChatViews
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.hooks import SessionHooks
-from eca_server.features.lazy import Lazy
 from eca_server.features.selection import Selection
 from eca_server.jobs import Jobs
 from eca_server.session import Session
@@ -42,7 +41,7 @@ class ChatRequests:
     selection: Selection
     announcer: Announcer
     hooks: SessionHooks
-    jobs: Lazy[Jobs]
+    jobs: Jobs
     chats: Chats
     views: ChatViews
 
@@ -62,6 +61,7 @@ class ChatRequests:
             "chat/addFlag": self._add_flag,
             "chat/removeFlag": self._remove_flag,
             "chat/delete": delete,
+            "chat/fork": self._fork,
         }
 
     async def _open(self, params: m.ChatOpenParams) -> m.ChatOpenResponse:
@@ -137,13 +137,28 @@ class ChatRequests:
             await self._flags_changed(chat)
         return m.ChatRemoveFlagResponse()
 
+    async def _fork(self, params: m.ChatForkParams) -> m.ChatForkResponse:
+        chat = await self.views.find(params.chat_id)
+        flag = chat.settings.flags.get(params.content_id)
+        end = end_of(chat.history, params.content_id if flag is None else flag.after)
+        if end is None:
+            raise RPCError(
+                INVALID_PARAMS,
+                "params.contentId: expected the id of a flag, or of a user message that "
+                f"was answered in this chat, got {params.content_id[:100]!r}",
+            )
+        forked = await self.views.fork_chat(chat, chat.history[:end])
+        if self.chats.get(chat.id) is chat:  # not deleted meanwhile
+            note = m.ChatTextContent(text=f"\n\nThis chat was forked to {forked.title}.\n\n")
+            chat.emit("system", note)
+        return m.ChatForkResponse(chat_id=forked.id)
+
     def delete(self, chat_id: str) -> None:
         """Delete a chat with its jobs, and notify the client (W-24)."""
         self.hooks.report_end(self.chats, chat_id)
         self.chats.delete(chat_id)
         if chat_id:
-            if self.jobs.made is not None:
-                self.jobs.made.forget_chat(chat_id)
+            self.jobs.forget_chat(chat_id)
             self.session.notify("chat/deleted", m.ChatDeletedParams(chat_id=chat_id))
 
     async def _list(self, params: m.ChatListParams) -> m.ChatListResponse:

@@ -1,22 +1,26 @@
-"""The models of a connection, made anew when settings, keys or the facts about models change."""
+"""The models of a connection, made anew when settings, keys or the facts about models change.
+
+Invariant of the discovery: the client and its turns never wait for it (W-11).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
 
 import trio
 
 from eca_server.config import cache_directory
+from eca_server.credentials import Logins, child_environment
 from eca_server.features.host import Host
 from eca_server.features.lazy import Lazy
 from eca_server.features.settings import Settings
-
-if TYPE_CHECKING:
-    from eca_server.credentials import Logins
-    from eca_server.llm.access import Access
-    from eca_server.llm.discovery import Discovery
-    from eca_server.llm.models import Models
+from eca_server.llm.access import Access
+from eca_server.llm.backend import Backend
+from eca_server.llm.discovery import Discovery
+from eca_server.llm.listings import Endpoint
+from eca_server.llm.models import Models
 
 __all__ = ["CurrentModels"]
 
@@ -25,17 +29,18 @@ class CurrentModels:
     """The models available with the present configuration and keys.
 
     Attributes:
-        discovery: the discovery of models over the network.
         hide: called with every secret in use.
-        renewed: set when settings or keys changed.
         on_renew: called when settings or keys changed.
+        on_discovery: called when the discovery has found more models or facts.
     """
 
     def __init__(self, settings: Settings, logins: Lazy[Logins], host: Host) -> None:
         self.hide = host.options.hide
-        self.renewed = trio.Event()
         self.on_renew: Callable[[], None] = lambda: None
-        self.discovery = Lazy(self._make_discovery)
+        self.on_discovery: Callable[[], None] = lambda: None
+        self._discovery = Discovery(cache_directory(host.options.environ))
+        self._discovering = trio.CancelScope()
+        self._renewed = trio.Event()
         self._settings = settings
         self._logins = logins
         self._http = host.http
@@ -56,26 +61,53 @@ class CurrentModels:
 
     def renew(self) -> None:
         """Recreate the models at their next use, because settings or keys changed."""
-        self.forget()
+        self._models.reset()
         self._accesses = {}
         self._child_variables.reset()
         self.on_renew()
-        self.renewed.set()
+        self._renewed.set()
 
-    def forget(self) -> None:
-        """Recreate the models at their next use, because more is known about them."""
-        self._models.reset()
+    async def discover(self) -> None:
+        """Discover models now and after each change of settings or keys, until it is stopped."""
+        with self._discovering:
+            while True:
+                self._renewed = trio.Event()
+                await self._look()
+                await self._renewed.wait()
+
+    def stop_discovery(self) -> None:
+        """End the requests for models."""
+        self._discovering.cancel()
+
+    async def _look(self) -> None:
+        models, catalog = self.current, self._settings.config.catalog
+        async with trio.open_nursery() as nursery:
+            for endpoint, backend in models.endpoints.items():
+                if self._discovery.is_due(endpoint):
+                    nursery.start_soon(self._learn, partial(self._list, endpoint, backend))
+            if catalog.refresh and models.has_paid_models:
+                load = partial(self._discovery.load_catalog, self._http, catalog.url)
+                nursery.start_soon(self._learn, load)
+
+    async def _learn(self, ask: Callable[[], Awaitable[bool]]) -> None:
+        """Request models; use the result if it changed."""
+        if await ask():
+            self._models.reset()
+            self.on_discovery()
+
+    async def _list(self, endpoint: Endpoint, backend: Callable[[], Backend]) -> bool:
+        return await self._discovery.ask(endpoint, backend())
 
     def _make_models(self) -> Models:
-        from eca_server.llm.models import Models  # noqa: PLC0415 - not needed at the start
-
         config, environ, logins = self._settings.config, self._options.environ, self._logins.get()
         self._http.ca_file = config.network.ca_cert_file
         self._http.client_certificate = config.network.client_certificate(environ)
         discovered: dict[str, Any] = {}
         if self._options.discovers:
-            discovery = self.discovery.get()
-            discovered = {"listing": discovery.listing, "catalog": discovery.catalog}
+            discovered = {
+                "listing": self._discovery.listing,
+                "catalog": self._discovery.catalog,
+            }
         models = Models(
             config,
             environ=environ,
@@ -89,14 +121,7 @@ class CurrentModels:
         self.hide((*models.secrets, *self._settings.loaded.secrets))
         return models
 
-    def _make_discovery(self) -> Discovery:
-        from eca_server.llm.discovery import Discovery  # noqa: PLC0415 - not needed at the start
-
-        return Discovery(cache_directory(self._options.environ))
-
     def _make_child_variables(self) -> Mapping[str, str]:
-        from eca_server.credentials import child_environment  # noqa: PLC0415 - as above
-
         known = (facts.credential for facts in self.current.providers)
         credentials = [each for each in known if each is not None]
         return child_environment(self._options.environ, credentials, self.current.secrets)

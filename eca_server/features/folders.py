@@ -1,24 +1,28 @@
-"""The workspace folders of a connection, and what is found in them."""
+"""The workspace folders of a connection, what is found in them, and their changes.
+
+New requests use the new folders, a running turn keeps its own, and chats stay in their storage.
+Temporary files of killed servers are removed from opened folders.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import trio
 
+from eca_protocol import messages as m
+from eca_protocol.peer import Handler
 from eca_server.config import cache_directory, data_directory
 from eca_server.features.host import Host
 from eca_server.features.lazy import Lazy
 from eca_server.features.settings import Settings
 from eca_server.session import Session
-from eca_server.workspace import FileIndex, Root, Workspace
-
-if TYPE_CHECKING:
-    from eca_server.commands import CommandFiles
-    from eca_server.skills import SkillFiles
-    from eca_server.workspace.temporary_files import TemporaryFiles
+from eca_server.skills import SkillFiles
+from eca_server.workspace import FileIndex, Root, Workspace, parse_roots, path_of
+from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
 
 __all__ = ["Folders"]
 
@@ -33,7 +37,7 @@ class Folders:
 
     def __init__(self, session: Session, settings: Settings, host: Host) -> None:
         self.on_change: Callable[[], None] = lambda: None
-        self.temporary_files = Lazy(self._make_temporary_files)
+        self.temporary_files = TemporaryFiles(data_directory(host.options.environ) / "temporaries")
         self._session = session
         self._settings = settings
         self._environ = host.options.environ
@@ -55,8 +59,6 @@ class Folders:
     @property
     def skill_files(self) -> SkillFiles:
         """The files of skills."""
-        from eca_server.skills import SkillFiles  # noqa: PLC0415 - not needed at the start
-
         named = (each.path for each in self._settings.config.skills)
         return SkillFiles(
             workspace=self.workspace,
@@ -64,20 +66,29 @@ class Folders:
             configured=tuple(path for path in named if path is not None),
         )
 
-    @property
-    def command_files(self) -> CommandFiles:
-        """The files of the user's own commands."""
-        from eca_server.commands import CommandFiles  # noqa: PLC0415 - as above
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handler of workspace changes."""
+        return {"workspace/didChangeWorkspaceFolders": self._folders_changed}
 
-        named = (each.path for each in self._settings.config.commands)
-        return CommandFiles(
-            workspace=self.workspace,
-            user_directory=self._settings.user_directory,
-            configured=tuple(path for path in named if path is not None),
-        )
+    def _folders_changed(self, params: m.WorkspaceDidChangeWorkspaceFoldersParams) -> None:
+        added, problems = parse_roots(params.event.added)
+        for problem in problems:
+            self._session.show("warning", problem)
+        removed = set(_paths(params.event.removed))
+        remaining = [root for root in self._session.roots if root.path not in removed]
+        before = {root.path for root in remaining}
+        roots = (*remaining, *(root for root in added if root.path not in before))
+        if roots != self._session.roots:
+            self._change(roots)
+            self._nursery.start_soon(self._reload)
+            self._nursery.start_soon(self.remove_leftovers)
 
-    def change(self, roots: tuple[Root, ...]) -> None:
-        """Change the workspace roots; a running turn keeps its own."""
+    async def _reload(self) -> None:
+        """Reload the configuration with the new folders."""
+        async with self._settings.changing.place():
+            await self._settings.reload()
+
+    def _change(self, roots: tuple[Root, ...]) -> None:
         self._session.roots = roots
         self._settings.load = partial(self._settings.load, roots=[root.path for root in roots])
         self._indexing.cancel()
@@ -93,25 +104,18 @@ class Folders:
 
     async def remove_leftovers(self) -> None:
         """Remove the temporary files of killed servers; wait for those that are too young."""
-        temporaries = self.temporary_files.get()
+        temporaries = self.temporary_files
         roots = [root.real_path for root in self._session.roots]
         if not temporaries.directory.is_dir():
             return
         clean = partial(trio.to_thread.run_sync, temporaries.clean, roots, abandon_on_cancel=True)
         if await clean():
-            from eca_server.workspace.temporary_files import MIN_AGE  # noqa: PLC0415 - seldom
-
             await trio.sleep(MIN_AGE)
             await clean()
 
-    def _make_temporary_files(self) -> TemporaryFiles:
-        from eca_server.workspace.temporary_files import TemporaryFiles  # noqa: PLC0415 - as above
-
-        return TemporaryFiles(data_directory(self._environ) / "temporaries")
-
     def _make_workspace(self) -> Workspace:
         private = [data_directory(self._environ), cache_directory(self._environ)]
-        return Workspace(self._session.roots, private, self.temporary_files.get())
+        return Workspace(self._session.roots, private, self.temporary_files)
 
     def _make_index(self) -> FileIndex:
         index = FileIndex(
@@ -126,3 +130,10 @@ class Folders:
 async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:
     with scope:
         await index.run()
+
+
+def _paths(folders: Iterable[m.WorkspaceFolder]) -> Iterator[Path]:
+    """Yield the paths of folders, which need not exist."""
+    for folder in folders:
+        with suppress(ValueError):
+            yield Path(path_of(folder.uri))

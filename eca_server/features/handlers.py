@@ -1,38 +1,48 @@
-"""The handlers of the protocol's methods, made with the first message of their chapter."""
+"""The handlers of the protocol's methods; a chapter is imported with its first message."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from eca_protocol.peer import Handler
-from eca_server.features.composition import Composition
 from eca_server.features.lazy import Lazy
+from eca_server.features.lifecycle import Connection
+
+if TYPE_CHECKING:
+    from eca_server.features.composition import Composition
 
 __all__ = ["Handlers"]
+
+_Chapter: TypeAlias = Lazy[Mapping[str, Handler]]
 
 
 class Handlers(Mapping[str, Handler]):
     """The handler of every method this server serves, by the method's name."""
 
     def __init__(self) -> None:
-        self._chapters: Mapping[str, Lazy[Mapping[str, Handler]]] = {}
+        self._chapters: Mapping[str, _Chapter] = {}
 
-    def serve(self, parts: Composition) -> None:
+    def serve(self, connection: Connection) -> None:
         """Set the connection of the handlers."""
-        chapters = _Chapters(parts)
-        lifecycle, editing = Lazy(parts.lifecycle.handlers), Lazy(chapters.editing)
+
+        def chapter(make: Callable[[Composition], Mapping[str, Handler]]) -> _Chapter:
+            return Lazy(lambda: make(connection.parts.get()))
+
+        lifecycle = Lazy(connection.handlers)
+        editing = chapter(lambda parts: parts.editing.get().handlers())
         self._chapters = {
             "initialize": lifecycle,
-            "initialized": Lazy(chapters.introduction),
+            "initialized": chapter(_introduction),
             "shutdown": lifecycle,
             "exit": lifecycle,
-            "chat": Lazy(chapters.chat),
+            "chat": chapter(_chat),
             "completion": editing,
-            "jobs": Lazy(chapters.jobs),
-            "mcp": Lazy(chapters.mcp),
-            "providers": Lazy(chapters.providers),
+            "jobs": chapter(_jobs),
+            "mcp": chapter(_mcp),
+            "providers": chapter(_providers),
             "rewrite": editing,
-            "workspace": Lazy(chapters.workspace),
+            "workspace": chapter(lambda parts: parts.folders.handlers()),
         }
 
     def __getitem__(self, method: str) -> Handler:
@@ -46,78 +56,49 @@ class Handlers(Mapping[str, Handler]):
         return sum(1 for _ in self)
 
 
-class _Chapters:
-    """The chapters of the protocol: each method returns the handlers of one."""
+def _introduction(parts: Composition) -> Mapping[str, Handler]:
+    from eca_server.features.introduction import introduce  # noqa: PLC0415 - see the docstring
 
-    def __init__(self, parts: Composition) -> None:
-        self._parts = parts
+    return {"initialized": lambda _: introduce(parts)}
 
-    def introduction(self) -> Mapping[str, Handler]:
-        from eca_server.features.discovery import ModelDiscovery  # noqa: PLC0415 - see the docstring
-        from eca_server.features.introduction import Introduction  # noqa: PLC0415 - as above
 
-        parts = self._parts
-        discovery = ModelDiscovery(parts.models, parts.settings, parts.announcer, parts.host.http)
-        parts.on_close.append(discovery.stop)
-        return Introduction(
-            parts.session,
-            parts.settings,
-            parts.host,
-            parts.models,
-            parts.folders,
-            parts.announcer,
-            parts.hooks.get(),
-            discovery,
-            parts.logins,
-            parts.follow_servers,
-        ).handlers()
+def _chat(parts: Composition) -> Mapping[str, Handler]:
+    from eca_server.features.chat import make_handlers  # noqa: PLC0415 - as above
 
-    def chat(self) -> Mapping[str, Handler]:
-        from eca_server.features.chat import make_handlers  # noqa: PLC0415 - as above
+    return make_handlers(parts)
 
-        return make_handlers(self._parts)
 
-    def editing(self) -> Mapping[str, Handler]:
-        return self._parts.editing.get().handlers()
+def _jobs(parts: Composition) -> Mapping[str, Handler]:
+    from eca_server.features.jobs import make_handlers  # noqa: PLC0415 - as above
 
-    def jobs(self) -> Mapping[str, Handler]:
-        from eca_server.features.jobs import JobRequests  # noqa: PLC0415 - as above
+    return make_handlers(parts.jobs, parts.chats.get())
 
-        return JobRequests(self._parts.jobs, self._parts.chats.get()).handlers()
 
-    def mcp(self) -> Mapping[str, Handler]:
-        from eca_server.features.kept_servers import SavedServers  # noqa: PLC0415 - as above
-        from eca_server.features.mcp_control import McpControl  # noqa: PLC0415 - as above
+def _mcp(parts: Composition) -> Mapping[str, Handler]:
+    from eca_server.features.mcp_control import McpControl  # noqa: PLC0415 - as above
 
-        parts = self._parts
-        options = parts.host.options
-        return McpControl(
-            parts.session,
-            parts.settings,
-            parts.host,
-            parts.announcer,
-            parts.mcp.get(),
-            SavedServers(parts.session, parts.settings, options, parts.logins.get()),
-            parts.trust.get(),
-        ).handlers()
+    return McpControl(
+        parts.session,
+        parts.settings,
+        parts.host.options,
+        parts.announcer,
+        parts.mcp.get(),
+        parts.logins.get(),
+        parts.trust,
+        parts.host.nursery,
+    ).handlers()
 
-    def providers(self) -> Mapping[str, Handler]:
-        from eca_server.features.providers import Providers  # noqa: PLC0415 - as above
 
-        parts = self._parts
-        providers = Providers(
-            parts.session,
-            parts.settings,
-            parts.models,
-            parts.announcer,
-            parts.host,
-            parts.logins.get(),
-        )
-        parts.on_close.append(providers.close)
-        return providers.handlers()
+def _providers(parts: Composition) -> Mapping[str, Handler]:
+    from eca_server.features.providers import Providers  # noqa: PLC0415 - as above
 
-    def workspace(self) -> Mapping[str, Handler]:
-        from eca_server.features.workspace import make_handlers  # noqa: PLC0415 - as above
-
-        parts = self._parts
-        return make_handlers(parts.session, parts.settings, parts.folders, parts.host.nursery)
+    providers = Providers(
+        parts.session,
+        parts.settings,
+        parts.models,
+        parts.announcer,
+        parts.host,
+        parts.logins.get(),
+    )
+    parts.on_close.append(providers.close)
+    return providers.handlers()

@@ -55,13 +55,7 @@ class SessionHooks:
     async def of_turn(
         self, turn: Turn, config: Config, fields: Mapping[str, str]
     ) -> TurnHooks | None:
-        """Return the hooks of a turn, after those at the session's start have ended, or None.
-
-        Args:
-            turn: the turn.
-            config: the turn's configuration.
-            fields: the input of each hook.
-        """
+        """Return the hooks of a turn, after those at the session's start have ended, or None."""
         if not config.hooks:
             return None
         from eca_server.chat.hooked import TurnHooks  # noqa: PLC0415 - only where there are hooks
@@ -153,14 +147,7 @@ class SessionHooks:
 def hook_fields(
     chat: Chat, *, model: str | None, variant: str | None, behavior: str | None
 ) -> dict[str, str]:
-    """Return the hooks' input about a chat.
-
-    Args:
-        chat: the chat.
-        model: its model.
-        variant: the variant of that model.
-        behavior: its behaviour.
-    """
+    """Return the hooks' input about a chat."""
     if behavior is not None:
         behavior = chat.session.profile.agent_name(behavior)
     fields = {

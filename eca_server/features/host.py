@@ -1,15 +1,46 @@
-"""The process side of a connection."""
+"""The program that serves a connection: its decisions, and what the parts run on."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import attrs
 import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.peer import Peer
-from eca_server.features.options import Options
+from eca_protocol.revisions import Revision
+from eca_server.secret import Secret
 
-__all__ = ["Host"]
+__all__ = ["Host", "Options"]
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """The decisions of the program that starts the server.
+
+    Attributes:
+        environ: the environment variables, with keys and `ECA_CONFIG`.
+        config_file: replaces the user's and the workspace's configuration.
+        revision: forces the protocol's revision; None: detected at `initialize` (W-12).
+        keeps_chats: whether chats are stored and available after a restart.
+        watch_seconds: the interval between checks of the configuration's files; None: no checks.
+        discovers: whether models are discovered in the background; results are cached for the next
+            start.
+        hide: called with every secret in use, so that the log can hide it.
+        trusts_workspace: whether the settings of workspace folders apply in this session, except
+            those that use variables or files of the user's.
+    """
+
+    environ: Mapping[str, str]
+    config_file: Path | None = None
+    revision: Revision | None = None
+    keeps_chats: bool = False
+    watch_seconds: float | None = None
+    discovers: bool = False
+    hide: Callable[[Iterable[Secret]], None] = lambda _: None
+    trusts_workspace: bool = False
 
 
 @attrs.frozen(eq=False, repr=False)

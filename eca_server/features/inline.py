@@ -6,7 +6,7 @@ and stays unchanged. The prompt is queued at once, so a stop that follows it fin
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 
 import attrs
 import trio
@@ -18,10 +18,10 @@ from eca_server.chat import Chat, Chats, Prompt, Turn
 from eca_server.chat.steering import messages_so_far
 from eca_server.chat.title import shortened_title
 from eca_server.commands import named_command
+from eca_server.features.chat_views import ChatViews
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.prompts import Prompts
 from eca_server.features.settings import Settings
-from eca_server.session import Session
 
 __all__ = ["InlinePrompts"]
 
@@ -36,33 +36,65 @@ _NO_SOURCE = "The chat to continue from does not exist, so this chat begins empt
 class InlinePrompts:
     """The requests with inline prompts."""
 
-    session: Session
     settings: Settings
     models: CurrentModels
     chats: Chats
+    views: ChatViews
     prompts: Prompts
+    _beginning: set[str] = attrs.field(factory=set, init=False)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of inline prompts."""
-        beginning: set[str] = set()
+        return {"chat/inlinePrompt": self._inline_prompt}
 
-        def inline_prompt(
-            params: m.ChatInlinePromptParams,
-        ) -> m.ChatPromptResponse | Awaitable[m.ChatPromptResponse]:
-            if not params.chat_id.strip():
-                raise RPCError(
-                    INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing"
-                )
-            chat = self.chats.open(params.chat_id)
-            if chat.id in beginning or not _looks_new(chat):
-                return self.prompts.begin(self.as_prompt(chat, params))
-            beginning.add(chat.id)
-            begun = _Begun(self, chat, params, lambda: beginning.discard(chat.id))
-            return begun.answer()
+    def _inline_prompt(
+        self, params: m.ChatInlinePromptParams
+    ) -> m.ChatPromptResponse | Awaitable[m.ChatPromptResponse]:
+        if not params.chat_id.strip():
+            raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
+        chat = self.chats.open(params.chat_id)
+        if chat.id in self._beginning or not _looks_new(chat):
+            return self.prompts.begin(self._as_prompt(chat, params))
+        self._beginning.add(chat.id)
+        return self._begin(chat, params)
 
-        return {"chat/inlinePrompt": inline_prompt}
+    def _begin(
+        self, chat: Chat, params: m.ChatInlinePromptParams
+    ) -> Awaitable[m.ChatPromptResponse]:
+        """Prompt a chat that may be new; the chat and its source may need restoring."""
+        lacks_source, answered = False, trio.Event()
 
-    def as_prompt(self, chat: Chat, params: m.ChatInlinePromptParams) -> m.ChatPromptParams:
+        async def seed() -> None:
+            nonlocal lacks_source
+            try:
+                if not (chat.history or chat.title):  # else the chat is stored
+                    lacks_source = not await self._copy_source(chat, params)
+                if self.chats.get(chat.id) is chat:  # not deleted meanwhile
+                    self.views.announce_opened(chat)
+            finally:
+                self._beginning.discard(chat.id)
+
+        async def body(turn: Turn) -> None:
+            with trio.move_on_after(ANSWER_SECONDS):
+                await answered.wait()
+            if lacks_source:
+                turn.say(_NO_SOURCE, role="system")
+            await self.prompts.accept(chat, self._as_prompt(chat, params)).body(turn)
+
+        async def answer() -> m.ChatPromptResponse:
+            try:
+                await seeded.wait()
+                needs_model = named_command(params.message) is None
+                prompt = self._as_prompt(chat, params)
+                return self.prompts.answer(chat, prompt, needs_model=needs_model)
+            finally:
+                answered.set()
+
+        seeded = chat.between_turns.do(seed)
+        chat.prompt(Prompt(text=self.prompts.shown_text(params.message), body=body))
+        return answer()
+
+    def _as_prompt(self, chat: Chat, params: m.ChatInlinePromptParams) -> m.ChatPromptParams:
         """Return the prompt as a chat prompt; an inline chat gets the configured agent."""
         fields = attrs.asdict(params, recurse=False)
         del fields["source_chat_id"]
@@ -70,88 +102,29 @@ class InlinePrompts:
             fields["agent"] = params.agent or self.settings.config.chat_inline.agent
         return m.ChatPromptParams(**fields)
 
-
-def _looks_new(chat: Chat) -> bool:
-    """Return whether a chat has no history, title or prompt yet."""
-    was_prompted = chat.is_busy or chat.settings.model is not None
-    return not (was_prompted or chat.history or chat.title)
-
-
-class _Begun:
-    """The first prompt of a chat that may be new; the chat and its source may need restoring."""
-
-    def __init__(
-        self,
-        owner: InlinePrompts,
-        chat: Chat,
-        params: m.ChatInlinePromptParams,
-        begun: Callable[[], None],
-    ) -> None:
-        self._owner = owner
-        self._chat = chat
-        self._params = params
-        self._begun = begun
-        self._lacks_source = False
-        self._answered = trio.Event()
-        self._shown = owner.prompts.shown_text(params.message)
-        self._seeded = chat.between_turns.do(self._seed)
-        chat.prompt(Prompt(text=self._shown, body=self._run))
-
-    async def answer(self) -> m.ChatPromptResponse:
-        """Return the answer once the chat's model is known."""
-        try:
-            await self._seeded.wait()
-            needs_model = named_command(self._params.message) is None
-            return self._owner.prompts.answer(self._chat, self._prompt, needs_model=needs_model)
-        finally:
-            self._answered.set()
-
-    @property
-    def _prompt(self) -> m.ChatPromptParams:
-        return self._owner.as_prompt(self._chat, self._params)
-
-    async def _run(self, turn: Turn) -> None:
-        with trio.move_on_after(ANSWER_SECONDS):
-            await self._answered.wait()
-        if self._lacks_source:
-            turn.say(_NO_SOURCE, role="system")
-        await self._owner.prompts.accept(self._chat, self._prompt).body(turn)
-
-    async def _seed(self) -> None:
-        """Copy the source's messages into the chat, unless the chat is stored."""
-        chat, owner = self._chat, self._owner
-        try:
-            if not (chat.history or chat.title):
-                await self._begin_new()
-            if owner.chats.get(chat.id) is chat:  # not deleted meanwhile
-                opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
-                owner.session.notify("chat/opened", opened, newest=True)
-        finally:
-            self._begun()
-
-    async def _begin_new(self) -> None:
-        chat, chats, params = self._chat, self._owner.chats, self._params
+    async def _copy_source(self, chat: Chat, params: m.ChatInlinePromptParams) -> bool:
+        """Begin a new chat with its source's messages; return False if the source is missing."""
         source = None
-        if params.source_chat_id and params.source_chat_id != chat.id:
-            source = await chats.find(params.source_chat_id)
-            self._lacks_source = source is None
-        self._select(source)
-        await chats.begin(
+        has_source = bool(params.source_chat_id) and params.source_chat_id != chat.id
+        if has_source:
+            source = await self.chats.find(params.source_chat_id or "")
+        self._select(chat, params, source)
+        await self.chats.begin(
             messages_so_far(source) if source is not None else (),
-            title=f"inline: {shortened_title(self._shown)}",
+            title=f"inline: {shortened_title(self.prompts.shown_text(params.message))}",
             settings=attrs.evolve(chat.settings, kind=INLINE),
             chat=chat,
         )
+        return not has_source or source is not None
 
-    def _select(self, source: Chat | None) -> None:
+    def _select(self, chat: Chat, params: m.ChatInlinePromptParams, source: Chat | None) -> None:
         """Select the chat's model: the selected one, else the configured, else the source's."""
-        owner, params, selection = self._owner, self._params, self._chat.selection
-        configured = owner.settings.config.chat_inline
+        selection, configured = chat.selection, self.settings.config.chat_inline
         selection.model = params.model or selection.model or configured.model
         selection.variant = params.variant or selection.variant or configured.variant
         if source is not None:
             model = source.selection.model or source.settings.model
-            if selection.model is None and model in owner.models.current.names:
+            if selection.model is None and model in self.models.current.names:
                 selection.model = model
             if selection.model == model:
                 selection.variant = (
@@ -159,3 +132,9 @@ class _Begun:
                 )
             before = source.selection.behavior or source.settings.behavior
             selection.behavior = selection.behavior or before
+
+
+def _looks_new(chat: Chat) -> bool:
+    """Return whether a chat has no history, title or prompt yet."""
+    was_prompted = chat.is_busy or chat.settings.model is not None
+    return not (was_prompted or chat.history or chat.title)

@@ -7,59 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chats
-from eca_server.features.lazy import Lazy
 from eca_server.jobs import Job, Jobs
 from eca_server.tools.output import cut_mark
 
-__all__ = ["JobRequests", "summaries"]
+__all__ = ["make_handlers", "summaries"]
 
 MOST_LINES = 2000
 LONGEST_LABEL = 1000
 """Limit of a command, in characters: each change announces all jobs."""
 
 
-@attrs.frozen(eq=False)
-class JobRequests:
-    """The requests about background jobs."""
+def make_handlers(jobs: Jobs, chats: Chats) -> Mapping[str, Handler]:
+    """Return the handlers of jobs."""
 
-    jobs: Lazy[Jobs]
-    chats: Chats
+    def list_jobs(_: m.JobsListParams) -> m.JobsListResult:
+        return m.JobsListResult(jobs=tuple(summaries(jobs, chats)))
 
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of jobs."""
+    def read_output(params: m.JobsReadOutputParams) -> m.JobsReadOutputResult:
+        job = jobs.get(params.job_id)
+        if job is None:
+            return m.JobsReadOutputResult(lines=())
+        return m.JobsReadOutputResult(
+            lines=tuple(_lines(job)), status=job.status, exit_code=job.exit_code
+        )
 
-        def list_jobs(_: m.JobsListParams) -> m.JobsListResult:
-            jobs = self.jobs.made
-            return m.JobsListResult(jobs=() if jobs is None else tuple(summaries(jobs, self.chats)))
+    async def kill(params: m.JobsKillParams) -> m.JobsKillResult:
+        job = jobs.get(params.job_id)
+        if job is None or not job.kill():
+            return m.JobsKillResult(killed=False)
+        await job.ended.wait()
+        if job.survived:
+            raise RPCError(INTERNAL_ERROR, f"the job {job.id} did not end")
+        jobs.notify()
+        return m.JobsKillResult(killed=True)
 
-        def read_output(params: m.JobsReadOutputParams) -> m.JobsReadOutputResult:
-            job = self._job(params.job_id)
-            if job is None:
-                return m.JobsReadOutputResult(lines=())
-            return m.JobsReadOutputResult(
-                lines=tuple(_lines(job)), status=job.status, exit_code=job.exit_code
-            )
-
-        async def kill(params: m.JobsKillParams) -> m.JobsKillResult:
-            job = self._job(params.job_id)
-            if job is None or not job.kill():
-                return m.JobsKillResult(killed=False)
-            await job.ended.wait()
-            if job.survived:
-                raise RPCError(INTERNAL_ERROR, f"the job {job.id} did not end")
-            self.jobs.get().notify()
-            return m.JobsKillResult(killed=True)
-
-        return {"jobs/list": list_jobs, "jobs/readOutput": read_output, "jobs/kill": kill}
-
-    def _job(self, job_id: str) -> Job | None:
-        return None if self.jobs.made is None else self.jobs.made.get(job_id)
+    return {"jobs/list": list_jobs, "jobs/readOutput": read_output, "jobs/kill": kill}
 
 
 def summaries(jobs: Jobs, chats: Chats) -> Iterator[m.JobSummary]:

@@ -11,11 +11,7 @@ _T = TypeVar("_T")
 
 
 class Lazy(Generic[_T]):
-    """A part that may never be needed.
-
-    Args:
-        make: makes the part.
-    """
+    """A part that may never be needed."""
 
     def __init__(self, make: Callable[[], _T]) -> None:
         self._make = make

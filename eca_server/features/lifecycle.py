@@ -7,7 +7,7 @@ announcements after it are in `introduction`.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,9 @@ from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_server.clients import profile_for
 from eca_server.config import load
-from eca_server.features.announcer import Announcer
 from eca_server.features.gate import ConfigurationGate
 from eca_server.features.host import Host
 from eca_server.features.lazy import Lazy
-from eca_server.features.selection import Selection
 from eca_server.features.settings import Settings
 from eca_server.session import Session
 from eca_server.telemetry import configure
@@ -39,8 +37,9 @@ from eca_server.workspace import parse_roots
 
 if TYPE_CHECKING:
     from eca_server.credentials import Logins
+    from eca_server.features.composition import Composition
 
-__all__ = ["Greeting", "Lifecycle"]
+__all__ = ["Connection", "Greeting"]
 
 WATCH_SECONDS = 2.0
 
@@ -96,37 +95,49 @@ class Greeting:
             return detect(raw)
 
 
-class Lifecycle:
+class Connection:
     """The begin and the end of a connection.
 
     Attributes:
         gate: holds the client's messages until the configuration is loaded.
+        session: the connected client.
+        settings: the configuration in force.
+        parts: everything that is not needed for the answer to `initialize`.
         was_shut_down: whether `shutdown` was answered, after which an exit is orderly.
         client_is_gone: whether the client's process has ended.
     """
 
-    def __init__(
-        self,
-        *,
-        host: Host,
-        gate: ConfigurationGate,
-        session: Session,
-        settings: Settings,
-        selection: Selection,
-        announcer: Announcer,
-        logins: Lazy[Logins],
-        close: Callable[[], Awaitable[Sequence[str]]],
-    ) -> None:
+    def __init__(self, host: Host, gate: ConfigurationGate) -> None:
+        self.gate = gate
+        self.session = Session(host.peer)
+        self.settings = Settings(host.options)
+        self.parts = Lazy(self._make_parts)
         self.was_shut_down = False
         self.client_is_gone = False
-        self.gate = gate
         self._host = host
-        self._session = session
-        self._settings = settings
-        self._selection = selection
-        self._announcer = announcer
-        self._logins = logins
-        self._close = close
+        self._logins = Lazy(self._make_logins)
+        self._notices: list[str] = []
+        self._initial_behavior: str | None = None
+
+    async def close(self) -> Sequence[str]:
+        """Stop all work within a deadline; return descriptions of what did not end."""
+        if self.parts.made is not None:
+            return await self.parts.made.close()
+        await self._host.peer.cancel_requests(seconds=1.0, but="shutdown")
+        return ()
+
+    def _make_parts(self) -> Composition:
+        from eca_server.features.composition import Composition  # noqa: PLC0415 - as above
+
+        parts = Composition(self._host, self.session, self.settings, self._logins)
+        parts.announcer.notices = self._notices
+        parts.selection.initial_behavior = self._initial_behavior
+        return parts
+
+    def _make_logins(self) -> Logins:
+        from eca_server.credentials import Logins  # noqa: PLC0415 - see the module's docstring
+
+        return Logins(self._host.options.environ, in_keyring=lambda: self.settings.config.keyring)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the lifecycle."""
@@ -135,10 +146,10 @@ class Lifecycle:
     def _initialize(self, params: InitializeParams) -> InitializeResponse:
         options = params.initialization_options or InitializationOptions()
         self._meet_client(params)
-        self._settings.load = partial(
+        self.settings.load = partial(
             load,
             initialization_options=options.extras,
-            roots=[root.path for root in self._session.roots],
+            roots=[root.path for root in self.session.roots],
             environ=self._host.options.environ,
             config_file=self._host.options.config_file,
             stored_secret=partial(_find_secret, self._logins),
@@ -147,15 +158,15 @@ class Lifecycle:
             logins=lambda: tuple(self._logins.get().read().keys),
         )
         has_more = any(map(os.path.exists, self._slow_places()))
-        loaded = self._settings.load(is_first=has_more, runs_commands=False)
-        self._settings.put_in_force(loaded)
+        loaded = self.settings.load(is_first=has_more, runs_commands=False)
+        self.settings.put_in_force(loaded)
         if has_more or loaded.awaits_commands:
             self.gate.close()
             self._host.nursery.start_soon(self._load_all)
         configure(loaded.config.otlp)
-        self._selection.initial_behavior = options.chat_agent or options.chat_behavior
+        self._initial_behavior = options.chat_agent or options.chat_behavior
         self._watch_client(params.process_id)
-        own_file = self._host.options.config_file or self._settings.user_directory / "config.json"
+        own_file = self._host.options.config_file or self.settings.user_directory / "config.json"
         return InitializeResponse(
             chat_welcome_message=loaded.config.welcome_message,
             global_config_path=str(own_file.absolute()),
@@ -163,7 +174,7 @@ class Lifecycle:
 
     def _meet_client(self, params: InitializeParams) -> None:
         """Store what the client says of itself, and use its codec."""
-        greeting, session = self._host.peer.codec, self._session
+        greeting, session = self._host.peer.codec, self.session
         assert isinstance(greeting, Greeting)
         session.revision = greeting.revision
         session.profile = profile_for(greeting.raw_params, greeting.revision)
@@ -174,11 +185,11 @@ class Lifecycle:
         session.capabilities = params.capabilities
         session.roots, problems = parse_roots(params.workspace_folders)
         if greeting.problem is not None:
-            self._announcer.notices.append(greeting.problem)
-        self._announcer.notices.extend(problems)
+            self._notices.append(greeting.problem)
+        self._notices.extend(problems)
 
     async def _shut_down(self, _: None) -> None:
-        problems = await self._close()
+        problems = await self.close()
         self.was_shut_down = True
         if problems:
             raise RPCError(INTERNAL_ERROR, f"shutdown: {'; '.join(problems)}")
@@ -188,8 +199,8 @@ class Lifecycle:
 
     def _slow_places(self) -> Iterator[Path]:
         """Yield the directories that are read only after the answer to `initialize`."""
-        yield self._settings.user_directory / "agents"
-        for root in self._session.roots:
+        yield self.settings.user_directory / "agents"
+        for root in self.session.roots:
             yield root.path / ".eca"
 
     async def _load_all(self) -> None:
@@ -203,13 +214,13 @@ class Lifecycle:
                 self._host.peer.release()
 
         def be_late() -> None:
-            self._announcer.notices.append(_LATE)
+            self._notices.append(_LATE)
             let_pass()
 
-        load_all = partial(self._settings.load, previous=self._settings.loaded)
+        load_all = partial(self.settings.load, previous=self.settings.loaded)
         with self.gate.opened_after(LOAD_SECONDS, be_late):
             loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
-        self._settings.put_in_force(loaded)
+        self.settings.put_in_force(loaded)
         let_pass()
 
     def _watch_client(self, process_id: int | None) -> None:

@@ -35,14 +35,7 @@ _LONGEST_URI: Final = 2000
 def announcement(
     session: Session, server: Server, policy: Policy, *, has_login: bool
 ) -> m.MCPServerUpdatedParams:
-    """Return the announcement of a server, with its references unresolved.
-
-    Args:
-        session: the connected client.
-        server: the server.
-        policy: withholds tools.
-        has_login: whether the user is logged in at the server.
-    """
+    """Return the announcement of a server, with its references unresolved."""
     settings = server.settings
     url = mask_url(original_text(settings.url)) if settings.url else None
 

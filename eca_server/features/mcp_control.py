@@ -1,6 +1,6 @@
 """Requests about MCP servers: start, stop, configure, log in and out (W-36).
 
-Changes of the configuration outlive the connection (`kept_servers`), starts and stops do not.
+Changes of the configuration outlive the connection (`mcp.saved_servers`), starts and stops do not.
 Changes are made one after the other, in the order of their requests.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
+import trio
 
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCError
@@ -20,12 +21,13 @@ from eca_protocol.peer import Handler
 from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver
 from eca_server.config.mcp_settings import find_errors, server_keys
+from eca_server.credentials import Logins
 from eca_server.features.announcer import Announcer
-from eca_server.features.host import Host
-from eca_server.features.kept_servers import SavedServers, ServerSettings
+from eca_server.features.host import Options
 from eca_server.features.mcp import McpServers
 from eca_server.features.settings import Settings
 from eca_server.features.trust import Trust
+from eca_server.mcp.saved_servers import SavedServers, ServerSettings
 from eca_server.session import Session
 from eca_server.workspace import path_of
 
@@ -33,6 +35,7 @@ __all__ = ["McpControl"]
 
 _log = logging.getLogger("eca_server")
 
+_Params = TypeVar("_Params")
 _Result = TypeVar("_Result")
 
 _LONGEST_NAME = 100
@@ -44,60 +47,48 @@ class McpControl:
 
     session: Session
     settings: Settings
-    host: Host
+    options: Options
     announcer: Announcer
     servers: McpServers
-    saved: SavedServers
+    logins: Logins
     trust: Trust
+    nursery: trio.Nursery
+
+    @property
+    def _saved(self) -> SavedServers:
+        roots, settings = [root.path for root in self.session.roots], self.settings
+        environ = self.options.environ
+        return SavedServers(roots, settings.loaded, settings.reload, environ, self.logins)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of requests about MCP servers."""
-
-        def start(params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
-            if self._awaits_trust(params.name):
-                self._soon(partial(self._start_trusted, params.name))
-            elif self.announcer.is_introduced and not self.servers.manager.start(params.name):
-                self._warn_of_unknown(params.name)
-
-        def connect(params: m.MCPConnectServerParams) -> None:
-            """Start the server, and open the page of a required login in the browser."""
-            if params.name in self.settings.config.mcp_servers:
-                self.servers.wanted_logins.add(params.name)
-            start(params)
-
-        def stop(params: m.MCPStopServerParams) -> None:
-            if self.announcer.is_introduced and not self.servers.manager.stop(params.name):
-                self._warn_of_unknown(params.name)
-
-        def log_out(params: m.MCPLogoutServerParams) -> None:
-            self._soon(partial(self._log_out, params.name))
-
-        def enable(params: m.MCPEnableServerParams) -> None:
-            self._soon(partial(self._switch, params.name, on=True))
-
-        def disable(params: m.MCPDisableServerParams) -> None:
-            self._soon(partial(self._switch, params.name, on=False))
-
-        def add(params: m.MCPAddServerParams) -> Awaitable[m.MCPAddServerResult]:
-            return self._in_turn(partial(self._add, params))
-
-        def update(params: m.MCPUpdateServerParams) -> Awaitable[m.MCPUpdateServerResult]:
-            return self._in_turn(partial(self._update, params))
-
-        def remove(params: m.MCPRemoveServerParams) -> Awaitable[m.MCPRemoveServerResult]:
-            return self._in_turn(partial(self._remove, params.name))
-
         return {
-            "mcp/startServer": start,
-            "mcp/stopServer": stop,
-            "mcp/connectServer": connect,
-            "mcp/logoutServer": log_out,
-            "mcp/enableServer": enable,
-            "mcp/disableServer": disable,
-            "mcp/addServer": add,
-            "mcp/updateServer": update,
-            "mcp/removeServer": remove,
+            "mcp/startServer": self._start,
+            "mcp/stopServer": self._stop,
+            "mcp/connectServer": self._connect,
+            "mcp/logoutServer": self._soon(self._log_out),
+            "mcp/enableServer": self._soon(partial(self._switch, on=True)),
+            "mcp/disableServer": self._soon(partial(self._switch, on=False)),
+            "mcp/addServer": partial(self._in_turn, self._add),
+            "mcp/updateServer": partial(self._in_turn, self._update),
+            "mcp/removeServer": partial(self._in_turn, self._remove),
         }
+
+    def _start(self, params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
+        if self._awaits_trust(params.name):
+            self._soon(self._start_trusted)(params)
+        elif self.announcer.is_introduced and not self.servers.manager.start(params.name):
+            self._warn_of_unknown(params.name)
+
+    def _connect(self, params: m.MCPConnectServerParams) -> None:
+        """Start the server, and open the page of a required login in the browser."""
+        if params.name in self.settings.config.mcp_servers:
+            self.servers.wanted_logins.add(params.name)
+        self._start(params)
+
+    def _stop(self, params: m.MCPStopServerParams) -> None:
+        if self.announcer.is_introduced and not self.servers.manager.stop(params.name):
+            self._warn_of_unknown(params.name)
 
     def _awaits_trust(self, name: str) -> bool:
         """Return whether a workspace folder's server waits for the user's consent."""
@@ -137,8 +128,10 @@ class McpControl:
     def _known(self) -> str:
         return ", ".join(self.settings.config.mcp_servers) or "none"
 
-    def _in_turn(self, work: Callable[[], Awaitable[_Result]]) -> Coroutine[Any, Any, _Result]:
-        """Do some work after all earlier changes.
+    def _in_turn(
+        self, work: Callable[[_Params], Awaitable[_Result]], params: _Params
+    ) -> Coroutine[Any, Any, _Result]:
+        """Do the work of a request after all earlier changes.
 
         Raises:
             RPCError: the work failed; the message says why.
@@ -148,7 +141,7 @@ class McpControl:
         async def run() -> _Result:
             async with place:
                 try:
-                    return await work()
+                    return await work(params)
                 except RPCError:
                     raise
                 except ECAError as error:
@@ -156,11 +149,10 @@ class McpControl:
 
         return run()
 
-    def _soon(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do some work after all earlier changes, and show the user its errors."""
-        doing = self._in_turn(work)
+    def _soon(self, work: Callable[[str], Awaitable[None]]) -> Handler:
+        """Return the handler that does some work after all earlier changes, and shows errors."""
 
-        async def run() -> None:
+        async def run(doing: Awaitable[None]) -> None:
             try:
                 await doing
             except RPCError as error:
@@ -169,7 +161,7 @@ class McpControl:
                 _log.error("a change of MCP servers failed", exc_info=error)
                 self.session.show("error", "The change failed; see the server's log.")
 
-        self.host.nursery.start_soon(run)
+        return lambda params: self.nursery.start_soon(run, self._in_turn(work, params.name))
 
     async def _log_out(self, name: str) -> None:
         settings = self.settings.config.mcp_servers.get(name)
@@ -191,11 +183,10 @@ class McpControl:
         if settings is None:
             self._warn_of_unknown(name)
         elif settings.disabled is not on:
-            (self.servers.manager.start if on else self.servers.manager.stop)(
-                name
-            )  # announces its status again
+            manager = self.servers.manager  # announces its status again
+            (manager.start if on else manager.stop)(name)
         else:
-            await self.saved.change(name, {"disabled": not on})
+            await self._saved.change(name, {"disabled": not on})
 
     async def _add(self, params: m.MCPAddServerParams) -> m.MCPAddServerResult:
         name = params.name
@@ -208,11 +199,10 @@ class McpControl:
         self._must_fit(name, requested)
         # Settings of other sources for this name must not apply.
         whole = {key: requested.get(key) or None for key in server_keys()}
-        await self.saved.add(name, whole, root=root)
+        await self._saved.add(name, whole, root=root)
         server = self.servers.manager.get(name)
-        return m.MCPAddServerResult(
-            server=None if server is None else self.servers.announcement(server)
-        )
+        announced = None if server is None else self.servers.announcement(server)
+        return m.MCPAddServerResult(server=announced)
 
     async def _update(self, params: m.MCPUpdateServerParams) -> m.MCPUpdateServerResult:
         name, requested = params.name, _settings_in(params, but=("name",))
@@ -231,13 +221,14 @@ class McpControl:
         for key, before in (("env", server.env), ("headers", server.headers)):
             if key in requested:
                 requested[key] = {**dict.fromkeys(before), **requested[key]}
-        await self.saved.change(name, requested)
+        await self._saved.change(name, requested)
         return m.MCPUpdateServerResult()
 
-    async def _remove(self, name: str) -> m.MCPRemoveServerResult:
+    async def _remove(self, params: m.MCPRemoveServerParams) -> m.MCPRemoveServerResult:
+        name = params.name
         if name not in self.settings.config.mcp_servers:
             raise self._unknown(name)
-        await self.saved.remove(name)
+        await self._saved.remove(name)
         return m.MCPRemoveServerResult(name=name, removed=True)
 
     def _root_asked_for(self, params: m.MCPAddServerParams) -> Path | None:
@@ -264,7 +255,7 @@ class McpControl:
                 INVALID_PARAMS,
                 f"name: expected at most {_LONGEST_NAME} characters, none of them {{ }}",
             )
-        environ = self.host.options.environ
+        environ = self.options.environ
         resolver = ReferenceResolver(
             environ=environ,
             home=home_directory(environ),

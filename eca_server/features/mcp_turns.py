@@ -73,14 +73,7 @@ class TurnServers:
     def tools(
         self, turn: Turn, config: Config, policy: Policy, native: ToolBox
     ) -> tuple[ServedTool, ...]:
-        """Return the tools of the running servers, for one turn.
-
-        Args:
-            turn: shows the progress of calls.
-            config: the turn's configuration.
-            policy: withholds tools.
-            native: the native tools, whose names are taken.
-        """
+        """Return the tools of the running servers, for one turn with its native tools."""
         limits = config.tool_call.output_truncation
         cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
         taken = frozenset(tool.name for tool in native.offered)

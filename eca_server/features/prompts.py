@@ -28,9 +28,10 @@ from eca_server.commands import (
 from eca_server.credentials import Logins
 from eca_server.features.agents import Agents
 from eca_server.features.announcer import Announcer
+from eca_server.features.chat_views import ChatViews
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.folders import Folders
-from eca_server.features.fork import Forks
+from eca_server.features.queries import command_files
 from eca_server.features.selecting import Selecting
 from eca_server.features.selection import Chosen, Selection
 from eca_server.features.settings import Settings
@@ -87,7 +88,7 @@ class Prompts:
     announcer: Announcer
     chats: Chats
     agents: Agents
-    forks: Forks
+    views: ChatViews
     selecting: Selecting
     logins: Logins
     http: HTTPClient
@@ -138,10 +139,8 @@ class Prompts:
                 await run_command(name, turn, context)
             else:
                 if self._lacks_a_model(turn, target) and _is_an_editors(params):
-                    turn.say(
-                        _NO_MODEL.format(self.settings.user_directory / "config.json"),
-                        role="system",
-                    )
+                    file = self.settings.user_directory / "config.json"
+                    turn.say(_NO_MODEL.format(file), role="system")
                 note = self._unknown_agent(chat, params, target)
                 if note and self.session.is_first(f"{chat.id}: {note}"):
                     turn.say(note, role="system")
@@ -174,7 +173,7 @@ class Prompts:
     async def ask_aside(self, chat: Chat, question: str) -> Chat:
         """Ask a question in a fork of a chat that may be running (`/btw`)."""
         title = f"btw: {shortened_title(self.shown_text(question))}"
-        aside = await self.forks.fork_chat(chat, messages_so_far(chat), title)
+        aside = await self.views.fork_chat(chat, messages_so_far(chat), title)
         self.begin(_of_chat(aside, question))
         return aside
 
@@ -236,7 +235,7 @@ class Prompts:
             http=self.http,
             workspace=self.folders.workspace,
             gitignore=self.settings.follows_gitignore,
-            command_files=self.folders.command_files,
+            command_files=command_files(self.folders, self.settings),
             skill_files=self.folders.skill_files,
             ask_user=self._ask_user if can_ask else None,
             memory=self.chats.memory,
@@ -256,8 +255,8 @@ class Prompts:
             select_agent=self.selecting.select_agent,
             find_title=find_title,
             delete=self.delete,
-            begin=self.forks.begin_chat if knows_more_chats else None,
-            fork=self.forks.fork_chat if knows_more_chats else None,
+            begin=self.views.begin_chat if knows_more_chats else None,
+            fork=self.views.fork_chat if knows_more_chats else None,
             ask_aside=self.ask_aside if knows_more_chats else None,
         )
 

@@ -50,57 +50,56 @@ class Providers:
     announcer: Announcer
     host: Host
     logins: Logins
-    logging_in: dict[str, trio.CancelScope] = attrs.field(factory=dict)
+    _logging_in: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of providers."""
-
-        def list_(_: m.ProvidersListParams) -> m.ProvidersListResult:
-            self.announcer.providers = self._statuses
-            providers = tuple(self._statuses())
-            self.announcer.note_providers(providers)
-            return m.ProvidersListResult(providers=providers)
-
-        async def login(params: m.ProvidersLoginParams) -> m.ProvidersLoginResult:
-            flow = self._flow_of(params.provider)
-            methods = _methods(flow)
-            if params.method is None and flow is not None:
-                return m.ProvidersLoginResult(action="choose-method", methods=methods)
-            if params.method not in (None, *(method.key for method in methods)):
-                known = ", ".join(method.key for method in methods)
-                raise RPCError(INVALID_PARAMS, f"method: expected one of {known}")
-            if flow is None or params.method == _WITH_A_KEY:
-                return m.ProvidersLoginResult(
-                    action="input",
-                    fields=(_key_field(params.provider),),
-                    message=KEY_HINTS.get(params.provider),
-                )
-            self._cancel_login(params.provider)
-            return await self._begin(params.provider, flow)
-
-        async def login_input(params: m.ProvidersLoginInputParams) -> m.ProvidersLoginResult:
-            self._flow_of(params.provider)
-            key = _key_in(params.data)
-            self._cancel_login(params.provider)
-            await self._store(params.provider, key)
-            return m.ProvidersLoginResult(action="done")
-
-        async def logout(params: m.ProvidersLogoutParams) -> m.ProvidersLogoutResult:
-            self._flow_of(params.provider)
-            self._cancel_login(params.provider)
-            await self._forget(params.provider)
-            return m.ProvidersLogoutResult()
-
         return {
-            "providers/list": list_,
-            "providers/login": login,
-            "providers/loginInput": login_input,
-            "providers/logout": logout,
+            "providers/list": self._list,
+            "providers/login": self._login,
+            "providers/loginInput": self._login_input,
+            "providers/logout": self._logout,
         }
+
+    def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:
+        self.announcer.providers = self._statuses
+        providers = tuple(self._statuses())
+        self.announcer.note_providers(providers)
+        return m.ProvidersListResult(providers=providers)
+
+    async def _login(self, params: m.ProvidersLoginParams) -> m.ProvidersLoginResult:
+        flow = self._flow_of(params.provider)
+        methods = _methods(flow)
+        if params.method is None and flow is not None:
+            return m.ProvidersLoginResult(action="choose-method", methods=methods)
+        if params.method not in (None, *(method.key for method in methods)):
+            known = ", ".join(method.key for method in methods)
+            raise RPCError(INVALID_PARAMS, f"method: expected one of {known}")
+        if flow is None or params.method == _WITH_A_KEY:
+            return m.ProvidersLoginResult(
+                action="input",
+                fields=(_key_field(params.provider),),
+                message=KEY_HINTS.get(params.provider),
+            )
+        self._cancel_login(params.provider)
+        return await self._begin(params.provider, flow)
+
+    async def _login_input(self, params: m.ProvidersLoginInputParams) -> m.ProvidersLoginResult:
+        self._flow_of(params.provider)
+        key = _key_in(params.data)
+        self._cancel_login(params.provider)
+        await self._store(params.provider, key)
+        return m.ProvidersLoginResult(action="done")
+
+    async def _logout(self, params: m.ProvidersLogoutParams) -> m.ProvidersLogoutResult:
+        self._flow_of(params.provider)
+        self._cancel_login(params.provider)
+        await self._forget(params.provider)
+        return m.ProvidersLogoutResult()
 
     def close(self) -> None:
         """Cancel all pending logins."""
-        for scope in self.logging_in.values():
+        for scope in self._logging_in.values():
             scope.cancel()
 
     def _flow_of(self, provider: str) -> Flow | None:
@@ -119,13 +118,13 @@ class Providers:
 
     def _cancel_login(self, provider: str) -> None:
         """Cancel a pending login to a provider."""
-        scope = self.logging_in.pop(provider, None)
+        scope = self._logging_in.pop(provider, None)
         if scope is not None:
             scope.cancel()
 
     async def _begin(self, provider: str, flow: Flow) -> m.ProvidersLoginResult:
         """Begin a login, which continues after the answer, and return the user's next step."""
-        scope = self.logging_in[provider] = trio.CancelScope()
+        scope = self._logging_in[provider] = trio.CancelScope()
         try:
             invitation: LoginInstructions = await self.host.nursery.start(
                 self._log_in, provider, flow, scope
@@ -173,8 +172,8 @@ class Providers:
                 _log.error("the login with %s failed", provider, exc_info=error)
                 self.session.show("error", f"The login with {provider} failed; see the log.")
             finally:
-                if self.logging_in.get(provider) is scope:
-                    del self.logging_in[provider]
+                if self._logging_in.get(provider) is scope:
+                    del self._logging_in[provider]
         if not has_begun:
             raise OAuthError("it was cancelled, or started again")
 

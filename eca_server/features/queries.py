@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.commands import matching_commands
+from eca_server.commands import CommandFiles, matching_commands
 from eca_server.context import query_contexts
 
 if TYPE_CHECKING:
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 import attrs
 
 from eca_server.features.folders import Folders
+from eca_server.features.settings import Settings
 from eca_server.session import Session
 
-__all__ = ["Queries"]
+__all__ = ["Queries", "command_files"]
 
 
 @attrs.frozen(eq=False)
@@ -25,50 +26,44 @@ class Queries:
     """The queries of a connection."""
 
     session: Session
+    settings: Settings
     folders: Folders
     servers: Callable[[], McpServers | None]
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of queries."""
-
-        def query_context(
-            params: m.ChatQueryContextParams,
-        ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
-            resources = self._resources(params)
-            if not self.session.roots and not params.query.strip():
-                return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=resources)
-            return query_contexts(
-                params,
-                index=self.folders.index,
-                workspace=self.folders.workspace,
-                resources=resources,
-            )
-
-        async def query_files(params: m.ChatQueryFilesParams) -> m.ChatQueryFilesResponse:
-            matches = await query_contexts(
-                m.ChatQueryContextParams(query=params.query),
-                index=self.folders.index,
-                workspace=self.folders.workspace,
-            )
-            return m.ChatQueryFilesResponse(chat_id=params.chat_id, files=matches.contexts)
-
-        async def query_commands(
-            params: m.ChatQueryCommandsParams,
-        ) -> m.ChatQueryCommandsResponse:
-            servers = self.servers()
-            commands = await matching_commands(
-                params.query,
-                self.folders.command_files,
-                self.folders.skill_files,
-                None if servers is None else servers.manager,
-            )
-            return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
-
         return {
-            "chat/queryContext": query_context,
-            "chat/queryFiles": query_files,
-            "chat/queryCommands": query_commands,
+            "chat/queryContext": self._query_context,
+            "chat/queryFiles": self._query_files,
+            "chat/queryCommands": self._query_commands,
         }
+
+    def _query_context(
+        self, params: m.ChatQueryContextParams
+    ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
+        resources = self._resources(params)
+        if not self.session.roots and not params.query.strip():
+            return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=resources)
+        index, workspace = self.folders.index, self.folders.workspace
+        return query_contexts(params, index=index, workspace=workspace, resources=resources)
+
+    async def _query_files(self, params: m.ChatQueryFilesParams) -> m.ChatQueryFilesResponse:
+        query = m.ChatQueryContextParams(query=params.query)
+        index, workspace = self.folders.index, self.folders.workspace
+        matches = await query_contexts(query, index=index, workspace=workspace)
+        return m.ChatQueryFilesResponse(chat_id=params.chat_id, files=matches.contexts)
+
+    async def _query_commands(
+        self, params: m.ChatQueryCommandsParams
+    ) -> m.ChatQueryCommandsResponse:
+        servers = self.servers()
+        commands = await matching_commands(
+            params.query,
+            command_files(self.folders, self.settings),
+            self.folders.skill_files,
+            None if servers is None else servers.manager,
+        )
+        return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
     def _resources(self, params: m.ChatQueryContextParams) -> tuple[m.McpResourceContext, ...]:
         """Return the resources of MCP servers that match the query."""
@@ -78,3 +73,13 @@ class Queries:
         from eca_server.context.resources import matching_resources  # noqa: PLC0415 - only where needed
 
         return matching_resources(servers.manager.running, params.query, params.contexts)
+
+
+def command_files(folders: Folders, settings: Settings) -> CommandFiles:
+    """Return the files of the user's own commands."""
+    named = (each.path for each in settings.config.commands)
+    return CommandFiles(
+        workspace=folders.workspace,
+        user_directory=settings.user_directory,
+        configured=tuple(path for path in named if path is not None),
+    )

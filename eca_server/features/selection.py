@@ -30,6 +30,7 @@ class Chosen:
     behavior: str
 
 
+@attrs.define(eq=False)
 class Selection:
     """The client's selection for all chats, and for each chat in its `selection`.
 
@@ -41,14 +42,13 @@ class Selection:
         client_model: the model selected in the client, from announcements and its prompts.
     """
 
-    def __init__(self, settings: Settings, models: CurrentModels) -> None:
-        self.model: str | None = None
-        self.variant: str | None = None
-        self.behavior: str | None = None
-        self.initial_behavior: str | None = None
-        self.client_model: str | None = None
-        self._settings = settings
-        self._models = models
+    settings: Settings
+    models: CurrentModels
+    model: str | None = None
+    variant: str | None = None
+    behavior: str | None = None
+    initial_behavior: str | None = None
+    client_model: str | None = None
 
     def select_model(self, chat: Chat | None, model: str, variant: str | None) -> None:
         """Select a model and its variant for a chat, or for all."""
@@ -62,18 +62,10 @@ class Selection:
         """Return the behaviour in force, the first selectable one of several candidates.
 
         These are `requested`, the last selected, the client's initial and the configured one.
-
-        Args:
-            requested: the behaviour of the prompt, then the one selected for its chat.
         """
-        config = self._settings.config
+        config = self.settings.config
         selectable = config.selectable_behaviors
-        candidates = (
-            *requested,
-            self.behavior,
-            self.initial_behavior,
-            config.default_behavior,
-        )
+        candidates = (*requested, self.behavior, self.initial_behavior, config.default_behavior)
         ours = (AGENT_ALIASES.get(name, name) for name in candidates if name is not None)
         return next((name for name in ours if name in selectable), selectable[0])
 
@@ -82,12 +74,12 @@ class Selection:
     ) -> str:
         """Return a model's variant: the selected one, else the agent's own, else an empty text."""
         own = self.own_settings(behavior or self.behavior_in_force()).variant
-        variants = self._models.current.variants(model)
+        variants = self.models.current.variants(model)
         return next((each for each in (selected, own) if each in variants), "")
 
     def own_settings(self, behavior: str) -> Behavior:
         """Return the settings of a behaviour."""
-        return self._settings.config.behaviors.get(behavior, Behavior())
+        return self.settings.config.behaviors.get(behavior, Behavior())
 
     def choose(self, chat: Chat | None = None, params: m.ChatPromptParams | None = None) -> Chosen:
         """Return the target of a prompt; without `params`, of a prompt without own selection."""
@@ -99,7 +91,7 @@ class Selection:
         selected = [(own.model, own.variant)] if own is not None and own.model else []
         if self.model:
             selected.append((self.model, self.variant))
-        models = self._models.current
+        models = self.models.current
         first = selected[0][0] if selected else models.default_for(behavior)
         model = models.canonical_name(prompt.model or first)
         configured = self.own_settings(behavior).variant
@@ -109,14 +101,9 @@ class Selection:
 
     def unknown_agent(self, chat: Chat, params: m.ChatPromptParams) -> str | None:
         """Return the requested agent if it cannot be selected, or None."""
-        names = (
-            params.agent,
-            params.behavior,
-            chat.selection.behavior,
-            self.behavior,
-            self.initial_behavior,
-        )
+        own = chat.selection.behavior
+        names = (params.agent, params.behavior, own, self.behavior, self.initial_behavior)
         requested = next((name for name in names if name is not None), None)
-        selectable = self._settings.config.selectable_behaviors
+        selectable = self.settings.config.selectable_behaviors
         is_known = requested is None or AGENT_ALIASES.get(requested, requested) in selectable
         return None if is_known else requested

@@ -6,17 +6,18 @@ is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import trio
 
 from eca_server.config import Config, LoadedConfig, load, user_directory
-from eca_server.features.options import Options
-from eca_server.features.turnstile import Turnstile
+from eca_server.features.host import Options
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "Turnstile", "Watcher"]
 
 
 class Settings:
@@ -90,3 +91,30 @@ class Watcher:
         elif settings.loaded is self._in_force and self._read is not self._in_force:
             self._in_force = self._read
             settings.put_in_force(self._read)
+
+
+class Turnstile:
+    """A lock that tasks hold one at a time, in the order of their places."""
+
+    def __init__(self) -> None:
+        self._places: deque[trio.Event] = deque()
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """Return the next place, a context manager that must be entered."""
+        place = trio.Event()
+        self._places.append(place)
+        return self._in_place(place)
+
+    @asynccontextmanager
+    async def _in_place(self, place: trio.Event) -> AsyncIterator[None]:
+        try:
+            self._wake_first()
+            await place.wait()
+            yield
+        finally:
+            self._places.remove(place)
+            self._wake_first()
+
+    def _wake_first(self) -> None:
+        if self._places:
+            self._places[0].set()

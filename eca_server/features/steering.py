@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-import attrs
 import trio
 
 from eca_protocol import messages as m
@@ -17,63 +16,57 @@ from eca_server.commands import arguments_of, named_command, run_command, steeri
 from eca_server.commands.btw import ask_aside
 from eca_server.features.prompts import Prompts
 
-__all__ = ["Steering"]
+__all__ = ["make_handlers"]
 
 _log = logging.getLogger("eca_server.chat")
 
 
-@attrs.frozen(eq=False)
-class Steering:
-    """The messages to running turns."""
+def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapping[str, Handler]:
+    """Return the handlers of steering."""
 
-    chats: Chats
-    prompts: Prompts
-    nursery: trio.Nursery
+    def prompt_steer(params: m.ChatPromptSteerParams) -> None:
+        chat = chats.get(params.chat_id)
+        turn = None if chat is None else chat.running_turn
+        if chat is None or turn is None:
+            return
+        name = named_command(params.message)
+        steering = None if chat.parent_id else steering_of(name)
+        if steering == "at once":
+            nursery.start_soon(_ask_aside, prompts, turn, params.message)
+        elif steering == "refused":
+            turn.say(
+                f"`/{name}` cannot run during a turn, because it changes the chat or starts a "
+                "turn of its own. Send it again once this turn has ended.",
+                role="system",
+            )
+        else:
+            is_command = steering == "between requests"
+            command = _command(prompts, chat, params.message) if is_command else None
+            turn.steers.append(Steer(text=params.message, command=command))
 
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of steering."""
+    def prompt_steer_remove(params: m.ChatPromptSteerRemoveParams) -> None:
+        chat = chats.get(params.chat_id)
+        if chat is not None and chat.running_turn is not None:
+            chat.running_turn.steers.clear()
 
-        def prompt_steer(params: m.ChatPromptSteerParams) -> None:
-            chat = self.chats.get(params.chat_id)
-            turn = None if chat is None else chat.running_turn
-            if chat is None or turn is None:
-                return
-            name = named_command(params.message)
-            steering = None if chat.parent_id else steering_of(name)
-            if steering == "at once":
-                self.nursery.start_soon(self._ask_aside, turn, params.message)
-            elif steering == "refused":
-                turn.say(
-                    f"`/{name}` cannot run during a turn, because it changes the chat or starts a "
-                    "turn of its own. Send it again once this turn has ended.",
-                    role="system",
-                )
-            else:
-                is_command = steering == "between requests"
-                command = self._command(chat, params.message) if is_command else None
-                turn.steers.append(Steer(text=params.message, command=command))
+    return {"chat/promptSteer": prompt_steer, "chat/promptSteerRemove": prompt_steer_remove}
 
-        def prompt_steer_remove(params: m.ChatPromptSteerRemoveParams) -> None:
-            chat = self.chats.get(params.chat_id)
-            if chat is not None and chat.running_turn is not None:
-                chat.running_turn.steers.clear()
 
-        return {"chat/promptSteer": prompt_steer, "chat/promptSteerRemove": prompt_steer_remove}
+def _command(prompts: Prompts, chat: Chat, text: str) -> SteeredCommand:
+    name = named_command(text) or ""
 
-    def _command(self, chat: Chat, text: str) -> SteeredCommand:
-        name = named_command(text) or ""
+    async def run(turn: Turn, room: Compactor) -> None:
+        if name == "compact":
+            await room.compact_as_asked(arguments_of(text))
+        else:
+            await run_command(name, turn, prompts.command_context(chat, text))
 
-        async def run(turn: Turn, room: Compactor) -> None:
-            if name == "compact":
-                await room.compact_as_asked(arguments_of(text))
-            else:
-                await run_command(name, turn, self.prompts.command_context(chat, text))
+    return run
 
-        return run
 
-    async def _ask_aside(self, turn: Turn, text: str) -> None:
-        try:
-            await ask_aside(turn, self.prompts.command_context(turn.chat, text))
-        except Exception:  # noqa: BLE001 - a bug must not end the server
-            _log.exception("a side question of chat %s failed", turn.chat.id)
-            turn.say("The side question failed; see the server's log.", role="system")
+async def _ask_aside(prompts: Prompts, turn: Turn, text: str) -> None:
+    try:
+        await ask_aside(turn, prompts.command_context(turn.chat, text))
+    except Exception:  # noqa: BLE001 - a bug must not end the server
+        _log.exception("a side question of chat %s failed", turn.chat.id)
+        turn.say("The side question failed; see the server's log.", role="system")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.revisions import Revision
-from eca_server.chat.subagents import SPAWN_TOOL
-from eca_server.config import apply_behavior
+from eca_server.chat.subagents import SPAWN_TOOL, SpawnAgent
+from eca_server.config import AGENT_ALIASES, Behavior, apply_behavior
+from eca_server.config.matchers import matches_name
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.folders import Folders
-from eca_server.features.lazy import Lazy
-from eca_server.features.options import Options
+from eca_server.features.host import Options
 from eca_server.features.settings import Settings
-from eca_server.features.subagents import subagent_tools
 from eca_server.jobs import Jobs
 from eca_server.sandbox import sandbox_for
 from eca_server.session import Session
@@ -31,6 +30,9 @@ from eca_server.tools.toolbox import PREFIX
 
 __all__ = ["BRIEF", "ToolSets", "announced_tool"]
 
+SUBAGENT: Final = "subagent"
+"""The mode of agents that are subagents."""
+
 BRIEF: Final = 80
 """Limit of a tool's description for clients with small reads, in characters."""
 
@@ -40,7 +42,7 @@ class ToolSets:
     """The makers of native tools.
 
     Attributes:
-        uses_mcp: returns whether there may be MCP servers.
+        servers: returns the MCP servers, or None if none is configured.
         has_skills: whether there were skills when a chat's instructions were last built.
     """
 
@@ -49,8 +51,8 @@ class ToolSets:
     options: Options
     models: CurrentModels
     folders: Folders
-    jobs: Lazy[Jobs]
-    uses_mcp: Callable[[], bool]
+    jobs: Jobs
+    servers: Callable[[], object | None]
     has_skills: bool = False
 
     def make(
@@ -83,7 +85,7 @@ class ToolSets:
             ledger=ledger or Ledger(),
             chat_id=chat_id,
             reader=reader,
-            jobs=self.jobs.get() if is_current else None,
+            jobs=self.jobs if is_current else None,
             more=[
                 LoadSkill(files=self.folders.skill_files, agent=config.behaviors.get(behavior)),
                 *([TaskTool(tasks=tasks or Tasks())] if is_current else ()),
@@ -100,15 +102,30 @@ class ToolSets:
 
     def described(self, behavior: str) -> NativeTools:
         """Return the native tools of a behaviour, to describe them to the client."""
-        spawn = subagent_tools(self.session, self.settings.config, behavior)
-        return self.make(behavior=behavior, more=spawn)
+        agents = self.subagents(behavior)
+        return self.make(behavior=behavior, more=[SpawnAgent(agents=agents)] if agents else ())
+
+    def subagents(self, behavior: str) -> Mapping[str, Behavior]:
+        """Return the subagents of an agent, by name; only some clients can show them."""
+        if not self.session.writes(m.ChatContentReceivedParams, "parent_chat_id"):
+            return {}
+        behaviors = self.settings.config.behaviors
+        own = behaviors.get(behavior, Behavior()).subagents
+        return {
+            name: each
+            for name, each in behaviors.items()
+            if name
+            and SUBAGENT in each.mode
+            and _may_spawn(behavior, each)
+            and _is_listed(name, own)
+        }
 
     def announcement(self, behavior: str) -> m.EcaServerUpdatedParams:
         """Return the announcement of the native tools, and of those that a behaviour disables."""
         config, native = self.settings.config, self.described(behavior)
         if not self.has_skills:
             native = native.without(SKILL_TOOL)
-        if config.mcp_tool_search and self.uses_mcp():
+        if config.mcp_tool_search and self.servers() is not None:
             native = native.adding([SearchTools(), CallTool()])
         toolbox = native.toolbox(policy_of(config, behavior))
         prefix = PREFIX if self.session.profile.prefixes_tools else ""
@@ -139,3 +156,13 @@ def announced_tool(
         parameters={"type": "object"} if brief else parameters,
         disabled=disabled,
     )
+
+
+def _is_listed(name: str, agents: Sequence[str] | None) -> bool:
+    """Return whether an agent has no list of subagents, or its list names this one."""
+    return agents is None or any(matches_name(each, {name}, if_late=False) for each in agents)
+
+
+def _may_spawn(behavior: str, subagent: Behavior) -> bool:
+    names = {AGENT_ALIASES.get(name, name) for name in subagent.spawnable_by}
+    return not names or behavior in names

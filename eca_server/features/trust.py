@@ -8,7 +8,7 @@ again. There is one question about a set of settings in a session.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -38,7 +38,6 @@ from eca_server.config.trust_texts import (
     shown,
     unique_roots,
 )
-from eca_server.features.options import Options
 from eca_server.features.settings import Settings
 from eca_server.session import Session
 from eca_server.tools.ask_user import PATIENCE, client_asks_questions
@@ -83,41 +82,32 @@ def _key(item: TrustItem) -> _Key:
     return item.root, item.digest
 
 
+@attrs.define(eq=False)
 class Trust:
     """The waiting settings of the workspace folders, and the user's decisions.
 
-    Args:
-        session: the connected client.
-        settings: the configuration in force.
-        options: the options of the server.
+    Attributes:
         on_decision: called with the configuration before a decision.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        options: Options,
-        on_decision: Callable[[Config], None],
-    ) -> None:
-        self._session = session
-        self._settings = settings
-        self._environ = options.environ
-        self._on_decision = on_decision
-        self._asking = trio.Lock()
-        self._postponed: set[_Key] = set()
-        self._announced: set[_Key] = set()
-        self._listed: set[_Key] = set()
+    session: Session
+    settings: Settings
+    environ: Mapping[str, str]
+    on_decision: Callable[[Config], None]
+    _asking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _postponed: set[_Key] = attrs.field(factory=set, init=False)
+    _announced: set[_Key] = attrs.field(factory=set, init=False)
+    _listed: set[_Key] = attrs.field(factory=set, init=False)
 
     @property
     def items(self) -> tuple[TrustItem, ...]:
         """The waiting settings, including those the user has declined."""
-        return self._settings.loaded.withheld
+        return self.settings.loaded.withheld
 
     @property
     def pending(self) -> tuple[TrustItem, ...]:
         """The settings that the user may be asked about."""
-        loaded = self._settings.loaded
+        loaded = self.settings.loaded
         if not loaded.may_ask:
             return ()
         return tuple(each for each in loaded.withheld if not each.is_refused)
@@ -125,11 +115,11 @@ class Trust:
     @property
     def is_barred(self) -> bool:
         """True if the editor says that the workspace is not trusted."""
-        return bool(self.items) and not self._settings.loaded.may_ask
+        return bool(self.items) and not self.settings.loaded.may_ask
 
     async def settle(self, turn: Turn) -> None:
         """Ask the user before a turn, which waits for the answer; a stop cancels the question."""
-        session = self._session
+        session = self.session
         if not client_asks_questions(session) or not self._unanswered():
             return
 
@@ -144,12 +134,7 @@ class Trust:
         turn.progress("Waiting model")
 
     async def ask(self, ask: Ask, say: Callable[[str], None]) -> None:
-        """Ask about each root with new waiting settings, once in a session.
-
-        Args:
-            ask: asks the user.
-            say: shows the user a text.
-        """
+        """Ask about each root with new waiting settings, once in a session."""
         async with self._asking:
             for root in unique_roots(self._unanswered()):
                 await self._ask_about(root, ask, say)
@@ -157,12 +142,12 @@ class Trust:
     def announce(self) -> None:
         """Show the waiting settings to a client without questions, once for each set."""
         pending = self.pending
-        if client_asks_questions(self._session):
+        if client_asks_questions(self.session):
             return
         keys = set(map(_key, pending))
         if keys - self._announced:
             self._announced |= keys
-            self._session.show("warning", announcement(pending))
+            self.session.show("warning", announcement(pending))
 
     def list_waiting(self) -> Listing:
         """Describe the waiting settings, which can then be accepted."""
@@ -192,10 +177,10 @@ class Trust:
 
     async def forget(self) -> bool:
         """Withdraw the trust in the roots; return whether one was trusted. Raises as `accept`."""
-        store = TrustStore(self._environ)
+        store = TrustStore(self.environ)
         known = False
-        async with self._settings.changing.place():
-            for root in self._session.roots:
+        async with self.settings.changing.place():
+            for root in self.session.roots:
                 known |= await trio.to_thread.run_sync(store.forget, root.path)
             await self._reload()
         return known
@@ -223,7 +208,7 @@ class Trust:
             hidden.append("command")
         if item.uses or hidden:
             self._postponed.discard(_key(item))
-            can_ask = client_asks_questions(self._session) and item in self.pending
+            can_ask = client_asks_questions(self.session) and item in self.pending
             how = "The next prompt asks you first." if can_ask else "Send `/trust` in a chat first."
             gets = f"would use your {shown(', '.join(item.uses))}"
             has = f"has settings that were not shown to you ({', '.join(hidden)})"
@@ -242,7 +227,7 @@ class Trust:
         waiting = [each for each in self.pending if each.root == root]
         if all(_key(each) in self._postponed for each in waiting):
             return
-        lists_in_chat = self._session.profile.has_plain_own_texts
+        lists_in_chat = self.session.profile.has_plain_own_texts
         short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
         if lists_in_chat or short.is_cut:
@@ -293,7 +278,7 @@ class Trust:
         items: Iterable[TrustItem],
         decide: Callable[[TrustStore, Path, Sequence[str]], None],
     ) -> None:
-        async with self._settings.changing.place():
+        async with self.settings.changing.place():
             await self._decide_now(items, decide)
 
     async def _decide_now(
@@ -301,7 +286,7 @@ class Trust:
         items: Iterable[TrustItem],
         decide: Callable[[TrustStore, Path, Sequence[str]], None],
     ) -> None:
-        store = TrustStore(self._environ)
+        store = TrustStore(self.environ)
         decided = tuple(items)
         for root in unique_roots(decided):
             digests = [each.digest for each in decided if each.root == root]
@@ -309,6 +294,6 @@ class Trust:
         await self._reload()
 
     async def _reload(self) -> None:
-        before = self._settings.config
-        await self._settings.reload()
-        self._on_decision(before)
+        before = self.settings.config
+        await self.settings.reload()
+        self.on_decision(before)

@@ -8,6 +8,8 @@ from eca_protocol.peer import Peer
 from eca_server.chat import Chats
 from eca_server.config import Config, LoadedConfig
 from eca_server.features.composition import Composition
+from eca_server.features.gate import ConfigurationGate
+from eca_server.features.lifecycle import Connection
 from eca_server.llm.models import Models
 from eca_server.session import Session
 from eca_server.workspace import FileIndex, Workspace
@@ -16,14 +18,22 @@ __all__ = ["ServerSide"]
 
 
 class ServerSide:
-    """The parts of a connection as they are now.
+    """The parts of a connection as they are now."""
 
-    Attributes:
-        parts: all parts.
-    """
+    def __init__(self, connection: Connection) -> None:
+        self.start = connection
 
-    def __init__(self, parts: Composition) -> None:
-        self.parts = parts
+    @property
+    def parts(self) -> Composition:
+        return self.start.parts.get()
+
+    @property
+    def gate(self) -> ConfigurationGate:
+        return self.start.gate
+
+    @property
+    def was_shut_down(self) -> bool:
+        return self.start.was_shut_down
 
     @property
     def peer(self) -> Peer:

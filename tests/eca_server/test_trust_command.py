@@ -93,7 +93,7 @@ def test_it_asks_about_the_settings_that_the_server_withholds(cli: Run, home: Pa
         async with editor(started=False, **environment(home)) as ours:
             roots = [{"uri": uri_of(home), "name": "w"}]
             await ours.ask("initialize", {"workspaceFolders": roots})
-            await ours.connection.parts.lifecycle.gate.wait()
+            await ours.connection.gate.wait()
             return [item.digest for item in ours.connection.loaded.withheld]
 
     withheld = trio.run(of_the_server)

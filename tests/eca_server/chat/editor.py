@@ -13,8 +13,8 @@ import trio.testing
 from eca_protocol import json
 from eca_protocol.fold import Conversation
 from eca_protocol.streams import Transport, memory_pair
-from eca_server.features.composition import Composition
-from eca_server.features.options import Options
+from eca_server.features.host import Options
+from eca_server.features.lifecycle import Connection
 from eca_server.server import serve
 from tests.eca_protocol.wire import Wire, notification, request
 from tests.eca_server.server_side import ServerSide
@@ -195,8 +195,8 @@ async def editor(
         async with trio.open_nursery() as nursery:
             ours = Editor(far)
 
-            def note(parts: Composition) -> None:
-                ours.connection = ServerSide(parts)
+            def note(connection: Connection) -> None:
+                ours.connection = ServerSide(connection)
 
             async def run() -> None:
                 options = Options(environ=environ, keeps_chats=keeps_chats, discovers=discovers)

@@ -40,7 +40,7 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 async def settled(ours: Editor) -> None:
     """Wait until the hooks beside the session are over."""
-    for lane in tuple(ours.connection.parts.hooks.get().background.get()._lanes.values()):
+    for lane in tuple(ours.connection.parts.hooks.background.get()._lanes.values()):
         await lane.finished.wait()
 
 

@@ -582,6 +582,6 @@ async def test_where_no_server_is_configured_nothing_is_told_of_any(
     async with with_servers({}) as ours:
         received = await ours.turn("hello", model=ECHO_MODEL)
         assert "finished" in types(received)
-        assert ours.connection.parts.servers is None
+        assert ours.connection.parts.servers() is None
         assert {message["params"]["name"] for message in ours.seen
                 if message.get("method") == "tool/serverUpdated"} == {"ECA"}  # fmt: skip

@@ -123,7 +123,7 @@ async def test_it_fails_if_a_tool_cannot_be_ended(
             "code": -32603,
             "message": "shutdown: a tool of the chat c could not be ended",
         }
-        assert ours.connection.parts.lifecycle.was_shut_down
+        assert ours.connection.was_shut_down
         os.kill(pid, signal.SIGKILL)
 
 

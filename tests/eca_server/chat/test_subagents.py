@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 
 from eca_server.chat import subagents
-from eca_server.features.agents import MOST_SUBAGENTS
+from eca_server.features.composition import MOST_SUBAGENTS
 from eca_server.llm.history import Message
 from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.current import current
@@ -193,7 +193,7 @@ async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_
             await child.turn.ended.wait()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert not [each for each in ours.seen[begun:] if "params" in each]
-        assert ours.connection.parts.agents.get().limiter.value == MOST_SUBAGENTS
+        assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
 
 
 @pytest.mark.requirement("W-15")

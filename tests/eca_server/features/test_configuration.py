@@ -424,6 +424,6 @@ async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_
     assert {"read_file", "ask_user", "bg_job", "skill", "spawn_agent", "task"} <= names
     content = {"customTools": {name: {"command": "true"} for name in (*names, "mine")}}
     async with project(tmp_path, content) as ours:
-        made = ours.editor.connection.parts.tools.get().make()
+        made = ours.editor.connection.parts.tools.make()
     assert {problem.split("'")[1] for problem in made.problems} == names
     assert [each.name for each in made.tools if isinstance(each, CustomCommand)] == ["mine"]

@@ -109,7 +109,7 @@ async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(
     async with editor(started=False) as ours:
         answer = await ours.ask("initialize", {"workspaceFolders": roots})
         assert "chatWelcomeMessage" in answer
-        assert not ours.connection.parts.lifecycle.gate.is_open  # the answer came before the load
+        assert not ours.connection.gate.is_open  # the answer came before the load
         await ours.send({"jsonrpc": "2.0", "method": "initialized", "params": {}})
         reply = await ours.ask("chat/prompt", {"message": "hi", "model": "simulator/echo"})
         assert "chatId" in reply

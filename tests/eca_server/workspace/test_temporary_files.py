@@ -18,8 +18,7 @@ import pytest
 import trio.testing
 
 from eca_server.features.folders import Folders
-from eca_server.features.lazy import Lazy
-from eca_server.features.options import Options
+from eca_server.features.host import Options
 from eca_server.features.settings import Settings
 from eca_server.workspace import Fingerprint, Workspace, replace_file, temporary_files
 from eca_server.workspace.roots import Root
@@ -261,7 +260,7 @@ async def test_what_is_too_young_is_removed_a_little_later(
     session = SimpleNamespace(roots=[SimpleNamespace(real_path=root)])
     host = SimpleNamespace(options=Options(environ={}), nursery=None)
     folders = Folders(cast("Any", session), Settings(host.options), cast("Any", host))
-    folders.temporary_files = Lazy(lambda: records)
+    folders.temporary_files = records
     await folders.remove_leftovers()
     assert not leftover.exists()
     assert autojump_clock.current_time() - autojump_clock_start >= MIN_AGE

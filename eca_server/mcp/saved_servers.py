@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -20,16 +20,14 @@ import attrs
 import trio
 
 from eca_protocol.errors import INVALID_PARAMS, RPCError
+from eca_server.config import LoadedConfig
 from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
 from eca_server.config.mcp_settings import is_secret
 from eca_server.config.saved_settings import SavedSettings, SavedSettingsError, SettingsByScope
 from eca_server.credentials import Logins, LoginsError
 from eca_server.credentials.server_secrets import drop_secrets, store_secrets
-from eca_server.features.options import Options
-from eca_server.features.settings import Settings
 from eca_server.secret import mask
-from eca_server.session import Session
 
 __all__ = ["SavedServers", "ServerSettings"]
 
@@ -43,11 +41,20 @@ _REFERENCE: Final = re.compile(r"\$\{kept:[^{}]*:([^{}:]*)\}")
 
 @attrs.frozen(eq=False)
 class SavedServers:
-    """The saved settings of MCP servers."""
+    """The saved settings of MCP servers.
 
-    session: Session
-    settings: Settings
-    options: Options
+    Attributes:
+        roots: the workspace roots.
+        loaded: the configuration in force.
+        reload: loads the configuration again, and puts it in force.
+        environ: the environment variables.
+        logins: the stored secrets.
+    """
+
+    roots: Sequence[Path]
+    loaded: LoadedConfig
+    reload: Callable[[], Awaitable[None]]
+    environ: Mapping[str, str]
     logins: Logins
 
     async def add(self, name: str, settings: ServerSettings, *, root: Path | None) -> None:
@@ -66,7 +73,7 @@ class SavedServers:
         def add(parts: SettingsByScope) -> None:
             if self._saved(name, parts)[-1:] not in ([], [None]):
                 raise RPCError(INVALID_PARAMS, f"name: there is an MCP server {name!r} already")
-            for each in self._roots():
+            for each in self.roots:
                 _servers(parts.of(each)).pop(name, None)  # it would win
             _servers(parts.of(root))[name] = self._with_references(name, settings)
 
@@ -90,7 +97,7 @@ class SavedServers:
 
         def remove(parts: SettingsByScope) -> None:
             where = self._root_of(name, parts)
-            for part in (parts.everywhere, *(parts.of(root) for root in self._roots())):
+            for part in (parts.everywhere, *(parts.of(root) for root in self.roots)):
                 _servers(part).pop(name, None)
             if self._is_configured_elsewhere(name):
                 _servers(parts.of(where))[name] = None
@@ -99,7 +106,7 @@ class SavedServers:
 
     async def _store(self, name: str, change: Callable[[SettingsByScope], None]) -> None:
         """Change the saved settings, and reload the configuration."""
-        if self.settings.loaded.is_pure:
+        if self.loaded.is_pure:
             raise RPCError(
                 INVALID_PARAMS,
                 "initializationOptions.pureConfig is set: only the editor's own configuration "
@@ -113,18 +120,18 @@ class SavedServers:
             except LoginsError as error:
                 _log.warning("secrets of the MCP server %s cannot be removed: %s", name, error)
 
-        layer = SavedSettings(self.options.environ)
+        layer = SavedSettings(self.environ)
         await trio.to_thread.run_sync(partial(layer.change, change, then=forget_secrets))
-        await self.settings.reload()
+        await self.reload()
 
     def _root_of(self, name: str, parts: SettingsByScope) -> Path | None:
         """Return the root whose part has a server, or None for the part of all workspaces."""
-        for root in reversed(self._roots()):
+        for root in reversed(self.roots):
             if name in _servers(parts.of(root)):
                 return root
         if name in _servers(parts.everywhere):
             return None
-        files = {str(root / ".eca" / "config.json"): root for root in self._roots()}
+        files = {str(root / ".eca" / "config.json"): root for root in self.roots}
         named = [
             source for source, value in self._other_sources().items() if _is_named(value, name)
         ]
@@ -132,7 +139,7 @@ class SavedServers:
 
     def _saved(self, name: str, parts: SettingsByScope) -> list[ServerSettings | None]:
         """Return a server's saved settings; the last one wins, and None removes the server."""
-        places = (parts.everywhere, *(parts.of(root) for root in self._roots()))
+        places = (parts.everywhere, *(parts.of(root) for root in self.roots))
         return [_servers(part)[name] for part in places if name in _servers(part)]
 
     def _is_configured_elsewhere(self, name: str) -> bool:
@@ -141,11 +148,8 @@ class SavedServers:
 
     def _other_sources(self) -> Mapping[str, object]:
         """Return the JSON of all sources but the saved settings."""
-        ours = str(SavedSettings(self.options.environ).path)
-        return {name: value for name, value in self.settings.loaded.values.items() if name != ours}
-
-    def _roots(self) -> list[Path]:
-        return [root.path for root in self.session.roots]
+        ours = str(SavedSettings(self.environ).path)
+        return {name: value for name, value in self.loaded.values.items() if name != ours}
 
     def _with_references(self, server: str, settings: ServerSettings) -> ServerSettings:
         """Store the secrets of settings with the logins, and return the settings with references.
@@ -153,7 +157,7 @@ class SavedServers:
         Every header is a secret, and so is a value with a telling name or look, unless it contains
         a reference already (`${env:TOKEN}`).
         """
-        environ = self.options.environ
+        environ = self.environ
         resolver = ReferenceResolver(
             environ=environ,
             home=home_directory(environ),
