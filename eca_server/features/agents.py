@@ -6,7 +6,8 @@ permission that its parent lacks.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -118,7 +119,8 @@ class Agents:
         behavior = chosen.behavior
         config = apply_behavior(self.settings.config, behavior)
         policy = policy_of(config, behavior, within=None if parent is None else parent.policy)
-        gather = self._gatherer(turn, text, contexts)
+        gitignore = self.settings.follows_gitignore
+        gather = partial(self._gather, turn, text, contexts, gitignore)
         native = self._native_tools(turn, config, policy, chosen, parent)
         if not model.capabilities.images:
             native = native.without(ViewImage.name)
@@ -154,33 +156,23 @@ class Agents:
             initiator="user" if parent is None else "agent",
         )
 
-    def _gatherer(
-        self, turn: Turn, text: str, contexts: Sequence[ChatContext]
-    ) -> Callable[[], Awaitable[PromptContext]]:
-        gitignore = self.settings.follows_gitignore
-
-        async def gather() -> PromptContext:
-            servers = self.servers()
-            built = await build_context(
-                contexts,
-                text,
-                workspace=self.folders.workspace,
-                http=self.http,
-                resources=None if servers is None else servers.in_turns.reader(turn.chat),
-                gitignore=gitignore,
-            )
-            news = job_notice(self.jobs, turn.chat.id)
-            return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
-
-        return gather
+    async def _gather(
+        self, turn: Turn, text: str, contexts: Sequence[ChatContext], gitignore: bool
+    ) -> PromptContext:
+        servers = self.servers()
+        built = await build_context(
+            contexts,
+            text,
+            workspace=self.folders.workspace,
+            http=self.http,
+            resources=None if servers is None else servers.in_turns.reader(turn.chat),
+            gitignore=gitignore,
+        )
+        news = job_notice(self.jobs, turn.chat.id)
+        return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     def _native_tools(
-        self,
-        turn: Turn,
-        config: Config,
-        policy: Policy,
-        chosen: Chosen,
-        parent: ParentTurn | None,
+        self, turn: Turn, config: Config, policy: Policy, chosen: Chosen, parent: ParentTurn | None
     ) -> NativeTools:
         chat, behavior = turn.chat, chosen.behavior
         if parent is not None:

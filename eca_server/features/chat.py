@@ -26,14 +26,9 @@ __all__ = ["make_handlers"]
 
 def make_handlers(parts: Composition) -> Mapping[str, Handler]:
     """Return the handlers of chats."""
-    session, settings, models, chats = (
-        parts.session,
-        parts.settings,
-        parts.models,
-        parts.chats.get(),
-    )
-    selection, announcer = parts.selection, parts.announcer
-    views = ChatViews(session, settings, models, selection, parts.tools, chats)
+    session, settings, models = parts.session, parts.settings, parts.models
+    selection, announcer, chats = parts.selection, parts.announcer, parts.chats.get()
+    views = ChatViews(session, settings, selection, parts.tools, chats)
     requests = ChatRequests(
         session, models, selection, announcer, parts.hooks, parts.jobs, chats, views
     )

@@ -22,7 +22,6 @@ from eca_server.chat.replay import ReplayedContent, replayed
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.title import title_of_fork
 from eca_server.chat.tool_call import Naming
-from eca_server.features.current_models import CurrentModels
 from eca_server.features.selection import Selection
 from eca_server.features.settings import Settings
 from eca_server.features.tool_sets import ToolSets
@@ -43,7 +42,6 @@ class ChatViews:
 
     session: Session
     settings: Settings
-    models: CurrentModels
     selection: Selection
     tools: ToolSets
     chats: Chats
@@ -62,6 +60,11 @@ class ChatViews:
                 {"code": "chat_not_found"},
             )
         return chat
+
+    def announce_cleared(self, chat: Chat) -> None:
+        """Clear the client's view of a chat."""
+        cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
+        self.session.notify("chat/cleared", cleared, newest=True)
 
     def announce_opened(self, chat: Chat) -> None:
         """Announce a chat that the client did not open itself."""
@@ -87,9 +90,7 @@ class ChatViews:
     ) -> Chat:
         """Create a chat with messages of an existing one, and show it to the client."""
         chat = await self.chats.begin(messages, title=title, settings=settings)
-        if settings.model in self.models.current.names:
-            chat.selection.model, chat.selection.variant = settings.model, settings.variant
-        chat.selection.behavior = settings.behavior
+        self.selection.restore(chat)
         await self._show_new(chat)
         return chat
 
@@ -101,8 +102,7 @@ class ChatViews:
 
     async def show_again(self, chat: Chat) -> None:
         """Clear the client's view of a chat and replay its history."""
-        cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-        self.session.notify("chat/cleared", cleared, newest=True)
+        self.announce_cleared(chat)
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
         chat.announce_title()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Mapping
+from typing import Literal
 
 import attrs
 import trio
@@ -166,11 +167,8 @@ class ChatRequests:
         limit = MOST_LISTED if params.limit is None else max(0, min(params.limit, MOST_LISTED))
         by_age = params.sort_by == "createdAt"
         memory = self.chats.memory
-        stored = (
-            ()
-            if memory is None
-            else await memory.latest(limit, by="created" if by_age else "updated")
-        )
+        key: Literal["created", "updated"] = "created" if by_age else "updated"
+        stored = () if memory is None else await memory.latest(limit, by=key)
         live = {chat.id: chat for chat in self.chats}
         rows = [_listed(each, live.pop(each.id, None)) for each in stored]
         rows += [_listed_alive(chat) for chat in live.values() if chat.history or chat.is_busy]
@@ -180,10 +178,8 @@ class ChatRequests:
     async def _show(self, chat: Chat, params: m.ChatOpenParams) -> m.ChatOpenResponse:
         """Replay a chat to the client, unless its turn runs and the client shows it already."""
         page = _page(chat, params)
-        session = self.session
         if not chat.is_busy:
-            cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
-            session.notify("chat/cleared", cleared, newest=True)
+            self.views.announce_cleared(chat)
         self.views.announce_opened(chat)
         if not chat.is_busy:
             await chat.replayer.run(self.views.contents_of(chat, page))
@@ -212,14 +208,10 @@ class ChatRequests:
             await shown.wait()
 
     def _select_again(self, chat: Chat) -> m.ChatSelection:
-        """Select the model, variant and agent of the chat's last prompt that still exist."""
-        stored, selection, names = chat.settings, chat.selection, self.models.current.names
-        requested = selection.model or stored.model
-        if selection.model is None:
-            selection.model, selection.variant = stored.model, stored.variant
-        if selection.model not in names:
-            selection.model, selection.variant = None, None
-        selection.behavior = selection.behavior or stored.behavior
+        """Select the model, variant and agent of the chat's last prompt, and announce them."""
+        stored, names = chat.settings, self.models.current.names
+        requested = chat.selection.model or stored.model
+        self.selection.restore(chat)
         chosen = self.selection.choose(chat)
         variants = self.models.current.variants(chosen.model)
         variant = chosen.variant if chosen.variant in variants else None

@@ -104,10 +104,7 @@ class CurrentModels:
         self._http.client_certificate = config.network.client_certificate(environ)
         discovered: dict[str, Any] = {}
         if self._options.discovers:
-            discovered = {
-                "listing": self._discovery.listing,
-                "catalog": self._discovery.catalog,
-            }
+            discovered = {"listing": self._discovery.listing, "catalog": self._discovery.catalog}
         models = Models(
             config,
             environ=environ,

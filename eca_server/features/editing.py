@@ -58,10 +58,7 @@ class Editing:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of completions and rewrites."""
-        return {
-            "completion/inline": self._complete,
-            "rewrite/prompt": self._rewrite,
-        }
+        return {"completion/inline": self._complete, "rewrite/prompt": self._rewrite}
 
     def _complete(
         self, params: m.CompletionInlineParams
@@ -90,11 +87,8 @@ class Editing:
 
         async def answer() -> m.CompletionInlineResponse:
             text = await completions.complete(completion, document, model, instruction)
-            return (
-                m.CompletionInlineResponse(items=(_item(params, document, text),))
-                if text
-                else _NONE
-            )
+            items = (_item(params, document, text),) if text else ()
+            return m.CompletionInlineResponse(items=items)
 
         return answer()
 

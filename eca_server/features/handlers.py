@@ -93,12 +93,7 @@ def _providers(parts: Composition) -> Mapping[str, Handler]:
     from eca_server.features.providers import Providers  # noqa: PLC0415 - as above
 
     providers = Providers(
-        parts.session,
-        parts.settings,
-        parts.models,
-        parts.announcer,
-        parts.host,
-        parts.logins.get(),
+        parts.session, parts.settings, parts.models, parts.announcer, parts.host, parts.logins.get()
     )
     parts.on_close.append(providers.close)
     return providers.handlers()

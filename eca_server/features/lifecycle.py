@@ -17,11 +17,7 @@ import trio
 from eca_protocol.codec import MessageCodec
 from eca_protocol.draft import codec_for
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
-from eca_protocol.messages import (
-    InitializationOptions,
-    InitializeParams,
-    InitializeResponse,
-)
+from eca_protocol.messages import InitializationOptions, InitializeParams, InitializeResponse
 from eca_protocol.peer import Handler
 from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, forced_revision

@@ -58,13 +58,7 @@ _NO_MODEL = (
 
 @attrs.frozen
 class Accepted:
-    """A prompt whose model is chosen.
-
-    Attributes:
-        text: the displayed text.
-        body: the function that answers it.
-        needs_model: whether a model answers.
-    """
+    """A prompt whose model is chosen: its displayed text, and the body of its turn."""
 
     text: str
     body: Body

@@ -130,8 +130,6 @@ class Selecting:
         variant = self.selection.variant_in_force(model, None, chosen.behavior)
         self.selection.select_model(chat, model, variant or None)
         selected = m.ChatConfig(
-            select_model=model,
-            variants=self.models.current.variants(model),
-            select_variant=variant,
+            select_model=model, variants=self.models.current.variants(model), select_variant=variant
         )
         self.announcer.announce_selection(selected, chat.id)

@@ -58,6 +58,15 @@ class Selection:
             self.model, self.variant = model, variant
             self.client_model = model
 
+    def restore(self, chat: Chat) -> None:
+        """Select the model, variant and agent of a chat's last prompt, as far as they exist."""
+        stored, selected = chat.settings, chat.selection
+        if selected.model is None:
+            selected.model, selected.variant = stored.model, stored.variant
+        if selected.model not in self.models.current.names:
+            selected.model, selected.variant = None, None
+        selected.behavior = selected.behavior or stored.behavior
+
     def behavior_in_force(self, *requested: str | None) -> str:
         """Return the behaviour in force, the first selectable one of several candidates.
 

@@ -65,15 +65,9 @@ class ToolSets:
         tasks: Tasks | None = None,
         more: Iterable[Tool] = (),
     ) -> NativeTools:
-        """Return the native tools of a chat.
+        """Return the native tools of a chat, with the descriptions and limits of a behaviour.
 
-        Args:
-            ledger: the files its model has seen.
-            chat_id: the chat.
-            reader: the chat of the subagent that gets the tools, if it is one.
-            behavior: the behaviour with the descriptions and limits; empty: the common ones.
-            tasks: the present list of tasks; None: an empty one.
-            more: further tools of this chat alone.
+        `reader` is the chat of a subagent that gets them; `more` are tools of this chat alone.
         """
         is_current = self.session.revision is Revision.CURRENT
         config = apply_behavior(self.settings.config, behavior)

@@ -274,17 +274,13 @@ class Trust:
         return tuple(each for each in self.pending if _key(each) not in self._postponed)
 
     async def _decide(
-        self,
-        items: Iterable[TrustItem],
-        decide: Callable[[TrustStore, Path, Sequence[str]], None],
+        self, items: Iterable[TrustItem], decide: Callable[[TrustStore, Path, Sequence[str]], None]
     ) -> None:
         async with self.settings.changing.place():
             await self._decide_now(items, decide)
 
     async def _decide_now(
-        self,
-        items: Iterable[TrustItem],
-        decide: Callable[[TrustStore, Path, Sequence[str]], None],
+        self, items: Iterable[TrustItem], decide: Callable[[TrustStore, Path, Sequence[str]], None]
     ) -> None:
         store = TrustStore(self.environ)
         decided = tuple(items)

@@ -22,10 +22,14 @@ def imported() -> set[str]:
     "module",
     [
         "eca_server.chat",
+        "eca_server.credentials",
         "eca_server.commands",
         "eca_server.llm",
         "eca_server.mcp",
+        "eca_server.tools",
+        "eca_server.workspace.index",
         "eca_server.features.chat",
+        "eca_server.features.composition",
         "eca_server.features.mcp",
     ],
 )

@@ -386,7 +386,7 @@ async def test_a_page_that_joins_the_lines_of_a_question_lists_them_in_the_chat(
         words = (await asked(ours))["params"]["question"]
         assert "planted-server" not in words
         assert "```" not in words
-        assert "See the list in the chat, above: hook guard; MCP server planted." in words
+        assert "See the list in the chat, above: MCP server planted; hook guard." in words
         [(role, listed)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
         assert role == "assistant"  # the client cuts long lines of system texts
         assert "\n` - starts the MCP server planted: planted-server --all `  \n" in listed["text"]
