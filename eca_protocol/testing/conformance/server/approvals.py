@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.model import bare_name
@@ -25,6 +25,7 @@ from eca_protocol.testing.conformance.server.reading import (
     params_of,
 )
 from eca_protocol.testing.conformance.server.tools import SHELL, WRITE, listed_tools
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import finish, reply, tool_call, wait
 
 DENIED: Final = {

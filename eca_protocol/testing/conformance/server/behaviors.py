@@ -13,9 +13,10 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import offered_tools
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import finish, reply, tool_call, wait
 
 BEHAVIOR: Final = "chat/selectedBehaviorChanged"

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import anyio
 
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
+from eca_protocol.testing.conformance.verdicts import Unmet
 
 MEMBERS: Final = (
     "models",

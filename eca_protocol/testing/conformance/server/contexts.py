@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import PAGE
@@ -20,6 +20,7 @@ from eca_protocol.testing.conformance.server.reading import (
     system_text,
 )
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
 LARGE: Final = 200_000

@@ -11,10 +11,11 @@ import anyio
 
 from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY, bytes_of, query
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply, wait
 
 __all__ = ["busy", "exit_code"]

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import (
@@ -22,6 +22,7 @@ from eca_protocol.testing.conformance.server.reading import (
     text_of_role,
     wait_for_gate,
 )
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, close, raw, reply, wait
 
 NO_MODEL: Final = "no-such/model"

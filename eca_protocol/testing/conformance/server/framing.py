@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     bytes_of,
@@ -21,6 +21,7 @@ from eca_protocol.testing.conformance.server.asking import (
     try_bytes,
 )
 from eca_protocol.testing.conformance.server.ends import exit_code
+from eca_protocol.testing.conformance.verdicts import Unmet
 
 _TYPE: Final = b"Content-Type: application/vscode-jsonrpc"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import chunk, reply, text
 
 PAGE = "https://example.invalid/page"

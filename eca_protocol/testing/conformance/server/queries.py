@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import finishes, poll, result_of, system_text
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply
 
 CONTEXTS, COMMANDS = "chat/queryContext", "chat/queryCommands"

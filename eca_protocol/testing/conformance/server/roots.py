@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import QUERY
 from eca_protocol.testing.conformance.server.reading import poll
+from eca_protocol.testing.conformance.verdicts import Unmet
 
 
 def _create_directory(path: Path) -> Path:

@@ -10,7 +10,7 @@ import attrs
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import (
@@ -26,6 +26,7 @@ from eca_protocol.testing.conformance.server.reading import (
     wait_for_requests,
 )
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, hang, reasoning, reply, text
 
 BUSY = Reply(status=429, headers={"retry-after": "30"}, body={"error": {"message": "slow down"}})

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import AnswersWith, bare_name
@@ -26,6 +26,7 @@ from eca_protocol.testing.conformance.server.reading import (
     wait_for_gate,
 )
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, chunk, finish, reply, tool_call, wait
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import (
     comes,
@@ -18,6 +18,7 @@ from eca_protocol.testing.conformance.server.reading import (
     wait_for_requests,
 )
 from eca_protocol.testing.conformance.target import MODEL, OTHER_MODEL
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, reasoning, reply, wait
 
 EMACS: Final = {"clientInfo": {"name": "emacs", "version": "30"}}

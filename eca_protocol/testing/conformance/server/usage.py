@@ -8,12 +8,13 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import Content, calls
 from eca_protocol.testing.conformance.server.tools import approve_all
 from eca_protocol.testing.conformance.target import OTHER_MODEL
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, finish, reply, usage
 
 COSTS: Final = ("lastMessageCost", "sessionCost")

@@ -15,12 +15,13 @@ from eca_protocol.json import dumps, loads
 from eca_protocol.revisions import EVER, Revision
 from eca_protocol.streams import Transport
 from eca_protocol.testing.conformance import server_process
-from eca_protocol.testing.conformance.cases import Case, NotApplicable, Unmet, server_cases
+from eca_protocol.testing.conformance.cases import Case, server_cases
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import CHAPTERS, RUN_ORDER
 from eca_protocol.testing.conformance.suite import open_suite, run_suite
 from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply, wait
 from tests.eca_protocol.testing.conformance.mutants import MUTANTS
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server, serve
