@@ -217,7 +217,7 @@ class Agent:
         )
         self.record_request(turn, request)
         if answer is not None and answer.usage is not None:
-            turn.chat.window.record(answer.usage, len(turn.chat.history) + len(turn.messages))
+            turn.chat.history.record(answer.usage, len(turn.messages))
         return answer
 
     def record_request(self, turn: Turn, request: Request) -> None:
@@ -228,7 +228,7 @@ class Agent:
         )
 
     def _request(self, turn: Turn) -> Request:
-        messages = effective_history(turn.messages, turn.chat.model_context)
+        messages = effective_history(turn.messages, turn.chat.history.model_context)
         return Request(
             system=self.system,
             messages=messages,
@@ -395,7 +395,7 @@ def _for_hooks(
 
 def _report_dropped_reasoning(turn: Turn, origin: Origin) -> None:
     """Report once that a newly selected model is not sent the earlier model's reasoning."""
-    before = origin_of_dropped_reasoning(turn.chat.model_context, origin)
+    before = origin_of_dropped_reasoning(turn.chat.history.model_context, origin)
     if before is not None:
         turn.say(
             f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "

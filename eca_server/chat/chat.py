@@ -23,6 +23,7 @@ from eca_protocol.messages import (
 )
 from eca_server.chat.between_turns import BetweenTurns
 from eca_server.chat.flags import flags_within
+from eca_server.chat.history import History
 from eca_server.chat.instructions import System
 from eca_server.chat.memory import Memory
 from eca_server.chat.showing import Replayer
@@ -31,9 +32,8 @@ from eca_server.chat.store import BeforeImageBatch, ChatSettings
 from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Steer, Turn
 from eca_server.chat.usage import SessionUsage
-from eca_server.chat.window import Window
 from eca_server.content_formatting import Role
-from eca_server.llm.history import Message, effective_history
+from eca_server.llm.history import Message
 from eca_server.session import Session
 from eca_server.tools.ledger import Ledger
 from eca_server.tools.tool import FileChange
@@ -75,10 +75,7 @@ class Chat:
 
     Attributes:
         history: all messages, oldest first; append-only until a rollback or a clear.
-        unrecorded_prompts: positions of prompts that were shown but are not in the history, by id.
-        model_context: the part of the history that is sent to the model (cached).
         usage: tokens and costs of the whole chat.
-        window: the share of a model's context that the chat takes.
         ledger: the files that the chat's model has seen.
         is_unread: the stored part could not be read yet, and must not be overwritten.
         unstored_changes: file changes whose before-images are not stored, or not yet.
@@ -110,11 +107,8 @@ class Chat:
     ) -> None:
         self.id = chat_id
         self.session = session
-        self.history: list[Message] = []
-        self.unrecorded_prompts: dict[str, int] = {}
-        self.model_context: tuple[Message, ...] = ()
+        self.history = History()
         self.usage = SessionUsage()
-        self.window = Window()
         self.title: str | None = None
         self.settings = ChatSettings()
         self.selection = Selection()
@@ -273,18 +267,9 @@ class Chat:
         if self._memory is not None and self.state is not ChatState.DELETED:
             await self._memory.store_settings(self)
 
-    def prepend(self, messages: Sequence[Message]) -> None:
-        """Insert older messages at the beginning of the history."""
-        self.history[:0] = messages
-        positions, added = self.unrecorded_prompts.items(), len(messages)
-        self.unrecorded_prompts = {name: position + added for name, position in positions}
-
     def truncate(self, messages: int) -> None:
         """Keep the first `messages` of the history; the usage of the removed ones still counts."""
-        del self.history[messages:]
-        self.unrecorded_prompts.clear()  # no client shows them any more
-        self.model_context = effective_history(self.history)
-        self.window = Window()
+        self.history.truncate(messages)
         self.ledger = Ledger()
         self.set(flags=flags_within(self.settings.flags, self.history))
         if not self.history and not self.settings.is_named_by_user:
@@ -434,9 +419,8 @@ class Chat:
         if turn.usages and (not turn.stopped or self.session.profile.counts_stopped):
             turn.write_usage()
         if all(each.content_id != turn.prompt.content_id for each in turn.messages):
-            self.unrecorded_prompts[turn.prompt.content_id] = len(self.history)
+            self.history.unrecorded_prompts[turn.prompt.content_id] = len(self.history)
         self.history.extend(turn.messages)
-        self.model_context = effective_history(turn.messages, self.model_context)
         self.last_turn_failed = turn.failed
         self._announce_status()
         turn.finish(self._dropped_text(turn))

@@ -13,7 +13,7 @@ from eca_server.chat.chat import STOP_SECONDS, TOOL_STOP_SECONDS, Chat
 from eca_server.chat.memory import Memory
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.turn import Turn
-from eca_server.llm.history import Message, effective_history
+from eca_server.llm.history import Message
 from eca_server.session import Session
 
 if TYPE_CHECKING:
@@ -115,7 +115,6 @@ class Chats:
         """
         chat = chat or self.open(None)
         chat.history.extend(messages)
-        chat.model_context = effective_history(chat.history)
         chat.title = title or None
         chat.set(**attrs.asdict(settings, recurse=False))
         if self.memory is not None and messages:

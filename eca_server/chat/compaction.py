@@ -103,12 +103,11 @@ class Compactor:
         turn, context = self._turn, self._model.capabilities.context
         if not context or self._has_failed:
             return False
-        window = turn.chat.window
-        messages = len(turn.chat.history) + len(turn.messages)
-        if window.tokens(request, messages) <= context * self._percentage / 100:
-            window.had_room = True
+        history = turn.chat.history
+        if history.tokens(request, len(turn.messages)) <= context * self._percentage / 100:
+            history.window.had_room = True
             return False
-        return window.had_room and await self.compact()
+        return history.window.had_room and await self.compact()
 
     async def compact(self) -> bool:
         """Compact the chat; return whether it was."""
@@ -141,7 +140,7 @@ class Compactor:
         )
         done = summary is not None
         if done:
-            self._turn.chat.window.had_room = False
+            self._turn.chat.history.window.had_room = False
         self._has_failed = not done
         self._turn.progress("Waiting model")
         return summary

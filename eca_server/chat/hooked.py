@@ -6,14 +6,13 @@ framed like contexts; each hook that was shown to start is shown to end, also af
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableSet, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionStartedContent
-from eca_server.chat.chat import Chat
 from eca_server.chat.states import ChatState
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Steer, Turn
@@ -76,7 +75,6 @@ class TurnHooks:
         hooks: the configured hooks.
         turn: the turn.
         chat_payload: the members about the chat in each hook's payload.
-        greeted: the chats with the contexts of `chatStart` in their history.
         background: runs the hooks of the chat's start, which a delete of the chat does not end.
 
     Attributes:
@@ -88,14 +86,12 @@ class TurnHooks:
         hooks: Hooks,
         turn: Turn,
         chat_payload: Mapping[str, Any],
-        greeted: MutableSet[Chat],
         background: BackgroundHooks,
     ) -> None:
         self.stopped = False
         self._hooks = hooks
         self._turn = turn
         self._chat_payload = chat_payload
-        self._greeted = greeted
         self._background = background
         self._is_subagents = turn.chat.parent_id is not None
         self._follow_ups = 0
@@ -108,7 +104,7 @@ class TurnHooks:
         """
         contexts: list[tuple[str, str]] = []
         chat = self._turn.chat
-        if self._is_subagents or chat not in self._greeted or not chat.history:
+        if self._is_subagents or not chat.history.is_greeted or not chat.history:
             results = await self._start()
             contexts += results.contexts
             if self._ends_with(results):
@@ -145,7 +141,7 @@ class TurnHooks:
 
     def mark_greeted(self) -> None:
         """Record that the hooks' additions at the chat's start are in its history."""
-        self._greeted.add(self._turn.chat)
+        self._turn.chat.history.is_greeted = True
 
     async def check_steers(self) -> None:
         """Run the `preRequest` hooks for each new steer, once.

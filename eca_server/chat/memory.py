@@ -15,7 +15,7 @@ import trio
 
 from eca_server.chat.gallery import Gallery
 from eca_server.chat.pictures import picture_content
-from eca_server.chat.rollback import Rollbacks, place_of
+from eca_server.chat.restoring import Rollbacks
 from eca_server.chat.store import (
     BeforeImage,
     BeforeImageBatch,
@@ -28,8 +28,6 @@ from eca_server.chat.store import (
 from eca_server.chat.store.running import Piece, Running
 from eca_server.chat.stored_messages import restored, stored
 from eca_server.chat.usage import SessionUsage, taken
-from eca_server.chat.window import Window
-from eca_server.llm.history import Message, effective_history
 from eca_server.tools.tool import FileChange
 from eca_server.workspace import Workspace
 
@@ -94,9 +92,9 @@ class Memory:
         if stored_chat is None:
             return True
         if not chat.between_turns.was_cleared:
-            chat.prepend(_missing_messages(chat, [restored(each) for each in stored_chat.messages]))
-        chat.model_context = effective_history(chat.history)
-        chat.window = Window()
+            turn = chat.running_turn
+            running = () if turn is None else (turn.unsent, *turn.messages)
+            chat.history.restore([restored(each) for each in stored_chat.messages], running)
         named = chat.title if chat.settings.is_named_by_user or not was_unread else None
         chat.title = named or stored_chat.title or chat.title
         chat.settings = stored_chat.settings
@@ -240,17 +238,6 @@ def _unstored(turn: Turn, count: int) -> list[StoredMessage]:
     """Return the unstored ones of a turn's first `count` messages, and mark them as stored."""
     messages, turn.stored = turn.messages[turn.stored : count], max(turn.stored, count)
     return stored(messages)
-
-
-def _missing_messages(chat: Chat, messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the stored messages that a chat, which continued unread, does not have."""
-    ids = (each.content_id for each in messages)
-    known_ids = {message.content_id for message in chat.all_messages} - {None}
-    known = next((each for each in ids if each in known_ids), None)
-    if known is None:
-        return messages
-    place, earlier = place_of(messages, known)
-    return messages[: place - earlier]
 
 
 def _before_image(content_id: str, change: FileChange) -> BeforeImage:

@@ -37,7 +37,8 @@ async def take_steers(turn: Turn, compactor: Compactor) -> bool:
         turn.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
         if steer.command is not None:
             chat, failed = turn.chat, turn.failed
-            chat.unrecorded_prompts[steer.content_id] = len(chat.history) + len(turn.messages)
+            place = len(chat.history) + len(turn.messages)
+            chat.history.unrecorded_prompts[steer.content_id] = place
             try:
                 await steer.command(turn, compactor)
             except Exception:  # noqa: BLE001 - a command's error must not end the turn

@@ -381,9 +381,9 @@ class Turn:
         self._write("system", usage)
 
     def _with_context(self, usage: ChatUsageContent, last_request: LastRequest) -> ChatUsageContent:
-        messages = effective_history(self.messages, self.chat.model_context)
+        messages = effective_history(self.messages, self.chat.history.model_context)
         request = attrs.evolve(last_request.request, messages=messages)
-        used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
+        used = self.chat.history.tokens(request, len(self.messages))
         return attrs.evolve(
             usage,
             session_tokens=used,

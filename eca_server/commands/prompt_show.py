@@ -27,7 +27,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
         f"Tools ({len(tools)}):\n\n{_listed(tools)}",
         _of_contexts(await agent.gather()),
-        _of_history(turn.chat.model_context),
+        _of_history(turn.chat.history.model_context),
     ]
     turn.say("\n\n".join(part for part in parts if part), role="system")
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import attrs
 import trio
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
         MCPServerUpdatedParams,
         ProviderStatus,
     )
-    from eca_server.chat import Chat, Chats
+    from eca_server.chat import Chats
     from eca_server.chat.memory import Memory
     from eca_server.credentials import Logins
     from eca_server.editing.completing import Completions
@@ -116,7 +115,6 @@ class Connection:
         loaded: the last result of `load`.
         announced: the last announcements to the client.
         notices: messages for the user, shown once the client listens.
-        greeted: the chats whose model got the texts of hooks at the chat's start.
         subagents: limits the number of concurrent subagents.
         has_skills: whether there were skills when a chat's instructions were last built.
         memos: the calls the user approved for the session.
@@ -150,7 +148,6 @@ class Connection:
         self.announced = AnnouncedState()
         self.notices: list[str] = []
         self.has_skills = False
-        self.greeted: WeakSet[Chat] = WeakSet()
         self.memos: set[Memo] = set()
         self.changing = Turnstile()
         self.logging_in: dict[str, trio.CancelScope] = {}

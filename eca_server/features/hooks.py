@@ -59,7 +59,7 @@ async def turn_hooks(
 
     await connection.beside.wait("sessionStart")
     hooks = _hooks(connection, config)
-    return TurnHooks(hooks, turn, fields, connection.greeted, connection.beside)
+    return TurnHooks(hooks, turn, fields, connection.beside)
 
 
 def begin_session(connection: Connection) -> None:

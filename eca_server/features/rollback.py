@@ -16,13 +16,9 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat
-from eca_server.chat.rollback import (
-    RollbackRefused,
-    RollbackRequest,
-    RollbackResult,
-    UnknownMessage,
-    roll_back,
-)
+from eca_server.chat.history import UnknownMessage
+from eca_server.chat.restoring import RollbackRefused
+from eca_server.chat.rollback import RollbackRequest, RollbackResult, roll_back
 from eca_server.chat.undo import SkippedFile
 from eca_server.features.chats import show_again
 from eca_server.features.connection import Connection
@@ -47,7 +43,8 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
         if connection.chats.subagent(params.chat_id) is not None:
             raise _unknown(params)
         chat = connection.chats.open(params.chat_id)
-        known = (*chat.unrecorded_prompts, *(message.content_id for message in chat.all_messages))
+        ids = (message.content_id for message in chat.all_messages)
+        known = (*chat.history.unrecorded_prompts, *ids)
         if chat.is_busy and params.content_id not in known:
             raise _unknown(params)
         task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)

@@ -155,7 +155,7 @@ async def opening(ours: Editor) -> dict[str, Any]:
     """Return the first message after a request that opens a long chat."""
     await ours.turn("hi", model=ECHO)
     said = (Message(role="assistant", parts=(TextPart(f"{n} {'x' * 4000}"),)) for n in range(LONG))
-    ours.connection.chats.get("c").history[:] = said
+    ours.connection.chats.get("c").history.replace(said)
     asked = ours.request("chat/open", {"chatId": "c"})
     await ours.send(asked)
     await ours.until(lambda each: each["params"].get("content", {}).get("text", "").startswith("0"))

@@ -413,7 +413,7 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
         return await content(store, number)
 
     monkeypatch.setattr(Store, "content", late)
-    monkeypatch.setattr("eca_server.chat.rollback.lock", impatient_lock)
+    monkeypatch.setattr("eca_server.chat.restoring.lock", impatient_lock)
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         memory = ours.connection.chats.memory

@@ -257,7 +257,7 @@ class Session:
             assert not watch.running
             watch.check_files(tree_of(self._folder, chat))
         known = {name: chat for name, chat in chats._chats.items() if not chat._may_be_stored}
-        return {name: chat.history for name, chat in known.items()}
+        return {name: [*chat.history] for name, chat in known.items()}
 
 
 def store_in(data: Path) -> Store:
