@@ -103,7 +103,7 @@ class Compactor:
         turn, context = self._turn, self._model.capabilities.context
         if not context or self._has_failed:
             return False
-        history = turn.chat.history
+        history = turn.outlet.history
         if history.tokens(request, len(turn.messages)) <= context * self._percentage / 100:
             history.window.had_room = True
             return False
@@ -140,7 +140,7 @@ class Compactor:
         )
         done = summary is not None
         if done:
-            self._turn.chat.history.window.had_room = False
+            self._turn.outlet.history.window.had_room = False
         self._has_failed = not done
         self._turn.progress("Waiting model")
         return summary
@@ -220,7 +220,7 @@ def transcript(messages: Sequence[Message], size: int) -> str:
 
 def _past(turn: Turn, opening: Message | None) -> Sequence[Message]:
     """Return the messages to summarize; empty if there are none since the last summary."""
-    everything = [*turn.chat.history, *turn.messages]
+    everything = [*turn.outlet.history, *turn.messages]
     del everything[len(everything) - len(_unanswered(turn, opening)) :]
     if everything and everything[-1] is opening:
         everything.pop()

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionStartedContent
-from eca_server.chat.states import ChatState
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Steer, Turn
 from eca_server.config.hook_settings import HookEvent
@@ -93,7 +92,7 @@ class TurnHooks:
         self._turn = turn
         self._chat_payload = chat_payload
         self._background = background
-        self._is_subagents = turn.chat.parent_id is not None
+        self._is_subagents = turn.outlet.parent_id is not None
         self._follow_ups = 0
 
     async def before_request(self, message: Message) -> tuple[Sequence[TextPart], Message] | None:
@@ -103,8 +102,8 @@ class TurnHooks:
             The parts to put before the user's message, and that message; None: it is not sent.
         """
         contexts: list[tuple[str, str]] = []
-        chat = self._turn.chat
-        if self._is_subagents or not chat.history.is_greeted or not chat.history:
+        history = self._turn.outlet.history
+        if self._is_subagents or not history.is_greeted or not history:
             results = await self._start()
             contexts += results.contexts
             if self._ends_with(results):
@@ -130,18 +129,16 @@ class TurnHooks:
             return await self._hooks.fire(
                 "subagentStart", self._chat_payload, _HookDisplay(self._turn)
             )
-        chat = self._turn.chat
-        payload = {**self._chat_payload, "resumed": bool(chat.history)}
+        turn = self._turn
+        payload = {**self._chat_payload, "resumed": bool(turn.outlet.history)}
         if not self._hooks.has("chatStart"):
             return HookResults(payload=payload)
-        run = partial(self._hooks.fire, "chatStart", payload, _HookDisplay(self._turn))
-        return await self._background.run_start(
-            chat.id, run, lambda: chat.state is ChatState.DELETED
-        )
+        run = partial(self._hooks.fire, "chatStart", payload, _HookDisplay(turn))
+        return await self._background.run_start(turn.outlet.id, run, lambda: turn.is_mute)
 
     def mark_greeted(self) -> None:
         """Record that the hooks' additions at the chat's start are in its history."""
-        self._turn.chat.history.is_greeted = True
+        self._turn.outlet.history.is_greeted = True
 
     async def check_steers(self) -> None:
         """Run the `preRequest` hooks for each new steer, once.
@@ -317,7 +314,7 @@ class _HookDisplay:
 
     @property
     def _shows_hooks(self) -> bool:
-        return ChatHookActionStartedContent.window.written_in(self.turn.chat.session.revision)
+        return ChatHookActionStartedContent.window.written_in(self.turn.session.revision)
 
 
 def _own_name(naming: Naming) -> str:

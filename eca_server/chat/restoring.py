@@ -13,8 +13,8 @@ import attrs
 import trio
 
 from eca_protocol.errors import ECAError
-from eca_server.chat.store import Change, ChatSettings, Rollback, Store
-from eca_server.chat.stored_messages import restored
+from eca_server.chat.store import Change, Rollback, Store
+from eca_server.chat.stored_messages import ChatRecord, restored
 from eca_server.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.config.lock import Locked, lock
 from eca_server.llm.history import Message
@@ -117,7 +117,7 @@ class Rollbacks:
     async def carry_out(
         self,
         rollback: Rollback,
-        settle: Callable[[], tuple[str | None, ChatSettings | None]],
+        settle: Callable[[], ChatRecord],
         *,
         allow_partial: bool,
     ) -> tuple[SkippedFile, ...]:
@@ -136,8 +136,7 @@ class Rollbacks:
                 could not be restored, and the messages and before-images stay.
         """
         if not rollback.steps:
-            title, settings = settle()
-            await self._store.finish_rollback(rollback, title=title, settings=settings)
+            await self._remove_messages(rollback, settle())
             return ()
         if not await self._store.note_rollback(rollback):  # or not yet
             await self._store.finish_rollback(_without_loss(rollback))
@@ -151,9 +150,11 @@ class Rollbacks:
                 "Roll back only the messages, or repeat the rollback to skip these files.",
                 skipped,
             )
-        title, settings = settle()
-        await self._store.finish_rollback(rollback, title=title, settings=settings)
+        await self._remove_messages(rollback, settle())
         return skipped
+
+    async def _remove_messages(self, rollback: Rollback, record: ChatRecord) -> None:
+        await self._store.finish_rollback(rollback, title=record.title, settings=record.settings)
 
     async def recover(self, chat_id: str = "") -> None:
         """Finish interrupted rollbacks of this workspace and of one chat."""

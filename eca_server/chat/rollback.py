@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import attrs
+import trio
 
 from eca_server.chat.chat import Chat
 from eca_server.chat.history import Cut
 from eca_server.chat.restoring import RollbackRefused, Rollbacks
-from eca_server.chat.store import ChatSettings, Rollback
+from eca_server.chat.store import Rollback
+from eca_server.chat.stored_messages import ChatRecord
 from eca_server.chat.undo import Plan, SkippedFile, skipped_lines
 from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.llm.history import Message, ToolCallPart, ToolResultPart
@@ -98,7 +100,7 @@ async def roll_back(
         if request.messages:
             chat.truncate(cut.place)
         return RollbackResult(is_unknown=request.files and called)
-    if request.files and not await chat.bodies_ended(BODY_SECONDS):
+    if request.files and not await _bodies_ended(chat):
         raise RollbackRefused(
             "Nothing was undone: a stopped tool call is still running. Try again in a moment."
         )
@@ -114,6 +116,15 @@ async def roll_back(
         return await _undo(chat, rollbacks, request, cut)
 
 
+async def _bodies_ended(chat: Chat) -> bool:
+    """Wait until the bodies of the chat's closed turns have ended; return whether they have."""
+    running = [turn.ended for turn in chat.bodies if turn.outlet is chat]
+    with trio.move_on_after(BODY_SECONDS):
+        for ended in running:
+            await ended.wait()
+    return all(ended.is_set() for ended in running)
+
+
 async def _reload(chat: Chat, rollbacks: Rollbacks, cut: Cut) -> None:
     """Load the stored history, from which another server has removed the messages."""
     messages = await rollbacks.stored_messages(chat.id)
@@ -122,8 +133,8 @@ async def _reload(chat: Chat, rollbacks: Rollbacks, cut: Cut) -> None:
     else:
         chat.history.replace(messages)
         chat.truncate(len(messages))
-    chat.unstored_changes = [
-        each for each in chat.unstored_changes if each.content_id not in cut.content_ids
+    chat.storage.unstored_changes = [
+        each for each in chat.storage.unstored_changes if each.content_id not in cut.content_ids
     ]
 
 
@@ -135,7 +146,7 @@ async def _undo(
     gone = len(chat.history) - cut.place
     has_commands = request.files and _contain_commands(chat.history[cut.place :])
     unstored_changes = [
-        each for each in chat.unstored_changes if each.content_id in cut.content_ids
+        each for each in chat.storage.unstored_changes if each.content_id in cut.content_ids
     ]
     lost = {path for each in unstored_changes if each.numbers is None for path in each.paths}
     planned = await rollbacks.plan(changes, lost) if request.files else Plan()
@@ -156,13 +167,14 @@ async def _undo(
         steps=planned.steps,
     )
 
-    def settle() -> tuple[str | None, ChatSettings | None]:
+    def settle() -> ChatRecord:
         for each in unstored_changes:
             each.content_id = cut.last_remaining if cut.last_remaining and not request.files else ""
-        chat.unstored_changes = [each for each in chat.unstored_changes if each.content_id]
+        remaining = (each for each in chat.storage.unstored_changes if each.content_id)
+        chat.storage.unstored_changes = [*remaining]
         if request.messages:
             chat.truncate(len(chat.history) - gone)  # it may have been read back meanwhile
-        return chat.title, chat.settings_to_store
+        return chat.describe() or ChatRecord()
 
     skipped = await rollbacks.carry_out(rollback, settle, allow_partial=request.allow_partial)
     skipped_paths = {each.path for each in skipped}

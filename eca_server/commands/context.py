@@ -15,7 +15,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     agent = await context.make_agent(turn, "")
     if agent is None:
         return
-    history, origin = turn.chat.history, agent.model.origin
+    history, origin = context.chat.history, agent.model.origin
     request = Request(
         system=agent.system, messages=history.model_context, tools=agent.toolbox.offered
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from eca_protocol.messages import ChatContext
-from eca_server.chat import Turn
+from eca_server.chat import Chat, Turn
 from eca_server.chat.agent import Agent
 from eca_server.chat.instructions import (
     System,
@@ -17,6 +17,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
+from eca_server.chat.subagents import SubagentChat
 from eca_server.child_process import chat_environment
 from eca_server.commands import hidden_skill_notes
 from eca_server.config import Behavior, Config, apply_behavior
@@ -47,6 +48,7 @@ __all__ = ["make_agent"]
 
 async def make_agent(
     connection: Connection,
+    chat: Chat | SubagentChat,
     turn: Turn,
     text: str,
     *,
@@ -60,6 +62,7 @@ async def make_agent(
 
     Args:
         connection: the connection.
+        chat: the chat of the turn.
         turn: the turn.
         text: the prompt for the model.
         contexts: the contexts of the prompt.
@@ -79,29 +82,28 @@ async def make_agent(
             text,
             workspace=connection.workspace,
             http=connection.http,
-            resources=_resource_reader(connection, turn),
+            resources=_resource_reader(connection, chat),
             gitignore=gitignore,
         )
-        news = job_notice(connection.jobs, turn.chat.id) if connection.has_jobs else ""
+        news = job_notice(connection.jobs, chat.id) if connection.has_jobs else ""
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     config, gitignore = apply_behavior(connection.config, behavior), connection.follows_gitignore
     policy = policy_of(config, behavior, within=None if parent is None else parent.policy)
-    owner = turn.chat if parent is None else parent.turn.chat
-    if parent is None:
-        spawn = make_spawn(connection, ParentTurn(turn=turn, policy=policy), chosen, make_agent)
-        lists = [tasks for _, tasks in lists_in(turn.chat.history)]
+    owner = chat if parent is None else parent.chat
+    if isinstance(chat, Chat):
+        own = ParentTurn(chat=chat, turn=turn, policy=policy)
+        spawn = make_spawn(connection, own, chosen, make_agent)
+        lists = [tasks for _, tasks in lists_in(chat.history)]
         native = connection.tools(
-            turn.chat.ledger,
+            chat.ledger,
             owner.id,
             behavior=behavior,
             tasks=lists[-1] if lists else None,
             more=spawn,
         )
     else:
-        native = connection.tools(
-            turn.chat.ledger, owner.id, reader=turn.chat.id, behavior=behavior
-        )
+        native = connection.tools(chat.ledger, owner.id, reader=chat.id, behavior=behavior)
         native = native.without(AskUser.name).without(TASK_TOOL)
     if not selected_model.capabilities.images:
         native = native.without(ViewImage.name)
@@ -109,16 +111,19 @@ async def make_agent(
         policy=policy,
         workspace=connection.workspace,
         memos=connection.memos,
-        variables=chat_environment(connection.child_variables, turn.chat.id),
-        trusts=lambda: owner.settings.trust or turn.chat.settings.trust,
+        variables=chat_environment(connection.child_variables, chat.id),
+        trusts=lambda: owner.settings.trust or chat.settings.trust,
     )
-    system = await _system(connection, turn, config, policy, behavior)
+    system = chat.systems.get(behavior)
+    if system is None:
+        system = await _system(connection, turn, config, policy, behavior)
+        chat.systems[behavior] = system
     if not system.lists_skills and _offers_skills(policy):
         native = native.without(SKILL_TOOL)
     if connection.is_introduced and parent is None:
         tools.announce_tools(connection, behavior)
     model = f"{selected_model.origin.provider}/{selected_model.origin.model}"
-    fields = hook_fields(turn.chat, model=model, variant=chosen.variant, behavior=behavior)
+    fields = hook_fields(connection, chat, model=model, variant=chosen.variant, behavior=behavior)
     served, more = await _of_servers(connection, turn, config, policy, native)
     if config.mcp_tool_search and served:
         served = searchable(served)
@@ -157,13 +162,13 @@ async def _of_servers(
     return served, mcp.instructions(connection)
 
 
-def _resource_reader(connection: Connection, turn: Turn) -> ResourceReader | None:
+def _resource_reader(connection: Connection, chat: Chat | SubagentChat) -> ResourceReader | None:
     """Return the reader of MCP resources, or None if no server is configured."""
     if not connection.uses_mcp:
         return None
     from eca_server.features import mcp  # noqa: PLC0415 - as above
 
-    return mcp.ResourceReader(servers=connection.mcp, chat=turn.chat)
+    return mcp.ResourceReader(servers=connection.mcp, chat=chat)
 
 
 def _compact_at(config: Config, behavior: str, context: int | None) -> float:
@@ -188,30 +193,27 @@ async def _compact_prompt(turn: Turn, config: Config) -> str:
 async def _system(
     connection: Connection, turn: Turn, config: Config, policy: Policy, behavior: str
 ) -> System:
-    """Return the chat's instructions for a behaviour, built once from its prompt and files."""
-    systems = turn.chat.systems
-    if behavior not in systems:
-        files = await read_instruction_files(
-            connection.workspace,
-            user_directory=connection.user_directory,
-            rules=[rule.path for rule in config.rules if rule.path is not None],
-            parents=config.include_parent_agents_files,
-            behavior=behavior,
-            trusted_roots=connection.loaded.trusted_roots,
-        )
-        for note in files.notes:
-            turn.say(note, role="system")
-        try:
-            own = await own_prompt(config, behavior)
-        except UnreadablePrompt as error:
-            own = ""
-            turn.say(str(error), role="system")
-        only = config.behaviors.get(behavior, Behavior()).skills
-        skills = await _listed_skills(connection, turn, policy, only)
-        part = instructions(config.built_in(behavior), connection.session.roots, own)
-        text = "\n\n".join(filter(None, [part, files.text, skills]))
-        systems[behavior] = System(text=text, lists_skills=bool(skills))
-    return systems[behavior]
+    """Build a chat's instructions for a behaviour from its prompt and files."""
+    files = await read_instruction_files(
+        connection.workspace,
+        user_directory=connection.user_directory,
+        rules=[rule.path for rule in config.rules if rule.path is not None],
+        parents=config.include_parent_agents_files,
+        behavior=behavior,
+        trusted_roots=connection.loaded.trusted_roots,
+    )
+    for note in files.notes:
+        turn.say(note, role="system")
+    try:
+        own = await own_prompt(config, behavior)
+    except UnreadablePrompt as error:
+        own = ""
+        turn.say(str(error), role="system")
+    only = config.behaviors.get(behavior, Behavior()).skills
+    skills = await _listed_skills(connection, turn, policy, only)
+    part = instructions(config.built_in(behavior), connection.session.roots, own)
+    text = "\n\n".join(filter(None, [part, files.text, skills]))
+    return System(text=text, lists_skills=bool(skills))
 
 
 async def _listed_skills(

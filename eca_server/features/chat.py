@@ -33,7 +33,7 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
         return begin_prompt(connection, params)
 
     def prompt_stop(params: m.ChatPromptStopParams) -> None:
-        chat = connection.chats.get(params.chat_id)
+        chat = connection.chats.at(params.chat_id)
         was_busy = chat is not None and chat.is_busy
         if chat is not None:
             chat.stop()

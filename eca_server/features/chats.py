@@ -20,6 +20,7 @@ from eca_server.chat.flags import Flag, anchor_of
 from eca_server.chat.pages import CursorExpired, Page, page_of
 from eca_server.chat.replay import ReplayedContent, replayed
 from eca_server.chat.store import ChatSummary
+from eca_server.chat.subagents import SubagentChat
 from eca_server.chat.tool_call import Naming
 from eca_server.features.connection import Connection
 from eca_server.features.hooks import tell_end
@@ -90,27 +91,33 @@ def _clear(
             "params.chatId: expected a chat of the user's, got the chat of a running subagent: "
             f"{params.chat_id[:100]!r}",
         )
-    return _answered(connection.chats.clear(params.chat_id))
+    return _answered(connection.chats.open(params.chat_id).clear())
 
 
 async def _update(connection: Connection, params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
     if not params.chat_id:
         raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
-    chat = connection.chats.open(params.chat_id)
+    title = " ".join((params.title or "").split())[:LONGEST_TITLE]
+    chat = connection.chats.subagent(params.chat_id) or connection.chats.open(params.chat_id)
     if params.trust is not None:
         chat.set(trust=params.trust)
+    if isinstance(chat, SubagentChat):
+        if title:
+            chat.emit("system", m.ChatMetadataContent(title=title))
+        return m.ChatUpdateResponse()
     await chat.restore()
-    title = " ".join((params.title or "").split())[:LONGEST_TITLE]
     if title:
-        chat.rename(title)
-    await chat.store_settings()
+        chat.set(is_named_by_user=True)
+        chat.titling.rename(title)
+        chat.titling.announce()
+    await chat.storage.store()
     return m.ChatUpdateResponse()
 
 
 async def _add_flag(connection: Connection, params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
     chat = await find_chat(connection, params.chat_id)
     anchor = anchor_of(chat.all_messages, params.content_id)
-    if anchor is None and chat.call(params.content_id) is not None:
+    if anchor is None and connection.chats.call(chat.id, params.content_id) is not None:
         anchor = params.content_id  # of the running answer
     if anchor is None:
         raise RPCError(
@@ -238,7 +245,7 @@ async def _show(connection: Connection, chat: Chat, params: m.ChatOpenParams) ->
         await chat.replayer.run(contents_of(connection, chat, page))
         if connection.chats.get(chat.id) is not chat:  # deleted meanwhile
             return m.ChatOpenResponse(found=False)
-        chat.announce_title()
+        chat.titling.announce()
     return m.ChatOpenResponse(
         found=True,
         chat_id=chat.id,
@@ -253,7 +260,7 @@ async def show_again(connection: Connection, chat: Chat) -> None:
     cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
     connection.session.notify("chat/cleared", cleared, newest=True)
     await chat.replayer.run(contents_of(connection, chat, page_of(chat.history)))
-    chat.announce_title()
+    chat.titling.announce()
 
 
 async def _flags_changed(connection: Connection, chat: Chat) -> None:
@@ -263,9 +270,9 @@ async def _flags_changed(connection: Connection, chat: Chat) -> None:
         if connection.chats.get(chat.id) is chat:  # not deleted meanwhile
             await show_again(connection, chat)
 
-    await chat.store_settings()
+    await chat.storage.store()
     is_busy = chat.is_busy
-    shown = chat.between_turns.later(show)
+    shown = chat.mailbox.do(show)
     if not is_busy:
         await shown.wait()
 

@@ -23,7 +23,7 @@ from eca_server.features.chats import contents_of, find_chat
 from eca_server.features.connection import Connection
 from eca_server.llm.history import Message
 
-__all__ = ["begin_chat", "fork_chat", "make_handlers"]
+__all__ = ["begin_chat", "fork_chat", "make_handlers", "messages_so_far"]
 
 
 def make_handlers(connection: Connection) -> Mapping[str, Handler]:
@@ -46,6 +46,12 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
         return m.ChatForkResponse(chat_id=forked.id)
 
     return {"chat/fork": fork}
+
+
+def messages_so_far(chat: Chat) -> Sequence[Message]:
+    """Return a chat's messages with those of the turn that runs, up to a call without result."""
+    turn = chat.turn
+    return [*chat.history, *(() if turn is None else turn.calls.complete(turn.messages))]
 
 
 async def fork_chat(
@@ -78,5 +84,5 @@ async def begin_chat(
     opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
     connection.session.notify("chat/opened", opened, newest=True)
     await chat.replayer.run(contents_of(connection, chat, page_of(chat.history)))
-    chat.announce_title()
+    chat.titling.announce()
     return chat

@@ -14,8 +14,9 @@ import attrs
 from eca_server.config.directories import home_directory
 
 if TYPE_CHECKING:
-    from eca_server.chat import Chat, Turn
+    from eca_server.chat import Turn
     from eca_server.chat.hooked import TurnHooks
+    from eca_server.chat.outlet import Outlet
     from eca_server.config import Config
     from eca_server.config.hook_settings import HookEvent
     from eca_server.features.connection import Connection
@@ -82,16 +83,13 @@ async def end_session(connection: Connection) -> None:
     await connection.beside.close(_hooks(connection, connection.config), {})
 
 
-def tell_status(connection: Connection, chat: Chat) -> None:
-    """Run the hooks for a changed status of a chat, unless it is deleted."""
+def tell_status(connection: Connection, chat: Outlet) -> None:
+    """Run the hooks for a changed status of a chat that is not deleted."""
     if not _has_hook(connection, "chatStatusChanged"):
         return
-    from eca_server.chat.states import ChatState  # noqa: PLC0415 - as above
-
-    if chat.state is not ChatState.DELETED:
-        hooks = _hooks(connection, connection.config)
-        fields = {**_fields_of_chat(chat), **_status(chat)}
-        connection.beside.fire(hooks, "chatStatusChanged", fields, chat.id)
+    hooks = _hooks(connection, connection.config)
+    fields = {**_fields_of_chat(connection, chat), **_status(chat)}
+    connection.beside.fire(hooks, "chatStatusChanged", fields, chat.id)
 
 
 def tell_end(connection: Connection, chat_id: str) -> None:
@@ -101,35 +99,43 @@ def tell_end(connection: Connection, chat_id: str) -> None:
     if not (chat_id and _has_hook(connection, "chatEnd")):
         return
     hooks = _hooks(connection, connection.config)
+    if connection.chats.subagent(chat_id) is not None:
+        return
     known = connection.chats.get(chat_id)
     chat = connection.chats.open(chat_id) if known is None else known
 
     def tell() -> None:
         if not chat.is_blank:
-            connection.beside.fire(hooks, "chatEnd", _fields_of_chat(chat), chat_id)
+            connection.beside.fire(hooks, "chatEnd", _fields_of_chat(connection, chat), chat_id)
 
     async def look_up() -> None:
         tell()
 
     if known is None:
-        chat.between_turns.do(look_up)
-    elif chat.parent_id is None:
+        chat.mailbox.do(look_up)
+    else:
         tell()
 
 
 def hook_fields(
-    chat: Chat, *, model: str | None, variant: str | None, behavior: str | None
+    connection: Connection,
+    chat: Outlet,
+    *,
+    model: str | None,
+    variant: str | None,
+    behavior: str | None,
 ) -> dict[str, str]:
     """Return the hooks' input about a chat.
 
     Args:
+        connection: the connection.
         chat: the chat.
         model: its model.
         variant: the variant of that model.
         behavior: its behaviour.
     """
     if behavior is not None:
-        behavior = chat.session.profile.agent_name(behavior)
+        behavior = connection.session.profile.agent_name(behavior)
     fields = {
         "chat_id": chat.id,
         "agent": behavior,
@@ -141,12 +147,14 @@ def hook_fields(
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _fields_of_chat(chat: Chat) -> dict[str, str]:
+def _fields_of_chat(connection: Connection, chat: Outlet) -> dict[str, str]:
     last = chat.settings
-    return hook_fields(chat, model=last.model, variant=last.variant, behavior=last.behavior)
+    return hook_fields(
+        connection, chat, model=last.model, variant=last.variant, behavior=last.behavior
+    )
 
 
-def _status(chat: Chat) -> dict[str, Any]:
+def _status(chat: Outlet) -> dict[str, Any]:
     """Return the hooks' input about a chat's status."""
     from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
     from eca_server.content_formatting import NATIVE, PREFIX  # noqa: PLC0415

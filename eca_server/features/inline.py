@@ -15,10 +15,11 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Prompt, Turn
-from eca_server.chat.steering import messages_so_far
+from eca_server.chat.subagents import SubagentChat
 from eca_server.chat.title import shortened_title
 from eca_server.commands import named_command
 from eca_server.features.connection import Connection
+from eca_server.features.fork import messages_so_far
 from eca_server.features.prompts import accept, answer, begin_prompt, shown_text
 
 __all__ = ["make_handlers"]
@@ -39,8 +40,8 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     ) -> m.ChatPromptResponse | Awaitable[m.ChatPromptResponse]:
         if not params.chat_id.strip():
             raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
-        chat = connection.chats.open(params.chat_id)
-        if chat.id in beginning or not _looks_new(chat):
+        chat = connection.chats.subagent(params.chat_id) or connection.chats.open(params.chat_id)
+        if isinstance(chat, SubagentChat) or chat.id in beginning or not _looks_new(chat):
             return begin_prompt(connection, _in_chat(connection, chat, params))
         beginning.add(chat.id)
         begun = _Begun(connection, chat, params, lambda: beginning.discard(chat.id))
@@ -56,7 +57,7 @@ def _looks_new(chat: Chat) -> bool:
 
 
 def _in_chat(
-    connection: Connection, chat: Chat, params: m.ChatInlinePromptParams
+    connection: Connection, chat: Chat | SubagentChat, params: m.ChatInlinePromptParams
 ) -> m.ChatPromptParams:
     """Return the prompt as a chat prompt; an inline chat gets the configured agent."""
     fields = attrs.asdict(params, recurse=False)
@@ -83,7 +84,7 @@ class _Begun:
         self._lacks_source = False
         self._answered = trio.Event()
         self._shown = shown_text(connection, params.message)
-        self._seeded = chat.between_turns.do(self._seed)
+        self._seeded = chat.mailbox.do(self._seed)
         chat.prompt(Prompt(text=self._shown, body=self._run))
 
     async def answer(self) -> m.ChatPromptResponse:

@@ -11,7 +11,6 @@ from eca_protocol import messages as m
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_server.chat import Chat, Prompt, Turn
 from eca_server.chat.agent import Agent
-from eca_server.chat.steering import messages_so_far
 from eca_server.chat.title import shortened_title
 from eca_server.chat.turn import Body
 from eca_server.commands import (
@@ -29,6 +28,7 @@ from eca_server.features.agents import make_agent
 from eca_server.features.chats import delete_chat
 from eca_server.features.configuration import tell_changes
 from eca_server.features.connection import Connection
+from eca_server.features.fork import messages_so_far
 from eca_server.features.queries import command_files, mcp_of
 from eca_server.features.selection import Chosen, choose, unknown_agent
 from eca_server.llm.backend import BackendError
@@ -96,15 +96,14 @@ def accept(connection: Connection, chat: Chat, params: m.ChatPromptParams) -> Ac
         if login is None and not runs_without_model(name) and await _settle_trust(connection, turn):
             target = choose(connection, chat, params)
             chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
-        situation = _situation(
-            connection, params, target, params.message if login is None else login.masked_text
-        )
+        text = params.message if login is None else login.masked_text
+        situation = _situation(connection, chat, params, target, text)
         if login is not None:
             await login.run(turn, situation)
         elif name:
             await run_command(name, turn, situation)
         else:
-            if _lacks_a_model(connection, turn, target) and _is_an_editors(params):
+            if _lacks_a_model(connection, chat, target) and _is_an_editors(params):
                 turn.say(_NO_MODEL.format(connection.user_directory / "config.json"), role="system")
             note = unknown_agent(connection, chat, params, target)
             if note and connection.session.is_first(f"{chat.id}: {note}"):
@@ -149,7 +148,7 @@ async def ask_aside(connection: Connection, chat: Chat, question: str) -> Chat:
 def command_context(connection: Connection, chat: Chat, text: str) -> CommandContext:
     """Return the context of a command that is sent to the running turn."""
     params = _of_chat(chat, text)
-    return _situation(connection, params, choose(connection, chat, params), text)
+    return _situation(connection, chat, params, choose(connection, chat, params), text)
 
 
 def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
@@ -168,13 +167,13 @@ async def _settle_trust(connection: Connection, turn: Turn) -> bool:
     return connection.loaded is not before
 
 
-def _lacks_a_model(connection: Connection, turn: Turn, chosen: Chosen) -> bool:
+def _lacks_a_model(connection: Connection, chat: Chat, chosen: Chosen) -> bool:
     """Return whether the simulator gives a chat's first answer because no model is configured."""
     models, config = connection.models, connection.config
     return (
         chosen.model == models.selected == models.names[0] == DEFAULT
         and config.default_model is None
-        and not turn.chat.history
+        and not chat.history
     )
 
 
@@ -184,11 +183,11 @@ def _is_an_editors(params: m.ChatPromptParams) -> bool:
 
 
 def _situation(
-    connection: Connection, params: m.ChatPromptParams, target: Chosen, text: str
+    connection: Connection, chat: Chat, params: m.ChatPromptParams, target: Chosen, text: str
 ) -> CommandContext:
     async def make_answerer(turn: Turn, text: str) -> Agent | None:
         contexts = params.contexts
-        return await make_agent(connection, turn, text, contexts=contexts, chosen=target)
+        return await make_agent(connection, chat, turn, text, contexts=contexts, chosen=target)
 
     def refresh_models() -> Models:
         connection.renew_models()
@@ -198,6 +197,7 @@ def _situation(
     can_ask = client_asks_questions(connection.session)
     return CommandContext(
         text=text,
+        chat=chat,
         loaded=connection.loaded,
         models=connection.models,
         model=target.model,

@@ -48,7 +48,8 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
         if chat.is_busy and params.content_id not in known:
             raise _unknown(params)
         task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
-        done = chat.between_turns.do(task.run)
+        chat.stop()
+        done = chat.mailbox.do(task.run)
 
         async def answer() -> m.ChatRollbackResponse:
             await done.wait()

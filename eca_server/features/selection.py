@@ -26,6 +26,7 @@ from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat
+    from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Chosen", "choose", "make_handlers", "select_agent", "select_model", "unknown_agent"]
 
@@ -44,7 +45,7 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
 
     def select(name: str, chat_id: str | None = None) -> None:
         if chat_id:
-            chat = connection.chats.open(chat_id)
+            chat = connection.chats.at(chat_id) or connection.chats.open(chat_id)
             chat.selection.behavior = name or chat.selection.behavior
             if not chat.history and not chat.is_busy and connection.is_introduced:
                 _select_own_model(connection, chat)
@@ -61,7 +62,8 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
         select(params.agent, params.chat_id)
 
     def model_selected(params: m.ChatSelectedModelChanged) -> None:
-        chat = connection.chats.open(params.chat_id) if params.chat_id else None
+        chats, chat_id = connection.chats, params.chat_id
+        chat = (chats.at(chat_id) or chats.open(chat_id)) if chat_id else None
         before = choose(connection, chat)
         model = connection.models.canonical_name(params.model or before.model)
         variant = params.variant
@@ -83,7 +85,7 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     }
 
 
-def _select_own_model(connection: Connection, chat: Chat) -> None:
+def _select_own_model(connection: Connection, chat: Chat | SubagentChat) -> None:
     """Select the own model and variant of a new chat's agent, and announce them.
 
     A chat with history keeps its model.
@@ -112,7 +114,9 @@ def _select_own_model(connection: Connection, chat: Chat) -> None:
 
 
 def choose(
-    connection: Connection, chat: Chat | None = None, params: m.ChatPromptParams | None = None
+    connection: Connection,
+    chat: Chat | SubagentChat | None = None,
+    params: m.ChatPromptParams | None = None,
 ) -> Chosen:
     """Return the target of a prompt; without `params`, that of a prompt without own selection."""
     prompt = params or m.ChatPromptParams(message="")

@@ -16,6 +16,7 @@ from eca_server.config import AGENT_ALIASES, Behavior, apply_behavior
 from eca_server.config.matchers import matches_name
 
 if TYPE_CHECKING:
+    from eca_server.chat import Chat
     from eca_server.chat.agent import Agent
     from eca_server.chat.subagents import SubagentChat, Task
     from eca_server.chat.turn import Turn
@@ -36,8 +37,9 @@ SUBAGENT_INSTRUCTIONS: Final = (
 
 @attrs.frozen(kw_only=True)
 class ParentTurn:
-    """The parent of a subagent: the turn that waits for it, and that turn's policy."""
+    """The parent of a subagent: the turn that waits for it, its chat and its policy."""
 
+    chat: Chat
     turn: Turn
     policy: Policy
 
@@ -48,6 +50,7 @@ class MakeAgent(Protocol):
     async def __call__(
         self,
         connection: Connection,
+        chat: Chat | SubagentChat,
         turn: Turn,
         text: str,
         *,
@@ -82,15 +85,16 @@ def make_spawn(
             behavior=task.agent.name,
         )
 
-        async def body(turn: Turn) -> None:
+        async def body(chat: SubagentChat) -> None:
+            turn = chat.turn
             agent = await make_agent(
-                connection, turn, task.text, contexts=(), chosen=task_choice, parent=parent
+                connection, chat, turn, task.text, contexts=(), chosen=task_choice, parent=parent
             )
             if agent is not None:
                 await agent.run(turn)
 
         async with connection.subagents:
-            return await run_task(parent.turn, task, body)
+            return await run_task(parent.turn, task, body, connection.chats.working_subagents)
 
     limits = apply_behavior(connection.config, chosen.behavior).tool_call.output_truncation
     yield SpawnAgent(

@@ -24,14 +24,12 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     """Return the handlers of approvals (rulings W-31, W-34)."""
 
     def approve(params: m.ChatToolCallApproveParams) -> None:
-        chat = connection.chats.get(params.chat_id)
-        call = chat.call(params.tool_call_id) if chat is not None else None
+        call = connection.chats.call(params.chat_id, params.tool_call_id)
         if call is not None and call.approve() and params.save == "session":
             connection.memos.update(call.memos)
 
     def reject(params: m.ChatToolCallRejectParams) -> None:
-        chat = connection.chats.get(params.chat_id)
-        call = chat.call(params.tool_call_id) if chat is not None else None
+        call = connection.chats.call(params.chat_id, params.tool_call_id)
         if call is not None:
             call.reject()
 

@@ -9,8 +9,9 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.chat import turn
+from eca_server.chat import breakdown
 from eca_server.chat.memory import Memory
+from eca_server.chat.stored_messages import ChatRecord
 from eca_server.content_formatting import Role
 from eca_server.llm.backend import ErrorKind
 from eca_server.llm.calls import MAX_NESTING
@@ -133,14 +134,16 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
             raise ValueError("there is no JSON for it")
         written(session, chat_id, role, content)
 
-    async def keep(*_: object) -> None:
-        raise ValueError("there is no row for it")
+    async def keep(memory: Memory, chat_id: str, record: ChatRecord) -> None:
+        if record.running is None or record.running.is_over:
+            raise ValueError("there is no row for it")
+        await store(memory, chat_id, record)
 
-    written = Session.emit
+    written, store = Session.emit, Memory.store
     async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:
         with monkeypatch.context() as patched:
             patched.setattr(Session, "emit", emit)
-            patched.setattr(Memory, "store_turn", keep)
+            patched.setattr(Memory, "store", keep)
             if lost == "last words":
                 await ours.prompt("wait forever", model=SCRIPT)
                 await ours.prompt("then this", model=SCRIPT)
@@ -157,7 +160,7 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
 async def test_a_context_that_cannot_be_told_keeps_neither_the_usage_nor_the_end_back(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(turn, "breakdown", lambda *_: 1 / 0)
+    monkeypatch.setattr(breakdown, "breakdown", lambda *_: 1 / 0)
     async with current() as ours:
         *_, usage, end = await ours.turn("say a", model=SCRIPT)
         assert (usage["type"], end["state"]) == ("usage", "finished")

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from eca_protocol.testing.provider import Provider, reply, wait
+from eca_server.chat.turn import Steer
 from eca_server.hooks import HookResults, Hooks
 from eca_server.llm.history import TextPart, ToolCallPart, ToolResultPart
 from eca_server.tools import background
@@ -147,7 +148,9 @@ async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is(
     async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
         more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
         if more_said is not None:  # while hooks hear the one before
-            ours.connection.chats.open("c").steer(more_said)
+            turn = ours.connection.chats.open("c").turn
+            assert turn is not None
+            turn.steers.append(Steer(text=more_said))
         return await heard(hooks, event, told, *more)
 
     heard = Hooks.fire

@@ -343,7 +343,7 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         begun, done = len(ours.seen), trio.Event()
-        worked = ours.connection.chats.open("c").between_turns.do(done.wait)
+        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.prompt("hello", model=ECHO)
         await ours.stop()
         await ours.ask("chat/queryContext", {"query": ""})  # which comes after it
@@ -359,7 +359,7 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         done = trio.Event()
-        ours.connection.chats.open("c").between_turns.do(done.wait)
+        ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
         asked = ours.request("shutdown")
         await ours.send(asked)
@@ -379,7 +379,7 @@ async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
         await said(ours, "say one")
         done, memory = trio.Event(), ours.connection.chats.memory
         assert memory is not None
-        worked = ours.connection.chats.open("c").between_turns.do(done.wait)
+        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
         if taken_again:
             await ours.prompt("hello", model=ECHO)
@@ -489,16 +489,16 @@ async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folde
 async def test_in_a_chat_deleted_meanwhile_nothing_is_said_of_its_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def store_copy(*_: object) -> None:
+    async def store(*_: object) -> None:
         ours.connection.chats.delete("c")
 
     async with current(data=tmp_path) as ours:
         content_id = await said(ours, "say one")
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         chat, begun = ours.connection.chats.open("c"), len(ours.seen)
-        monkeypatch.setattr(Memory, "store_copy", store_copy)
+        monkeypatch.setattr(Memory, "store", store)
         await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
-        chat.announce_title()
+        chat.titling.announce()
         await ours.ask("chat/queryContext", {"query": ""})
         assert contents(ours.seen[begun:]) == []
 
