@@ -15,71 +15,41 @@ import trio
 
 from eca_protocol.messages import (
     ChatClearedParams,
-    ChatContent,
     ChatStatus,
     ChatStatusChangedParams,
 )
 from eca_server.chat.flags import flags_within
-from eca_server.chat.history import History
-from eca_server.chat.instructions import System
 from eca_server.chat.mailbox import Mailbox
-from eca_server.chat.memory import Memory
-from eca_server.chat.outlet import ChatServices
+from eca_server.chat.memory import Memory, RestoreState, Storage
+from eca_server.chat.outlet import ChatServices, Outlet, Selection
 from eca_server.chat.showing import Replayer
 from eca_server.chat.states import STATUSES, ChatState
-from eca_server.chat.storage import RestoreState, Storage
 from eca_server.chat.store import ChatSettings, StoredChat
 from eca_server.chat.stored_messages import ChatRecord, restored
-from eca_server.chat.titling import Titling
+from eca_server.chat.title import Titling
 from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import STOP_SECONDS, Prompt, Turn
 from eca_server.chat.usage import SessionUsage
-from eca_server.content_formatting import Role
 from eca_server.llm.history import Message
 from eca_server.tools.ledger import Ledger
 
-__all__ = ["Chat", "Selection"]
+__all__ = ["Chat"]
 
 
-@attrs.define(kw_only=True)
-class Selection:
-    """The client's selection; None: not selected.
-
-    Attributes:
-        model: as `provider/model`.
-        variant: the variant of that model.
-        behavior: the name of the behavior.
-    """
-
-    model: str | None = None
-    variant: str | None = None
-    behavior: str | None = None
-
-
-class Chat:
+class Chat(Outlet):
     """One chat of the connected client: the outlet of its turns.
 
     Attributes:
-        services: the services that all chats share.
-        history: all messages.
-        usage: tokens and costs of the whole chat.
-        settings: the stored settings; changed by `set`.
-        selection: the client's selection for this chat alone.
         created: the time the chat started, in seconds since the epoch.
         updated: the time of the last prompt.
         awaits_key_of: the provider whose key is expected as the next prompt; a stop ends the wait.
         last_turn_failed: the last turn has no complete answer.
-        ledger: the files that the chat's model has seen.
-        systems: the instructions by behavior, built once (design decision 20).
         titling: the title, and the request for one.
         replayer: replays the history to the client.
-        storage: the stored part.
         mailbox: the state, the queued prompts and the work on the history.
         turn: the running turn, or None.
         bodies: the turns of all chats whose bodies have not ended.
     """
-
-    parent_id: str | None = None
 
     def __init__(
         self,
@@ -90,19 +60,11 @@ class Chat:
         *,
         bodies: set[Turn] | None = None,
     ) -> None:
-        self.id = chat_id
-        self.services = services
-        self.history = History()
-        self.usage = SessionUsage()
-        self.settings = ChatSettings()
-        self.selection = Selection()
+        super().__init__(chat_id, services, Storage(chat_id, memory, state, self.describe))
         self.created = self.updated = time.time()
         self.awaits_key_of: str | None = None
         self.last_turn_failed = False
-        self.ledger = Ledger()
-        self.systems: dict[str, System] = {}
         self.replayer = Replayer(chat_id, services.session)
-        self.storage = Storage(chat_id, memory, state, self.describe)
         self.titling = Titling(services.nursery, partial(self.emit, "system"), self.storage.store)
         self.mailbox = Mailbox(
             chat_id,
@@ -152,10 +114,6 @@ class Chat:
             self.stop()
         return self.mailbox.clear()
 
-    def emit(self, role: Role, content: ChatContent) -> None:
-        """Send a content of this chat to the client."""
-        self.services.session.emit(self.id, role, content)
-
     @property
     def title(self) -> str | None:
         """The title, once the model or the user has given one."""
@@ -167,11 +125,15 @@ class Chat:
         return () if self.turn is None else self.turn.calls.open.values()
 
     @property
+    def state(self) -> ChatState:
+        """The state of the mailbox."""
+        return self.mailbox.state
+
+    @property
     def status(self) -> ChatStatus:
         """The status, as the protocol names it."""
-        if self.awaits_key_of is not None and self.mailbox.state is ChatState.IDLE:
-            return "login"
-        return STATUSES[self.mailbox.state]
+        waits = self.awaits_key_of is not None and self.state is ChatState.IDLE
+        return "login" if waits else super().status
 
     @property
     def is_blank(self) -> bool:
@@ -193,11 +155,11 @@ class Chat:
     def set(self, **changes: Any) -> None:
         """Change some of `settings`; they override stored ones, and are stored later."""
         self._changes |= changes
-        self.settings = attrs.evolve(self.settings, **changes)
+        super().set(**changes)
 
     def describe(self) -> ChatRecord | None:
         """Return the title and the settings to store; None: the chat is deleted."""
-        if self.mailbox.state is ChatState.DELETED:
+        if self.state is ChatState.DELETED:
             return None
         is_restored = self.storage.is_restored
         return ChatRecord(
@@ -256,13 +218,8 @@ class Chat:
 
     def request_title(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
         """Request a title in the background, if the chat has none (W-25)."""
-        if self.mailbox.state is ChatState.RUNNING:
+        if self.state is ChatState.RUNNING:
             self.titling.request(make_title)
-
-    def changed(self) -> None:
-        """Note that the status, or the state of a call, has changed."""
-        if self.mailbox.state is not ChatState.DELETED:
-            self.services.watch(self)
 
     def closed(self) -> None:
         """Take the messages of the turn, which is closed, and write its end."""
@@ -293,7 +250,7 @@ class Chat:
         self.services.nursery.start_soon(run)
 
     def _announce_status(self) -> None:
-        params = ChatStatusChangedParams(chat_id=self.id, status=STATUSES[self.mailbox.state])
+        params = ChatStatusChangedParams(chat_id=self.id, status=STATUSES[self.state])
         self.services.session.notify("chat/statusChanged", params)
         self.changed()
 

@@ -9,9 +9,8 @@ import attrs
 import trio
 
 from eca_server.chat.chat import Chat
-from eca_server.chat.memory import Memory
+from eca_server.chat.memory import Memory, RestoreState
 from eca_server.chat.outlet import ChatServices, Outlet
-from eca_server.chat.storage import RestoreState
 from eca_server.chat.store import ChatSettings
 from eca_server.chat.stored_messages import ChatRecord
 from eca_server.chat.subagents import SubagentChat
@@ -187,6 +186,6 @@ class Chats:
             for turn in self._bodies
             if turn.stopped_during_tool
         ]
-        if self.memory is not None and not await self.memory.close():
+        if self.memory is not None and not await self.memory.store.close():
             failures.append("the last changes of the chats could not be written to the disk")
         return failures

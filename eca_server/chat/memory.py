@@ -6,6 +6,8 @@ server can be rolled back.
 
 from __future__ import annotations
 
+import enum
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -18,7 +20,6 @@ from eca_server.chat.store import (
     BeforeImageBatch,
     ChatSummary,
     Store,
-    StoredChat,
 )
 from eca_server.chat.store.rows import LoadResult
 from eca_server.chat.store.running import Piece
@@ -26,7 +27,9 @@ from eca_server.chat.stored_messages import ChatRecord, stored
 from eca_server.tools.tool import FileChange
 from eca_server.workspace import Workspace
 
-__all__ = ["Memory", "line_of"]
+__all__ = ["Memory", "RestoreState", "Storage", "line_of"]
+
+_log = logging.getLogger("eca_server.chat")
 
 LARGEST_IMAGE = 1024 * 1024
 """Bytes of the largest before-image; of a larger file only its existence is stored."""
@@ -43,6 +46,7 @@ class Memory:
         gallery: stores pictures of chats as files.
 
     Attributes:
+        store, workspace, gallery: as above.
         rollbacks: restores the files that the chats changed.
     """
 
@@ -55,9 +59,9 @@ class Memory:
         notify: Callable[[str], None],
         gallery: Gallery,
     ) -> None:
-        self._store = store
-        self._gallery = gallery
-        self._workspace = workspace
+        self.store = store
+        self.gallery = gallery
+        self.workspace = workspace
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
 
     async def wake(self) -> None:
@@ -74,68 +78,17 @@ class Memory:
         Returns:
             None if it cannot be read now.
         """
-        if not waits and self._store.is_late:
+        if not waits and self.store.is_late:
             return None
         await self.rollbacks.recover(chat_id)
-        return await self._store.find(chat_id)
-
-    async def store(self, chat_id: str, record: ChatRecord) -> None:
-        """Store additions to a chat, within a time limit; a cancelled call stores them, too."""
-        await self._store.append(
-            chat_id,
-            self._workspace,
-            stored(record.messages),
-            title=record.title,
-            usage=record.usage,
-            settings=record.settings,
-            running=record.running,
-        )
-
-    async def store_pieces(self, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:
-        """Store pieces of the draft of a turn; return whether they are on disk."""
-        return await self._store.add_pieces(chat_id, turn, pieces)
-
-    async def store_before_images(
-        self, chat_id: str, content_id: str, changes: Sequence[FileChange]
-    ) -> BeforeImageBatch:
-        """Store the content of files that a call is about to change, within a time limit."""
-        images = [_before_image(content_id, change) for change in changes]
-        return await self._store.add_before_images(chat_id, images)
-
-    def forget_before_images(self, batch: BeforeImageBatch) -> None:
-        """Delete before-images: the call has changed none of the files."""
-        self._store.remove_before_images(batch)
-
-    async def store_picture(self, chat_id: str, picture: ChatImageContent) -> None:
-        """Store a picture as a file, within a time limit."""
-        await self._gallery.store(chat_id, picture)
-
-    def clear(self, chat_id: str, record: ChatRecord) -> Awaitable[None]:
-        """Delete the stored messages of a chat, in order before later writes.
-
-        Args:
-            chat_id: the chat.
-            record: its new title and settings.
-
-        Returns:
-            An awaitable that ends when they are deleted.
-        """
-        erasure = self._store.clear(chat_id, title=record.title, settings=record.settings)
-
-        async def cleared() -> None:
-            try:
-                await erasure
-            finally:
-                await self._gallery.remove(chat_id)
-
-        return cleared()
+        return await self.store.find(chat_id)
 
     async def delete(self, chat_id: str) -> None:
         """Delete a stored chat."""
         try:
-            await self._store.delete(chat_id)
+            await self.store.delete(chat_id)
         finally:
-            await self._gallery.remove(chat_id)
+            await self.gallery.remove(chat_id)
 
     async def latest(
         self,
@@ -146,20 +99,169 @@ class Memory:
     ) -> Sequence[ChatSummary]:
         """Return the chats of the workspace, or of all, the latest first."""
         await self.rollbacks.recover()
-        return await self._store.list(None if everywhere else self._workspace, limit, by=by)
+        return await self.store.list(None if everywhere else self.workspace, limit, by=by)
+
+
+class RestoreState(enum.Enum):
+    """The relation of a chat to what is stored under its id."""
+
+    NEW = "nothing is stored, or the chat has stored all of it"
+    UNKNOWN = "it was not read yet"
+    LATE = "it could not be read yet, and must not be overwritten"
+    CLEARED = "its messages were deleted before they were read"
+    RESTORED = "it was read"
+
+
+class Storage:
+    """The stored part of one chat.
+
+    Args:
+        chat_id: the chat.
+        memory: the stored chats; None: chats are not stored.
+        state: the state at the beginning.
+        describe: returns the chat's title and settings for each record; None: store nothing.
+
+    Attributes:
+        state: whether the chat has its stored part.
+        unstored_changes: file changes whose before-images are not stored, or not yet.
+    """
+
+    def __init__(
+        self,
+        chat_id: str,
+        memory: Memory | None,
+        state: RestoreState,
+        describe: Callable[[], ChatRecord | None],
+    ) -> None:
+        self.state = state
+        self.unstored_changes: list[BeforeImageBatch] = []
+        self._chat_id = chat_id
+        self._memory = memory
+        self._describe = describe
 
     @property
-    def is_late(self) -> bool:
-        """True if the disk did not answer in time."""
-        return self._store.is_late
+    def is_restored(self) -> bool:
+        """True if the chat has everything that may be stored of it."""
+        return self._memory is None or self.state in {RestoreState.NEW, RestoreState.RESTORED}
 
-    async def load(self, chat_id: str) -> StoredChat | None:
-        """Return a stored chat, or None."""
-        return await self._store.load(chat_id)
+    @property
+    def is_persistent(self) -> bool:
+        """True if chats are stored."""
+        return self._memory is not None
 
-    async def close(self) -> bool:
-        """Finish writing and close the store; return whether everything is on disk."""
-        return await self._store.close()
+    async def load(self) -> LoadResult | None:
+        """Read the stored part; None: there is nothing to restore, or it cannot be read now."""
+        if self._memory is None or self.is_restored:
+            return None
+        waits = self.state is RestoreState.UNKNOWN
+        loaded = await self._memory.find(self._chat_id, waits=waits)
+        if self.is_restored:  # by another caller meanwhile
+            return None
+        if loaded is None and self.state is RestoreState.UNKNOWN:
+            self.state = RestoreState.LATE
+        return loaded
+
+    async def store(self, record: ChatRecord | None = None) -> None:
+        """Store additions, the title and the settings, within a time limit; never raise."""
+        memory, described = self._memory, self._describe()
+        if memory is None or described is None:
+            return
+        record = record or ChatRecord()
+        try:
+            await memory.store.append(
+                self._chat_id,
+                memory.workspace,
+                stored(record.messages),
+                title=described.title,
+                usage=record.usage,
+                settings=described.settings,
+                running=record.running,
+            )
+        except Exception:  # noqa: BLE001 - what cannot be stored must not end a turn
+            _log.exception("a part of chat %s cannot be stored", self._chat_id)
+
+    async def store_pieces(self, turn: str, pieces: Sequence[Piece]) -> bool:
+        """Store pieces of the draft of a turn; return whether they are on disk; never raise."""
+        if self._memory is None:
+            return False
+        try:
+            return await self._memory.store.add_pieces(self._chat_id, turn, pieces)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("a draft of chat %s cannot be stored", self._chat_id)
+            return False
+
+    async def store_before_images(
+        self, content_id: str, changes: Sequence[FileChange]
+    ) -> Callable[[], None]:
+        """Store the content of files before they are changed, within a time limit.
+
+        Args:
+            content_id: the id of the user's last message.
+            changes: the changes.
+
+        Returns:
+            A function to call if nothing was changed.
+        """
+        memory = self._memory
+        if memory is None:
+            return lambda: None
+        images = [_before_image(content_id, change) for change in changes]
+        batch = await memory.store.add_before_images(self._chat_id, images)
+        unstored = [each for each in self.unstored_changes if each.numbers is None]
+        self.unstored_changes = [*unstored, batch]
+
+        def forget() -> None:
+            others = [each for each in self.unstored_changes if each is not batch]
+            self.unstored_changes = others
+            memory.store.remove_before_images(batch)
+
+        return forget
+
+    async def store_picture(self, picture: ChatImageContent) -> None:
+        """Store a picture as a file, within a time limit."""
+        if self._memory is not None:
+            await self._memory.gallery.store(self._chat_id, picture)
+
+    def clear(self, restore: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+        """Delete the stored messages, in order before later writes.
+
+        Args:
+            restore: restores settings, costs and the user's title first, if the chat lacks them.
+
+        Returns:
+            An awaitable that ends when they are deleted.
+        """
+        self.unstored_changes.clear()
+        erasure = None
+        if self.is_restored:
+            erasure = self._erasure()
+        else:
+            self.state = RestoreState.CLEARED
+
+        async def finish() -> None:
+            first = erasure
+            if first is None:
+                await restore()
+                first = self._erasure()
+            if first is not None:
+                await first
+
+        return finish()
+
+    def _erasure(self) -> Awaitable[None] | None:
+        """Queue the deletion; None: the chat is deleted, or is not stored."""
+        memory, record = self._memory, self._describe()
+        if memory is None or record is None:
+            return None
+        erasure = memory.store.clear(self._chat_id, title=record.title, settings=record.settings)
+
+        async def erase() -> None:
+            try:
+                await erasure
+            finally:
+                await memory.gallery.remove(self._chat_id)
+
+        return erase()
 
 
 def _before_image(content_id: str, change: FileChange) -> BeforeImage:

@@ -24,9 +24,7 @@ import trio
 
 from eca_protocol.messages import (
     ChatContent,
-    ChatImageContent,
     ChatProgressContent,
-    ChatStatus,
     ChatTextContent,
     ChatToolCalledContent,
     ChatToolCallPrepareContent,
@@ -34,22 +32,16 @@ from eca_protocol.messages import (
     ChatToolCallRunContent,
     ChatToolCallRunningContent,
 )
-from eca_server.chat.chat import Selection
-from eca_server.chat.history import History
-from eca_server.chat.instructions import System
-from eca_server.chat.states import STATUSES, ChatState
-from eca_server.chat.store import ChatSettings
-from eca_server.chat.store.running import Piece
-from eca_server.chat.stored_messages import ChatRecord
+from eca_server.chat.memory import RestoreState, Storage
+from eca_server.chat.outlet import Outlet
+from eca_server.chat.states import ChatState
 from eca_server.chat.subagent_work import chat_id_of, details_of, reduced
 from eca_server.chat.tool_call import ToolCall
 from eca_server.chat.turn import Prompt, Steer, Turn
-from eca_server.chat.usage import SessionUsage
 from eca_server.config import Behavior
 from eca_server.content_formatting import Role
 from eca_server.llm.history import Subagent, TextPart
 from eca_server.tools.files import printable
-from eca_server.tools.ledger import Ledger
 from eca_server.tools.output import Cap, cut_middle
 from eca_server.tools.tool import (
     Effect,
@@ -213,40 +205,25 @@ async def run_task(
     return chat
 
 
-@attrs.frozen
-class _ParentStorage:
+class _ParentStorage(Storage):
     """The stored part of a subagent's chat: its parent's, which is rolled back with it."""
 
-    parent: Turn
-    is_persistent: ClassVar = False
-
-    async def store(self, record: ChatRecord) -> None:
-        """Store nothing: the messages are stored with the result of the parent's call."""
-
-    async def store_pieces(self, turn: str, pieces: Sequence[Piece]) -> bool:
-        """Store nothing."""
-        return False
+    def __init__(self, chat_id: str, parent: Turn) -> None:
+        super().__init__(chat_id, None, RestoreState.NEW, lambda: None)
+        self._parent = parent
 
     async def store_before_images(
         self, content_id: str, changes: Sequence[FileChange]
     ) -> Callable[[], None]:
         """Store before-images with the parent's turn, so that its rollback restores the files."""
-        return await self.parent.will_change(changes)
-
-    async def store_picture(self, picture: ChatImageContent) -> None:
-        """Store nothing."""
+        return await self._parent.will_change(changes)
 
 
-class SubagentChat:
+class SubagentChat(Outlet):
     """The chat of a subagent, which exists while its parent waits for it: the outlet of its turn.
 
     Attributes:
-        services: those of the parent, with the nursery of the task.
-        settings: its model, variant and agent; `trust` holds for this chat alone.
-        selection: the client's selection, which the running turn ignores.
-        state: the state of the turn.
         turn: the only turn.
-        ledger, systems: as in `Chat`.
     """
 
     def __init__(
@@ -258,17 +235,11 @@ class SubagentChat:
         body: Callable[[SubagentChat], Awaitable[None]],
     ) -> None:
         agent = task.agent
-        self.id = chat_id_of(call.naming.id)
-        self.parent_id = parent.outlet.id
-        self.services = attrs.evolve(parent.outlet.services, nursery=nursery)
-        self.history = History()
-        self.usage = SessionUsage()
-        self.storage = _ParentStorage(parent)
-        self.settings = ChatSettings(model=agent.model, variant=agent.variant, behavior=agent.name)
-        self.selection = Selection()
-        self.ledger = Ledger()
-        self.systems: dict[str, System] = {}
-        self.state = ChatState.RUNNING
+        chat_id, outlet = chat_id_of(call.naming.id), parent.outlet
+        services = attrs.evolve(outlet.services, nursery=nursery)
+        super().__init__(chat_id, services, _ParentStorage(chat_id, parent), outlet.id)
+        self.set(model=agent.model, variant=agent.variant, behavior=agent.name)
+        self._state = ChatState.RUNNING
         self._call = call
         self._agent = agent
         self._parent = parent
@@ -281,7 +252,7 @@ class SubagentChat:
     def stop(self) -> None:
         """End the turn; the parent's turn continues with the result so far."""
         if self.state is ChatState.RUNNING:
-            self.state = ChatState.STOPPING
+            self._state = ChatState.STOPPING
             self.changed()
             self.turn.stop()
             self.services.nursery.start_soon(self.turn.close_late)
@@ -289,7 +260,7 @@ class SubagentChat:
     def delete(self) -> None:
         """End the turn and write nothing more (W-24)."""
         if self.state is not ChatState.DELETED:
-            self.state = ChatState.DELETED
+            self._state = ChatState.DELETED
             if self.services.session.profile.finishes_deleted:
                 self.turn.finish()
             self.turn.silence()
@@ -298,7 +269,7 @@ class SubagentChat:
     def closed(self) -> None:
         """Write the end of the turn, unless the chat is deleted."""
         if self.state is not ChatState.DELETED:
-            self.state = ChatState.IDLE
+            self._state = ChatState.IDLE
             self.changed()
             self.turn.finish(self.turn.last_words())
 
@@ -309,14 +280,10 @@ class SubagentChat:
         else:
             self.turn.say(f"{_NO_PROMPTS}\n\n{text}", role="system")
 
-    def set(self, **changes: Any) -> None:
-        """Change some of `settings`."""
-        self.settings = attrs.evolve(self.settings, **changes)
-
     @property
-    def status(self) -> ChatStatus:
-        """The status, as the protocol names it."""
-        return STATUSES[self.state]
+    def state(self) -> ChatState:
+        """The state of the turn."""
+        return self._state
 
     @property
     def is_busy(self) -> bool:
@@ -398,17 +365,6 @@ class SubagentChat:
         if self._parent.waits != self._parent_waits:
             self._parent_waits = self._parent.waits
             self._parent.show_call_progress(_WAITS)
-
-    def changed(self) -> None:
-        """Note that the status, or the state of a call, has changed; no client is notified."""
-        if self.state is not ChatState.DELETED:
-            self.services.watch(self)
-
-    def request_title(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
-        """Do nothing: the call in the parent's chat names the task."""
-
-    async def restore(self) -> None:
-        """Do nothing: the chat is new."""
 
     def _of_calls_needing_approval(self, content: ChatContent) -> Iterator[ChatContent]:
         if isinstance(content, ChatToolCallRunContent) and content.manual_approval:

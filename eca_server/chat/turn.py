@@ -24,14 +24,13 @@ from eca_protocol.messages import (
     UsageLimit,
 )
 from eca_server.chat.breakdown import LastRequest, with_breakdown
-from eca_server.chat.calls import Calls
 from eca_server.chat.draft import Draft
 from eca_server.chat.outlet import Outlet
 from eca_server.chat.pictures import picture_content
 from eca_server.chat.store import TurnUsage
 from eca_server.chat.store.running import Running
 from eca_server.chat.stored_messages import ChatRecord
-from eca_server.chat.tool_call import CallState, Reason, ToolCall
+from eca_server.chat.tool_call import Calls, CallState, Reason, ToolCall
 from eca_server.chat.usage import taken
 from eca_server.chat.writer import Writer
 from eca_server.llm.events import Usage

@@ -32,7 +32,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
             message = f"Added {count} messages to this chat. Send a prompt to continue."
             turn.say(message, role="system")
             return
-    if memory.is_late:
+    if memory.store.is_late:
         turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
     elif not others:
         turn.say("This workspace has no other stored chats.", role="system")
@@ -48,7 +48,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
 
 async def _stored(chat_id: str, context: CommandContext, memory: Memory) -> StoredChat | None:
     """Return a stored chat other than the turn's, if it has messages."""
-    stored = None if chat_id == context.chat.id else await memory.load(chat_id)
+    stored = None if chat_id == context.chat.id else await memory.store.load(chat_id)
     return stored if stored is not None and stored.messages else None
 
 

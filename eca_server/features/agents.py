@@ -17,7 +17,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
-from eca_server.chat.subagents import SubagentChat
+from eca_server.chat.outlet import Outlet
 from eca_server.child_process import chat_environment
 from eca_server.commands import hidden_skill_notes
 from eca_server.config import Behavior, Config, apply_behavior
@@ -48,7 +48,7 @@ __all__ = ["make_agent"]
 
 async def make_agent(
     connection: Connection,
-    chat: Chat | SubagentChat,
+    chat: Outlet,
     turn: Turn,
     text: str,
     *,
@@ -162,7 +162,7 @@ async def _of_servers(
     return served, mcp.instructions(connection)
 
 
-def _resource_reader(connection: Connection, chat: Chat | SubagentChat) -> ResourceReader | None:
+def _resource_reader(connection: Connection, chat: Outlet) -> ResourceReader | None:
     """Return the reader of MCP resources, or None if no server is configured."""
     if not connection.uses_mcp:
         return None

@@ -18,9 +18,9 @@ import attrs
 from eca_protocol import json
 from eca_protocol import messages as m
 from eca_server.browser import open_page
-from eca_server.chat import Chat, Turn
+from eca_server.chat import Turn
 from eca_server.chat.citations import markdown_link
-from eca_server.chat.subagents import SubagentChat
+from eca_server.chat.outlet import Outlet
 from eca_server.config import MCPServer, OutputTruncation
 from eca_server.config.directories import home_directory
 from eca_server.config.mcp_settings import original_text
@@ -402,7 +402,7 @@ class ResourceReader:
     """
 
     servers: Manager
-    chat: Chat | SubagentChat
+    chat: Outlet
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
         """Return the present content of a resource."""

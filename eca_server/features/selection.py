@@ -26,7 +26,7 @@ from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat
-    from eca_server.chat.subagents import SubagentChat
+    from eca_server.chat.outlet import Outlet
 
 __all__ = ["Chosen", "choose", "make_handlers", "select_agent", "select_model", "unknown_agent"]
 
@@ -85,7 +85,7 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
     }
 
 
-def _select_own_model(connection: Connection, chat: Chat | SubagentChat) -> None:
+def _select_own_model(connection: Connection, chat: Outlet) -> None:
     """Select the own model and variant of a new chat's agent, and announce them.
 
     A chat with history keeps its model.
@@ -115,7 +115,7 @@ def _select_own_model(connection: Connection, chat: Chat | SubagentChat) -> None
 
 def choose(
     connection: Connection,
-    chat: Chat | SubagentChat | None = None,
+    chat: Outlet | None = None,
     params: m.ChatPromptParams | None = None,
 ) -> Chosen:
     """Return the target of a prompt; without `params`, that of a prompt without own selection."""

@@ -18,6 +18,7 @@ from eca_server.config.matchers import matches_name
 if TYPE_CHECKING:
     from eca_server.chat import Chat
     from eca_server.chat.agent import Agent
+    from eca_server.chat.outlet import Outlet
     from eca_server.chat.subagents import SubagentChat, Task
     from eca_server.chat.turn import Turn
     from eca_server.features.connection import Connection
@@ -50,7 +51,7 @@ class MakeAgent(Protocol):
     async def __call__(
         self,
         connection: Connection,
-        chat: Chat | SubagentChat,
+        chat: Outlet,
         turn: Turn,
         text: str,
         *,
