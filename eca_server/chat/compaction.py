@@ -103,12 +103,11 @@ class Compactor:
         turn, context = self._turn, self._model.capabilities.context
         if not context or self._has_failed:
             return False
-        window = turn.chat.window
-        messages = len(turn.chat.history) + len(turn.messages)
-        if window.tokens(request, messages) <= context * self._percentage / 100:
-            window.had_room = True
+        history = turn.outlet.history
+        if history.tokens(request, len(turn.messages)) <= context * self._percentage / 100:
+            history.window.had_room = True
             return False
-        return window.had_room and await self.compact()
+        return history.window.had_room and await self.compact()
 
     async def compact(self) -> bool:
         """Compact the chat; return whether it was."""
@@ -141,7 +140,7 @@ class Compactor:
         )
         done = summary is not None
         if done:
-            self._turn.chat.window.had_room = False
+            self._turn.outlet.history.window.had_room = False
         self._has_failed = not done
         self._turn.progress("Waiting model")
         return summary
@@ -221,7 +220,7 @@ def transcript(messages: Sequence[Message], size: int) -> str:
 
 def _past(turn: Turn, opening: Message | None) -> Sequence[Message]:
     """Return the messages to summarize; empty if there are none since the last summary."""
-    everything = [*turn.chat.history, *turn.messages]
+    everything = [*turn.outlet.history, *turn.messages]
     del everything[len(everything) - len(_unanswered(turn, opening)) :]
     if everything and everything[-1] is opening:
         everything.pop()

@@ -16,9 +16,9 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     requested = AGENT_ALIASES.get(requested, requested)
     agent = next((name for name in names if name.lower() == requested), None)
     if agent is not None:
-        context.chats.select_agent(turn.chat, agent)
-        turn.chat.set(behavior=agent)
-        await turn.chat.store_settings()
+        context.chats.select_agent(context.chat, agent)
+        context.chat.set(behavior=agent)
+        await context.chat.storage.store()
         turn.say(f"This chat uses the agent {agent} from the next prompt on.", role="system")
     elif requested:
         turn.fail(f"There is no agent {requested[:100]!r}. Send `/agent` to list all agents.")

@@ -24,6 +24,7 @@ from eca_server.chat.instructions import (
     instructions,
     own_prompt,
 )
+from eca_server.chat.outlet import Outlet
 from eca_server.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
 from eca_server.child_process import chat_environment
 from eca_server.commands import hidden_skill_notes
@@ -34,7 +35,7 @@ from eca_server.features.announcer import Announcer
 from eca_server.features.approvals import Approvals
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.folders import Folders
-from eca_server.features.hooks import SessionHooks, hook_fields
+from eca_server.features.hooks import SessionHooks
 from eca_server.features.selection import Chosen
 from eca_server.features.settings import Settings
 from eca_server.features.tool_sets import ToolSets
@@ -69,8 +70,9 @@ SUBAGENT_INSTRUCTIONS: Final = (
 
 @attrs.frozen
 class ParentTurn:
-    """The parent of a subagent: the turn that waits for it, and that turn's policy."""
+    """The parent of a subagent: the turn that waits for it, its chat and its policy."""
 
+    chat: Outlet
     turn: Turn
     policy: Policy
 
@@ -96,9 +98,11 @@ class Agents:
     servers: Callable[[], McpServers | None]
     http: HTTPClient
     limiter: trio.Semaphore
+    working_subagents: dict[str, SubagentChat]
 
     async def make(
         self,
+        chat: Outlet,
         turn: Turn,
         text: str,
         *,
@@ -120,12 +124,15 @@ class Agents:
         config = apply_behavior(self.settings.config, behavior)
         policy = policy_of(config, behavior, within=None if parent is None else parent.policy)
         gitignore = self.settings.follows_gitignore
-        gather = partial(self._gather, turn, text, contexts, gitignore)
-        native = self._native_tools(turn, config, policy, chosen, parent)
+        gather = partial(self._gather, chat, text, contexts, gitignore)
+        owner = parent or ParentTurn(chat, turn, policy)
+        native = self._native_tools(chat, owner, config, chosen)
         if not model.capabilities.images:
             native = native.without(ViewImage.name)
-        permissions = self._permissions(turn, policy, parent)
-        system = await self._system(turn, config, policy, behavior)
+        permissions = self._permissions(chat, policy, owner.chat)
+        system = chat.systems.get(behavior)
+        if system is None:
+            system = chat.systems[behavior] = await self._system(turn, config, policy, behavior)
         if not system.lists_skills and _offers_skills(policy):
             native = native.without(SKILL_TOOL)
         if self.announcer.is_introduced and parent is None:
@@ -151,13 +158,13 @@ class Agents:
             gather=gather,
             title_prompt=config.prompts.chat_title,
             compact_prompt=await _compact_prompt(turn, config),
-            hooks=await self.hooks.of_turn(turn, config, _hook_fields(turn, model, chosen)),
+            hooks=await self.hooks.of_turn(turn, config, self._hook_fields(chat, model, chosen)),
             max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
             initiator="user" if parent is None else "agent",
         )
 
     async def _gather(
-        self, turn: Turn, text: str, contexts: Sequence[ChatContext], gitignore: bool
+        self, chat: Outlet, text: str, contexts: Sequence[ChatContext], gitignore: bool
     ) -> PromptContext:
         servers = self.servers()
         built = await build_context(
@@ -165,27 +172,27 @@ class Agents:
             text,
             workspace=self.folders.workspace,
             http=self.http,
-            resources=None if servers is None else servers.in_turns.reader(turn.chat),
+            resources=None if servers is None else servers.in_turns.reader(chat),
             gitignore=gitignore,
         )
-        news = job_notice(self.jobs, turn.chat.id)
+        news = job_notice(self.jobs, chat.id)
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     def _native_tools(
-        self, turn: Turn, config: Config, policy: Policy, chosen: Chosen, parent: ParentTurn | None
+        self, chat: Outlet, owner: ParentTurn, config: Config, chosen: Chosen
     ) -> NativeTools:
-        chat, behavior = turn.chat, chosen.behavior
-        if parent is not None:
-            owner = parent.turn.chat.id
-            native = self.tools.make(chat.ledger, owner, reader=chat.id, behavior=behavior)
+        """Return the tools of a chat; `owner` is its own turn, or the parent of a subagent."""
+        behavior, chat_id = chosen.behavior, owner.chat.id
+        if owner.chat is not chat:
+            native = self.tools.make(chat.ledger, chat_id, reader=chat.id, behavior=behavior)
             return native.without(AskUser.name).without(TASK_TOOL)
         lists = [tasks for _, tasks in lists_in(chat.history)]
         return self.tools.make(
             chat.ledger,
-            chat.id,
+            chat_id,
             behavior=behavior,
             tasks=lists[-1] if lists else None,
-            more=self._spawn_tools(ParentTurn(turn, policy), config, chosen),
+            more=self._spawn_tools(owner, config, chosen),
         )
 
     def _spawn_tools(self, parent: ParentTurn, config: Config, chosen: Chosen) -> Sequence[Tool]:
@@ -196,13 +203,14 @@ class Agents:
             agent, text = task.agent, task.text
             target = Chosen(model=agent.model, variant=agent.variant, behavior=agent.name)
 
-            async def body(turn: Turn) -> None:
-                agent = await self.make(turn, text, contexts=(), chosen=target, parent=parent)
+            async def body(chat: SubagentChat) -> None:
+                turn = chat.turn
+                agent = await self.make(chat, turn, text, contexts=(), chosen=target, parent=parent)
                 if agent is not None:
                     await agent.run(turn)
 
             async with self.limiter:
-                return await run_task(parent.turn, task, body)
+                return await run_task(parent.turn, task, body, self.working_subagents)
 
         limits = config.tool_call.output_truncation
         cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
@@ -210,41 +218,41 @@ class Agents:
         spawn = SpawnAgent(agents=agents, model=model, variant=variant, cap=cap, work=work)
         return [spawn] if agents else ()
 
-    def _permissions(self, turn: Turn, policy: Policy, parent: ParentTurn | None) -> Permissions:
-        owner = turn.chat if parent is None else parent.turn.chat
+    def _permissions(self, chat: Outlet, policy: Policy, owner: Outlet) -> Permissions:
         return Permissions(
             policy=policy,
             workspace=self.folders.workspace,
             memos=self.approvals.memos,
-            variables=chat_environment(self.models.child_variables, turn.chat.id),
-            trusts=lambda: owner.settings.trust or turn.chat.settings.trust,
+            variables=chat_environment(self.models.child_variables, chat.id),
+            trusts=lambda: owner.settings.trust or chat.settings.trust,
         )
 
+    def _hook_fields(self, chat: Outlet, model: Model, chosen: Chosen) -> dict[str, str]:
+        name, variant = f"{model.origin.provider}/{model.origin.model}", chosen.variant
+        return self.hooks.fields(chat, model=name, variant=variant, behavior=chosen.behavior)
+
     async def _system(self, turn: Turn, config: Config, policy: Policy, behavior: str) -> System:
-        """Return the chat's instructions for a behaviour, built once from its prompt and files."""
-        systems = turn.chat.systems
-        if behavior not in systems:
-            files = await read_instruction_files(
-                self.folders.workspace,
-                user_directory=self.settings.user_directory,
-                rules=[rule.path for rule in config.rules if rule.path is not None],
-                parents=config.include_parent_agents_files,
-                behavior=behavior,
-                trusted_roots=self.settings.loaded.trusted_roots,
-            )
-            for note in files.notes:
-                turn.say(note, role="system")
-            try:
-                own = await own_prompt(config, behavior)
-            except UnreadablePrompt as error:
-                own = ""
-                turn.say(str(error), role="system")
-            only = config.behaviors.get(behavior, Behavior()).skills
-            skills = await self._listed_skills(turn, policy, only)
-            part = instructions(config.built_in(behavior), self.session.roots, own)
-            text = "\n\n".join(filter(None, [part, files.text, skills]))
-            systems[behavior] = System(text=text, lists_skills=bool(skills))
-        return systems[behavior]
+        """Build a chat's instructions for a behaviour from its prompt and files."""
+        files = await read_instruction_files(
+            self.folders.workspace,
+            user_directory=self.settings.user_directory,
+            rules=[rule.path for rule in config.rules if rule.path is not None],
+            parents=config.include_parent_agents_files,
+            behavior=behavior,
+            trusted_roots=self.settings.loaded.trusted_roots,
+        )
+        for note in files.notes:
+            turn.say(note, role="system")
+        try:
+            own = await own_prompt(config, behavior)
+        except UnreadablePrompt as error:
+            own = ""
+            turn.say(str(error), role="system")
+        only = config.behaviors.get(behavior, Behavior()).skills
+        skills = await self._listed_skills(turn, policy, only)
+        part = instructions(config.built_in(behavior), self.session.roots, own)
+        text = "\n\n".join(filter(None, [part, files.text, skills]))
+        return System(text=text, lists_skills=bool(skills))
 
     async def _listed_skills(self, turn: Turn, policy: Policy, only: Sequence[str] | None) -> str:
         """Return the list of skills that the model may load, a part of its instructions."""
@@ -259,11 +267,6 @@ class Agents:
             if note:
                 turn.say(note, role="system")
         return text
-
-
-def _hook_fields(turn: Turn, model: Model, chosen: Chosen) -> dict[str, str]:
-    name = f"{model.origin.provider}/{model.origin.model}"
-    return hook_fields(turn.chat, model=name, variant=chosen.variant, behavior=chosen.behavior)
 
 
 def _compact_at(config: Config, behavior: str, context: int | None) -> float:

@@ -10,7 +10,6 @@ from eca_protocol.peer import Handler
 
 if TYPE_CHECKING:
     from eca_server.chat import Chats
-    from eca_server.chat.tool_call import ToolCall
     from eca_server.mcp.server import Server
     from eca_server.tools.approval import Memo
 
@@ -53,17 +52,13 @@ class Approvals:
 def make_handlers(chats: Chats, approvals: Approvals) -> Mapping[str, Handler]:
     """Return the handlers of the user's decisions."""
 
-    def find(params: m.ChatToolCallApproveParams | m.ChatToolCallRejectParams) -> ToolCall | None:
-        chat = chats.get(params.chat_id)
-        return None if chat is None else chat.call(params.tool_call_id)
-
     def approve(params: m.ChatToolCallApproveParams) -> None:
-        call = find(params)
+        call = chats.call(params.chat_id, params.tool_call_id)
         if call is not None and call.approve() and params.save == "session":
             approvals.memos.update(call.memos)
 
     def reject(params: m.ChatToolCallRejectParams) -> None:
-        call = find(params)
+        call = chats.call(params.chat_id, params.tool_call_id)
         if call is not None:
             call.reject()
 

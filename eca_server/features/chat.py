@@ -46,6 +46,7 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         parts.servers,
         parts.host.http,
         parts.subagents,
+        chats.working_subagents,
     )
     prompts = Prompts(
         session,
@@ -81,7 +82,7 @@ def _make_stop(parts: Composition) -> Handler:
     chats = parts.chats.get()
 
     def prompt_stop(params: m.ChatPromptStopParams) -> None:
-        chat = chats.get(params.chat_id)
+        chat = chats.at(params.chat_id)
         was_busy = chat is not None and chat.is_busy
         if chat is not None:
             chat.stop()

@@ -33,7 +33,7 @@ from eca_server.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.tools.tool import ToolError
 from eca_server.tools.toolbox import ToolBox
 
-__all__ = ["ChatViews"]
+__all__ = ["ChatViews", "messages_so_far"]
 
 
 @attrs.frozen(eq=False)
@@ -98,13 +98,13 @@ class ChatViews:
         """Announce a new chat, and show its history."""
         self.announce_opened(chat)
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
-        chat.announce_title()
+        chat.titling.announce()
 
     async def show_again(self, chat: Chat) -> None:
         """Clear the client's view of a chat and replay its history."""
         self.announce_cleared(chat)
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
-        chat.announce_title()
+        chat.titling.announce()
 
     def contents_of(self, chat: Chat, page: Page) -> Generator[ReplayedContent]:
         """Yield the contents of a page of a chat, for a replay."""
@@ -135,3 +135,9 @@ def _described(
     origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
     shows = lists[part.id].details if part.id in lists else reserved_for(server, name)
     return Naming(id=part.id, name=name, server=server, origin=origin, shows=shows), summary
+
+
+def messages_so_far(chat: Chat) -> Sequence[Message]:
+    """Return a chat's messages with those of the turn that runs, up to a call without result."""
+    turn = chat.turn
+    return [*chat.history, *(() if turn is None else turn.calls.complete(turn.messages))]

@@ -19,6 +19,7 @@ from eca_server.chat import Chat, Chats
 from eca_server.chat.flags import Flag, anchor_of, end_of
 from eca_server.chat.pages import CursorExpired, Page, page_of
 from eca_server.chat.store import ChatSummary
+from eca_server.chat.subagents import SubagentChat
 from eca_server.features.announcer import Announcer
 from eca_server.features.chat_views import ChatViews
 from eca_server.features.current_models import CurrentModels
@@ -96,25 +97,31 @@ class ChatRequests:
                 "params.chatId: expected a chat of the user's, got the chat of a running subagent: "
                 f"{params.chat_id[:100]!r}",
             )
-        return _answered(self.chats.clear(params.chat_id))
+        return _answered(self.chats.open(params.chat_id).clear())
 
     async def _update(self, params: m.ChatUpdateParams) -> m.ChatUpdateResponse:
         if not params.chat_id:
             raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
-        chat = self.chats.open(params.chat_id)
+        title = " ".join((params.title or "").split())[:LONGEST_TITLE]
+        chat = self.chats.subagent(params.chat_id) or self.chats.open(params.chat_id)
         if params.trust is not None:
             chat.set(trust=params.trust)
+        if isinstance(chat, SubagentChat):
+            if title:
+                chat.emit("system", m.ChatMetadataContent(title=title))
+            return m.ChatUpdateResponse()
         await chat.restore()
-        title = " ".join((params.title or "").split())[:LONGEST_TITLE]
         if title:
-            chat.rename(title)
-        await chat.store_settings()
+            chat.set(is_named_by_user=True)
+            chat.titling.rename(title)
+            chat.titling.announce()
+        await chat.storage.store()
         return m.ChatUpdateResponse()
 
     async def _add_flag(self, params: m.ChatAddFlagParams) -> m.ChatAddFlagResponse:
         chat = await self.views.find(params.chat_id)
         anchor = anchor_of(chat.all_messages, params.content_id)
-        if anchor is None and chat.call(params.content_id) is not None:
+        if anchor is None and self.chats.call(chat.id, params.content_id) is not None:
             anchor = params.content_id  # of the running answer
         if anchor is None:
             raise RPCError(
@@ -185,7 +192,7 @@ class ChatRequests:
             await chat.replayer.run(self.views.contents_of(chat, page))
             if self.chats.get(chat.id) is not chat:  # deleted meanwhile
                 return m.ChatOpenResponse(found=False)
-            chat.announce_title()
+            chat.titling.announce()
         return m.ChatOpenResponse(
             found=True,
             chat_id=chat.id,
@@ -201,9 +208,9 @@ class ChatRequests:
             if self.chats.get(chat.id) is chat:  # not deleted meanwhile
                 await self.views.show_again(chat)
 
-        await chat.store_settings()
+        await chat.storage.store()
         is_busy = chat.is_busy
-        shown = chat.between_turns.later(show)
+        shown = chat.mailbox.do(show)
         if not is_busy:
             await shown.wait()
 

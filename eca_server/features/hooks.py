@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import attrs
 
@@ -24,12 +23,13 @@ from eca_server.features.settings import Settings
 from eca_server.session import Session
 
 if TYPE_CHECKING:
-    from eca_server.chat import Chat, Chats, Turn
+    from eca_server.chat import Chats, Turn
     from eca_server.chat.hooked import TurnHooks
+    from eca_server.chat.outlet import Outlet
     from eca_server.config.hook_settings import HookEvent
     from eca_server.hooks import BackgroundHooks, Hooks
 
-__all__ = ["SessionHooks", "hook_fields"]
+__all__ = ["SessionHooks"]
 
 
 @attrs.define(eq=False)
@@ -47,7 +47,6 @@ class SessionHooks:
     models: CurrentModels
     announcer: Announcer
     background: Lazy[BackgroundHooks] = attrs.field(init=False)
-    _greeted: WeakSet[Chat] = attrs.field(factory=WeakSet, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.background = Lazy(self._make_background)
@@ -62,7 +61,7 @@ class SessionHooks:
 
         background = self.background.get()
         await background.wait("sessionStart")
-        return TurnHooks(self._hooks(config), turn, fields, self._greeted, background)
+        return TurnHooks(self._hooks(config), turn, fields, background)
 
     def begin_session(self) -> None:
         """Run the hooks at the session's start."""
@@ -83,14 +82,11 @@ class SessionHooks:
         if self.announcer.is_introduced and (self.settings.config.hooks or self.background.made):
             await self.background.get().close(self._hooks(self.settings.config), {})
 
-    def report_status(self, chat: Chat) -> None:
-        """Run the hooks for a changed status of a chat, unless it is deleted."""
-        if not self._has("chatStatusChanged"):
-            return
-        from eca_server.chat.states import ChatState  # noqa: PLC0415 - as above
-
-        if chat.state is not ChatState.DELETED:
-            self._fire("chatStatusChanged", {**_fields_of_chat(chat), **_status(chat)}, chat.id)
+    def report_status(self, chat: Outlet) -> None:
+        """Run the hooks for a changed status of a chat that is not deleted."""
+        if self._has("chatStatusChanged"):
+            fields = {**self._fields_of_chat(chat), **_status(chat)}
+            self._fire("chatStatusChanged", fields, chat.id)
 
     def report_end(self, chats: Chats, chat_id: str) -> None:
         """Run the hooks at a chat's end, before its deletion; look up a stored chat first."""
@@ -99,20 +95,42 @@ class SessionHooks:
         if not (chat_id and self._has("chatEnd")):
             return
         hooks = self._hooks(self.settings.config)
+        if chats.subagent(chat_id) is not None:
+            return
         known = chats.get(chat_id)
         chat = chats.open(chat_id) if known is None else known
 
         def report() -> None:
             if not chat.is_blank:
-                self.background.get().fire(hooks, "chatEnd", _fields_of_chat(chat), chat_id)
+                self.background.get().fire(hooks, "chatEnd", self._fields_of_chat(chat), chat_id)
 
         async def look_up() -> None:
             report()
 
         if known is None:
-            chat.between_turns.do(look_up)
-        elif chat.parent_id is None:
+            chat.mailbox.do(look_up)
+        else:
             report()
+
+    def fields(
+        self, chat: Outlet, *, model: str | None, variant: str | None, behavior: str | None
+    ) -> dict[str, str]:
+        """Return the hooks' input about a chat."""
+        if behavior is not None:
+            behavior = self.session.profile.agent_name(behavior)
+        fields = {
+            "chat_id": chat.id,
+            "agent": behavior,
+            "behavior": behavior,
+            "full_model": model,
+            "variant": variant,
+            "parent_chat_id": chat.parent_id,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _fields_of_chat(self, chat: Outlet) -> dict[str, str]:
+        last = chat.settings
+        return self.fields(chat, model=last.model, variant=last.variant, behavior=last.behavior)
 
     def _fire(self, event: HookEvent, fields: Mapping[str, Any], chat_id: str = "") -> None:
         if self._has(event):
@@ -144,29 +162,7 @@ class SessionHooks:
         return BackgroundHooks(self.host.nursery, partial(self.session.show, "warning"))
 
 
-def hook_fields(
-    chat: Chat, *, model: str | None, variant: str | None, behavior: str | None
-) -> dict[str, str]:
-    """Return the hooks' input about a chat."""
-    if behavior is not None:
-        behavior = chat.session.profile.agent_name(behavior)
-    fields = {
-        "chat_id": chat.id,
-        "agent": behavior,
-        "behavior": behavior,
-        "full_model": model,
-        "variant": variant,
-        "parent_chat_id": chat.parent_id,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _fields_of_chat(chat: Chat) -> dict[str, str]:
-    last = chat.settings
-    return hook_fields(chat, model=last.model, variant=last.variant, behavior=last.behavior)
-
-
-def _status(chat: Chat) -> dict[str, Any]:
+def _status(chat: Outlet) -> dict[str, Any]:
     """Return the hooks' input about a chat's status."""
     from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
     from eca_server.content_formatting import NATIVE, PREFIX  # noqa: PLC0415

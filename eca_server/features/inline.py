@@ -15,10 +15,10 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Chats, Prompt, Turn
-from eca_server.chat.steering import messages_so_far
+from eca_server.chat.subagents import SubagentChat
 from eca_server.chat.title import shortened_title
 from eca_server.commands import named_command
-from eca_server.features.chat_views import ChatViews
+from eca_server.features.chat_views import ChatViews, messages_so_far
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.prompts import Prompts
 from eca_server.features.settings import Settings
@@ -52,8 +52,8 @@ class InlinePrompts:
     ) -> m.ChatPromptResponse | Awaitable[m.ChatPromptResponse]:
         if not params.chat_id.strip():
             raise RPCError(INVALID_PARAMS, "params.chatId: expected the id of a chat, got nothing")
-        chat = self.chats.open(params.chat_id)
-        if chat.id in self._beginning or not _looks_new(chat):
+        chat = self.chats.subagent(params.chat_id) or self.chats.open(params.chat_id)
+        if isinstance(chat, SubagentChat) or chat.id in self._beginning or not _looks_new(chat):
             return self.prompts.begin(self._as_prompt(chat, params))
         self._beginning.add(chat.id)
         return self._begin(chat, params)
@@ -90,11 +90,13 @@ class InlinePrompts:
             finally:
                 answered.set()
 
-        seeded = chat.between_turns.do(seed)
+        seeded = chat.mailbox.do(seed)
         chat.prompt(Prompt(text=self.prompts.shown_text(params.message), body=body))
         return answer()
 
-    def _as_prompt(self, chat: Chat, params: m.ChatInlinePromptParams) -> m.ChatPromptParams:
+    def _as_prompt(
+        self, chat: Chat | SubagentChat, params: m.ChatInlinePromptParams
+    ) -> m.ChatPromptParams:
         """Return the prompt as a chat prompt; an inline chat gets the configured agent."""
         fields = attrs.asdict(params, recurse=False)
         del fields["source_chat_id"]

@@ -11,8 +11,9 @@ from typing import Final
 
 import attrs
 
-from eca_server.chat import Chat, Turn
+from eca_server.chat import Turn
 from eca_server.chat.citations import markdown_link
+from eca_server.chat.outlet import Outlet
 from eca_server.config import Config
 from eca_server.features.mcp_announcements import withheld_reason
 from eca_server.mcp.errors import MCPError
@@ -114,7 +115,7 @@ class TurnServers:
             if server.instructions
         )
 
-    def reader(self, chat: Chat) -> ResourceReader:
+    def reader(self, chat: Outlet) -> ResourceReader:
         """Return the reader of the servers' resources for a chat."""
         return ResourceReader(servers=self._servers, chat=chat)
 
@@ -139,7 +140,7 @@ class ResourceReader:
     """
 
     servers: Manager
-    chat: Chat
+    chat: Outlet
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
         """Return the present content of a resource."""

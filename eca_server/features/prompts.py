@@ -12,7 +12,6 @@ from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError,
 from eca_protocol.http import HTTPClient
 from eca_server.chat import Chat, Chats, Prompt, Turn
 from eca_server.chat.agent import Agent
-from eca_server.chat.steering import messages_so_far
 from eca_server.chat.title import shortened_title
 from eca_server.chat.turn import Body
 from eca_server.commands import (
@@ -28,7 +27,7 @@ from eca_server.commands import (
 from eca_server.credentials import Logins
 from eca_server.features.agents import Agents
 from eca_server.features.announcer import Announcer
-from eca_server.features.chat_views import ChatViews
+from eca_server.features.chat_views import ChatViews, messages_so_far
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.folders import Folders
 from eca_server.features.queries import command_files
@@ -124,15 +123,14 @@ class Prompts:
             if login is None and not runs_without_model(name) and await self._settle_trust(turn):
                 target = self.selection.choose(chat, params)
                 chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
-            context = self._command_context(
-                params, target, params.message if login is None else login.masked_text
-            )
+            text = params.message if login is None else login.masked_text
+            context = self._command_context(chat, params, target, text)
             if login is not None:
                 await login.run(turn, context)
             elif name:
                 await run_command(name, turn, context)
             else:
-                if self._lacks_a_model(turn, target) and _is_an_editors(params):
+                if self._lacks_a_model(chat, target) and _is_an_editors(params):
                     file = self.settings.user_directory / "config.json"
                     turn.say(_NO_MODEL.format(file), role="system")
                 note = self._unknown_agent(chat, params, target)
@@ -174,7 +172,7 @@ class Prompts:
     def command_context(self, chat: Chat, text: str) -> CommandContext:
         """Return the context of a command that is sent to the running turn."""
         params = _of_chat(chat, text)
-        return self._command_context(params, self.selection.choose(chat, params), text)
+        return self._command_context(chat, params, self.selection.choose(chat, params), text)
 
     async def _settle_trust(self, turn: Turn) -> bool:
         """Ask about waiting settings of workspace folders; return whether settings changed."""
@@ -183,13 +181,13 @@ class Prompts:
             await self.trust.settle(turn)
         return self.settings.loaded is not before
 
-    def _lacks_a_model(self, turn: Turn, chosen: Chosen) -> bool:
+    def _lacks_a_model(self, chat: Chat, chosen: Chosen) -> bool:
         """Return whether the simulator answers first because no model is configured."""
         models, config = self.models.current, self.settings.config
         return (
             chosen.model == models.selected == models.names[0] == DEFAULT
             and config.default_model is None
-            and not turn.chat.history
+            and not chat.history
         )
 
     def _unknown_agent(self, chat: Chat, params: m.ChatPromptParams, chosen: Chosen) -> str:
@@ -204,11 +202,11 @@ class Prompts:
         )
 
     def _command_context(
-        self, params: m.ChatPromptParams, target: Chosen, text: str
+        self, chat: Chat, params: m.ChatPromptParams, target: Chosen, text: str
     ) -> CommandContext:
         async def make_answerer(turn: Turn, text: str) -> Agent | None:
             contexts = params.contexts
-            return await self.agents.make(turn, text, contexts=contexts, chosen=target)
+            return await self.agents.make(chat, turn, text, contexts=contexts, chosen=target)
 
         def refresh_models() -> Models:
             self.models.renew()
@@ -219,6 +217,7 @@ class Prompts:
         can_ask = client_asks_questions(self.session)
         return CommandContext(
             text=text,
+            chat=chat,
             loaded=self.settings.loaded,
             models=self.models.current,
             model=target.model,

@@ -16,13 +16,9 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Chats
-from eca_server.chat.rollback import (
-    RollbackRefused,
-    RollbackRequest,
-    RollbackResult,
-    UnknownMessage,
-    roll_back,
-)
+from eca_server.chat.history import UnknownMessage
+from eca_server.chat.restoring import RollbackRefused
+from eca_server.chat.rollback import RollbackRequest, RollbackResult, roll_back
 from eca_server.chat.undo import SkippedFile
 from eca_server.features.chat_views import ChatViews
 from eca_server.session import MessageKind, Session
@@ -64,7 +60,8 @@ class Rollbacks:
         if self.chats.subagent(params.chat_id) is not None:
             raise _unknown(params)
         chat = self.chats.open(params.chat_id)
-        known = (*chat.unrecorded_prompts, *(message.content_id for message in chat.all_messages))
+        ids = (message.content_id for message in chat.all_messages)
+        known = (*chat.history.unrecorded_prompts, *ids)
         if chat.is_busy and params.content_id not in known:
             raise _unknown(params)
         error: RPCError | None = RPCError(INTERNAL_ERROR, _FAILED)
@@ -73,7 +70,8 @@ class Rollbacks:
             nonlocal error
             error = await self._run(chat, params)
 
-        done = chat.between_turns.do(run)
+        chat.stop()
+        done = chat.mailbox.do(run)
 
         async def answer() -> m.ChatRollbackResponse:
             await done.wait()

@@ -12,6 +12,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Chats
+from eca_server.chat.outlet import Outlet
 from eca_server.features.announcer import Announcer
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.selection import Selection
@@ -90,7 +91,7 @@ class Selecting:
         if not chat_id:
             self._select_agent_for_all(name or self.selection.behavior)
             return
-        chat = self.chats.open(chat_id)
+        chat = self.chats.at(chat_id) or self.chats.open(chat_id)
         chat.selection.behavior = name or chat.selection.behavior
         if not chat.history and not chat.is_busy and self.announcer.is_introduced:
             self._select_own_model(chat)
@@ -102,7 +103,8 @@ class Selecting:
             self.announcer.announce_tools(self.selection.behavior_in_force())
 
     def _model_selected(self, params: m.ChatSelectedModelChanged) -> None:
-        chat = self.chats.open(params.chat_id) if params.chat_id else None
+        chats, chat_id = self.chats, params.chat_id
+        chat = (chats.at(chat_id) or chats.open(chat_id)) if chat_id else None
         before = self.selection.choose(chat)
         model = self.models.current.canonical_name(params.model or before.model)
         variant = params.variant
@@ -113,7 +115,7 @@ class Selecting:
             is_own = variant == params.variant
             self.announcer.announce_variants(model, variant, params.chat_id, is_own=is_own)
 
-    def _select_own_model(self, chat: Chat) -> None:
+    def _select_own_model(self, chat: Outlet) -> None:
         """Select the own model and variant of a new chat's agent, and announce them.
 
         A chat with history keeps its model.

@@ -17,6 +17,7 @@ from eca_server.features.settings import Settings
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat
+    from eca_server.chat.outlet import Outlet
 
 __all__ = ["Chosen", "Selection"]
 
@@ -50,7 +51,7 @@ class Selection:
     initial_behavior: str | None = None
     client_model: str | None = None
 
-    def select_model(self, chat: Chat | None, model: str, variant: str | None) -> None:
+    def select_model(self, chat: Outlet | None, model: str, variant: str | None) -> None:
         """Select a model and its variant for a chat, or for all."""
         if chat is not None:
             chat.selection.model, chat.selection.variant = model, variant
@@ -90,7 +91,9 @@ class Selection:
         """Return the settings of a behaviour."""
         return self.settings.config.behaviors.get(behavior, Behavior())
 
-    def choose(self, chat: Chat | None = None, params: m.ChatPromptParams | None = None) -> Chosen:
+    def choose(
+        self, chat: Outlet | None = None, params: m.ChatPromptParams | None = None
+    ) -> Chosen:
         """Return the target of a prompt; without `params`, of a prompt without own selection."""
         prompt = params or m.ChatPromptParams(message="")
         own = None if chat is None else chat.selection

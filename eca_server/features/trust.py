@@ -125,7 +125,7 @@ class Trust:
 
         async def ask(params: ChatAskQuestionParams) -> str | None:
             answer: ChatAskQuestionResponse = await session.request(
-                "chat/askQuestion", attrs.evolve(params, chat_id=turn.chat.id), deadline=PATIENCE
+                "chat/askQuestion", attrs.evolve(params, chat_id=turn.outlet.id), deadline=PATIENCE
             )
             return None if answer.cancelled else answer.answer
 

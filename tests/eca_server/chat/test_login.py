@@ -43,7 +43,7 @@ async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(
         assert types(received) == ["progress", "text", "finished"]
         assert received[1]["text"] == MASKED
         assert "Stored the key of p" in text(received)
-        assert ours.connection.chats.open("c").history == []
+        assert not ours.connection.chats.open("c").history
         assert ours.connection.models.find("p/m")
         assert text((await ours.turn(KEY[:5], model=ECHO))[2:]) == KEY[:5]
         assert holds_no_key(ours)

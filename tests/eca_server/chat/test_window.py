@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eca_server.chat.window import Window
+from eca_server.chat.history import Window
 from eca_server.llm.backend import Request, Tool
 from eca_server.llm.estimate import (
     BYTES_PER_TOKEN,
