@@ -13,8 +13,11 @@ from weakref import WeakSet
 
 import attrs
 
+from eca_server.chat.states import ChatState
+from eca_server.chat.tool_call import CallState
 from eca_server.config import Config
 from eca_server.config.directories import home_directory
+from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.features.announcer import Announcer
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.folders import Folders
@@ -22,6 +25,7 @@ from eca_server.features.host import Host
 from eca_server.features.lazy import Lazy
 from eca_server.features.settings import Settings
 from eca_server.session import Session
+from eca_server.tools.ask_user import AskUser
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat, Chats, Turn
@@ -87,8 +91,6 @@ class SessionHooks:
         """Run the hooks for a changed status of a chat, unless it is deleted."""
         if not self._has("chatStatusChanged"):
             return
-        from eca_server.chat.states import ChatState  # noqa: PLC0415 - as above
-
         if chat.state is not ChatState.DELETED:
             self._fire("chatStatusChanged", {**_fields_of_chat(chat), **_status(chat)}, chat.id)
 
@@ -168,10 +170,6 @@ def _fields_of_chat(chat: Chat) -> dict[str, str]:
 
 def _status(chat: Chat) -> dict[str, Any]:
     """Return the hooks' input about a chat's status."""
-    from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
-    from eca_server.content_formatting import NATIVE, PREFIX  # noqa: PLC0415
-    from eca_server.tools.ask_user import AskUser  # noqa: PLC0415
-
     approvals, questions, running = [], [], []
     for call in chat.open_calls:
         own_name = call.naming.name.removeprefix(PREFIX)
