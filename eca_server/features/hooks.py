@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from eca_server.chat.tool_call import CallState
 from eca_server.config import Config
 from eca_server.config.directories import home_directory
+from eca_server.content_formatting import NATIVE, PREFIX
 from eca_server.features.announcer import Announcer
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.folders import Folders
@@ -21,6 +23,7 @@ from eca_server.features.host import Host
 from eca_server.features.lazy import Lazy
 from eca_server.features.settings import Settings
 from eca_server.session import Session
+from eca_server.tools.ask_user import AskUser
 
 if TYPE_CHECKING:
     from eca_server.chat import Chats, Turn
@@ -164,10 +167,6 @@ class SessionHooks:
 
 def _status(chat: Outlet) -> dict[str, Any]:
     """Return the hooks' input about a chat's status."""
-    from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
-    from eca_server.content_formatting import NATIVE, PREFIX  # noqa: PLC0415
-    from eca_server.tools.ask_user import AskUser  # noqa: PLC0415
-
     approvals, questions, running = [], [], []
     for call in chat.open_calls:
         own_name = call.naming.name.removeprefix(PREFIX)
