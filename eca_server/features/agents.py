@@ -53,7 +53,7 @@ from eca_server.tools.permissions import Permissions
 from eca_server.tools.search_tools import CallTool, SearchTools, searchable
 from eca_server.tools.tasks import TASK_TOOL, lists_in
 from eca_server.tools.tool import Tool
-from eca_server.tools.toolbox import ServedTool
+from eca_server.tools.toolbox import ToolBox
 from eca_server.tools.view_image import ViewImage
 
 if TYPE_CHECKING:
@@ -137,20 +137,13 @@ class Agents:
             native = native.without(SKILL_TOOL)
         if self.announcer.is_introduced and parent is None:
             self.announcer.announce_tools(behavior)
-        servers = self.servers()
-        texts, served = [system.text], tuple[ServedTool, ...]()
-        if servers is not None:
-            await servers.in_turns.wait(turn)
-            served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
-            texts.append(servers.in_turns.instructions())
-        if config.mcp_tool_search and served:
-            served = searchable(served)
-            native = native.adding([SearchTools(served=served), CallTool(served=served)])
+        toolbox, more = await self._toolbox(turn, config, policy, native)
+        texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
         return Agent(
             model=model,
             messages=(Message(role="user", parts=(TextPart(text),)),),
-            system="\n\n".join(filter(None, [*texts, SUBAGENT_INSTRUCTIONS if parent else ""])),
-            toolbox=native.toolbox(policy, served),
+            system="\n\n".join(filter(None, texts)),
+            toolbox=toolbox,
             permissions=permissions,
             wants_title=config.chat_title and parent is None,
             compact_at=_compact_at(config, behavior, model.capabilities.context),
@@ -162,6 +155,20 @@ class Agents:
             max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
             initiator="user" if parent is None else "agent",
         )
+
+    async def _toolbox(
+        self, turn: Turn, config: Config, policy: Policy, native: NativeTools
+    ) -> tuple[ToolBox, str]:
+        """Return the native tools with those of the MCP servers, and the servers' instructions."""
+        servers = self.servers()
+        if servers is None:
+            return native.toolbox(policy), ""
+        await servers.in_turns.wait(turn)
+        served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
+        if config.mcp_tool_search and served:
+            served = searchable(served)
+            native = native.adding([SearchTools(served=served), CallTool(served=served)])
+        return native.toolbox(policy, served), servers.in_turns.instructions()
 
     async def _gather(
         self, chat: Outlet, text: str, contexts: Sequence[ChatContext], gitignore: bool
