@@ -123,14 +123,7 @@ class Agent:
         if self.hooks is not None:
             self.hooks.mark_greeted()
         await turn.store_prompt()
-        compactor = Compactor(
-            turn,
-            self.model,
-            opening,
-            percentage=self.compact_at,
-            instruction=self.compact_prompt,
-            hooks=self.hooks,
-        )
+        compactor = self.compactor(turn, opening)
         failures: Counter[tuple[str, str, str]] = Counter()
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
@@ -219,6 +212,17 @@ class Agent:
         if answer is not None and answer.usage is not None:
             turn.outlet.history.record(answer.usage, len(turn.messages))
         return answer
+
+    def compactor(self, turn: Turn, opening: Message | None = None) -> Compactor:
+        """Return what compacts the chat during a turn; `opening`: the message it answers."""
+        return Compactor(
+            turn,
+            self.model,
+            opening,
+            percentage=self.compact_at,
+            instruction=self.compact_prompt,
+            hooks=self.hooks,
+        )
 
     def record_request(self, turn: Turn, request: Request) -> None:
         """Record a request for the turn's context breakdown."""

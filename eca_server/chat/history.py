@@ -18,45 +18,11 @@ from eca_server.llm.estimate import request_tokens, tokens_in
 from eca_server.llm.events import Usage
 from eca_server.llm.history import CompactionPart, Message, effective_history
 
-__all__ = ["Cut", "History", "UnknownMessage", "Window"]
+__all__ = ["Cut", "History", "UnknownMessage"]
 
 
 class UnknownMessage(ECAError):
     """The chat has no message of the user with this id."""
-
-
-class Window:
-    """The part of a model's context that a chat takes.
-
-    The provider's count is used for the messages of the last request. Later messages, or all if
-    there is no count, are estimated, so callers must leave a margin.
-
-    Attributes:
-        had_room: a request was within the limit since the last compaction; otherwise compacting
-            again would not help.
-    """
-
-    def __init__(self) -> None:
-        self.had_room = True
-        self._tokens = 0
-        self._messages = 0
-
-    def record(self, usage: Usage, messages: int) -> None:
-        """Record the provider's count of a request; `messages` includes its answer."""
-        if usage.input is not None and (tokens := tokens_of(usage)):
-            self._tokens, self._messages = tokens, messages
-
-    def tokens(self, request: Request, messages: int) -> int:
-        """Return the estimated tokens of a request.
-
-        Args:
-            request: a request with the last messages of the chat, from its last summary on.
-            messages: the number of all messages of the chat.
-        """
-        first = messages - len(request.messages)
-        if self._messages > first:
-            return self._tokens + tokens_in(request.messages[self._messages - first :])
-        return request_tokens(request)
 
 
 @attrs.frozen(kw_only=True)
@@ -84,16 +50,18 @@ class History(Sequence[Message]):
     Attributes:
         model_context: the messages that are sent to the model (cached).
         unrecorded_prompts: positions of prompts that were shown but are not in the history, by id.
-        window: the share of a model's context that the chat takes.
+        had_room: a request was within the limit since the last compaction; otherwise compacting
+            again would not help.
         is_greeted: the texts of the hooks at the chat's start are in the history.
     """
 
     def __init__(self) -> None:
         self.model_context: tuple[Message, ...] = ()
         self.unrecorded_prompts: dict[str, int] = {}
-        self.window = Window()
+        self.had_room = True
         self.is_greeted = False
         self._messages: list[Message] = []
+        self._counted = 0, 0  # tokens, in how many messages
 
     def __len__(self) -> int:
         """Return the number of messages."""
@@ -144,15 +112,28 @@ class History(Sequence[Message]):
     def _change(self, messages: list[Message]) -> None:
         self._messages = messages
         self.model_context = effective_history(messages)
-        self.window = Window()
-
-    def tokens(self, request: Request, running: int = 0) -> int:
-        """Return the estimated tokens of a request with `running` messages of a running turn."""
-        return self.window.tokens(request, len(self) + running)
+        self.had_room, self._counted = True, (0, 0)
 
     def record(self, usage: Usage, running: int) -> None:
         """Record the provider's count of a request, whose answer is the last running message."""
-        self.window.record(usage, len(self) + running)
+        if usage.input is not None and (tokens := tokens_of(usage)):
+            self._counted = tokens, len(self) + running
+
+    def tokens(self, request: Request, running: int = 0) -> int:
+        """Return the estimated tokens of a request.
+
+        The provider's count is used for the messages of the last request. Later messages, or all
+        if there is no count, are estimated, so callers must leave a margin.
+
+        Args:
+            request: a request with the last messages of the chat, from its last summary on.
+            running: the number of messages of the running turn.
+        """
+        tokens, counted = self._counted
+        first = len(self) + running - len(request.messages)
+        if counted > first:
+            return tokens + tokens_in(request.messages[counted - first :])
+        return request_tokens(request)
 
     def cut_at(self, content_id: str) -> Cut:
         """Find the position where a rollback to a user's message cuts the history.

@@ -67,33 +67,28 @@ class CallVerdict:
         return decision
 
 
+@attrs.define
 class TurnHooks:
     """The hooks of a turn.
 
-    Args:
+    Attributes:
         hooks: the configured hooks.
         turn: the turn.
         chat_payload: the members about the chat in each hook's payload.
         background: runs the hooks of the chat's start, which a delete of the chat does not end.
-
-    Attributes:
         stopped: a hook has ended the turn.
     """
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        turn: Turn,
-        chat_payload: Mapping[str, Any],
-        background: BackgroundHooks,
-    ) -> None:
-        self.stopped = False
-        self._hooks = hooks
-        self._turn = turn
-        self._chat_payload = chat_payload
-        self._background = background
-        self._is_subagents = turn.outlet.parent_id is not None
-        self._follow_ups = 0
+    _hooks: Hooks
+    _turn: Turn
+    _chat_payload: Mapping[str, Any]
+    _background: BackgroundHooks
+    stopped: bool = attrs.field(init=False, default=False)
+    _follow_ups: int = attrs.field(init=False, default=0)
+
+    @property
+    def _is_subagents(self) -> bool:
+        return self._turn.outlet.parent_id is not None
 
     async def before_request(self, message: Message) -> tuple[Sequence[TextPart], Message] | None:
         """Run the hooks before the first request.

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
+import attrs
+
 from eca_protocol.messages import ChatImageContent
 from eca_server.chat.gallery import Gallery
 from eca_server.chat.restoring import Rollbacks
@@ -112,32 +114,23 @@ class RestoreState(enum.Enum):
     RESTORED = "it was read"
 
 
+@attrs.define
 class Storage:
     """The stored part of one chat.
 
-    Args:
+    Attributes:
         chat_id: the chat.
         memory: the stored chats; None: chats are not stored.
-        state: the state at the beginning.
-        describe: returns the chat's title and settings for each record; None: store nothing.
-
-    Attributes:
         state: whether the chat has its stored part.
+        describe: returns the chat's title and settings for each record; None: store nothing.
         unstored_changes: file changes whose before-images are not stored, or not yet.
     """
 
-    def __init__(
-        self,
-        chat_id: str,
-        memory: Memory | None,
-        state: RestoreState,
-        describe: Callable[[], ChatRecord | None],
-    ) -> None:
-        self.state = state
-        self.unstored_changes: list[BeforeImageBatch] = []
-        self._chat_id = chat_id
-        self._memory = memory
-        self._describe = describe
+    _chat_id: str
+    _memory: Memory | None
+    state: RestoreState
+    _describe: Callable[[], ChatRecord | None]
+    unstored_changes: list[BeforeImageBatch] = attrs.field(init=False, factory=list)
 
     @property
     def is_restored(self) -> bool:

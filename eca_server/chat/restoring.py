@@ -43,29 +43,22 @@ class RollbackRefused(ECAError):
         self.skipped = skipped
 
 
+@attrs.define
 class Rollbacks:
     """Restores files for the chats of one workspace.
 
-    Args:
+    Attributes:
         store: the store with the before-images.
         workspace: the workspace under which the chats are listed.
         boundary: returns the workspace with its current folders.
         notify: shows the user a sentence.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        workspace: str,
-        *,
-        boundary: Callable[[], Workspace],
-        notify: Callable[[str], None],
-    ) -> None:
-        self._store = store
-        self._workspace = workspace
-        self._boundary = boundary
-        self._notify = notify
-        self._recovering = trio.Lock()
+    _store: Store
+    _workspace: str
+    _boundary: Callable[[], Workspace] = attrs.field(kw_only=True)
+    _notify: Callable[[str], None] = attrs.field(kw_only=True)
+    _recovering: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
     async def changes(
         self, chat_id: str, content_ids: Sequence[str], *, needed: bool

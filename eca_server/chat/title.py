@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Container
 
+import attrs
 import trio
 
 from eca_protocol.messages import ChatContent, ChatMetadataContent
@@ -27,30 +28,23 @@ _INSTRUCTION = (
 )
 
 
+@attrs.define
 class Titling:
     """The title of a chat, and the request for one.
 
-    Args:
+    Attributes:
         nursery: the nursery of the request.
         write: writes a content of the chat.
         store: stores the title.
-
-    Attributes:
         title: the title, once the model or the user has given one.
     """
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        write: Callable[[ChatContent], None],
-        store: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.title: str | None = None
-        self._nursery = nursery
-        self._write = write
-        self._store = store
-        self._scope: trio.CancelScope | None = None
-        self._is_over = False
+    _nursery: trio.Nursery
+    _write: Callable[[ChatContent], None]
+    _store: Callable[[], Awaitable[None]]
+    title: str | None = attrs.field(init=False, default=None)
+    _scope: trio.CancelScope | None = attrs.field(init=False, default=None)
+    _is_over: bool = attrs.field(init=False, default=False)
 
     def request(self, make_title: Callable[[], Awaitable[str | None]]) -> None:
         """Request a title in the background, if there is none."""
