@@ -57,7 +57,7 @@ from eca_server.tools.toolbox import ToolBox
 from eca_server.tools.view_image import ViewImage
 
 if TYPE_CHECKING:
-    from eca_server.features.mcp import McpServers
+    from eca_server.features.mcp import MCPServers
 
 __all__ = ["Agents"]
 
@@ -95,7 +95,7 @@ class Agents:
     approvals: Approvals
     hooks: SessionHooks
     jobs: Jobs
-    servers: Callable[[], McpServers | None]
+    servers: Callable[[], MCPServers | None]
     http: HTTPClient
     limiter: trio.Semaphore
     working_subagents: dict[str, SubagentChat]

@@ -19,7 +19,6 @@ from eca_server.session import Session
 
 __all__ = ["Announcer"]
 
-_PROGRESS: Final[tuple[Literal["start", "finish"], ...]] = ("start", "finish")
 _VARIANT_FIELDS: Final = ("variants", "select_variant")
 
 
@@ -54,13 +53,10 @@ class Announcer:
     def introduce(self) -> None:
         """Announce models, selections and tools to a new client, and show the notices."""
         self._config, self._announced_tools = m.ChatConfig(), None
-        start, finish = (
-            m.ProgressParams(type=kind, task_id="eca-start", title="Starting ECA")
-            for kind in _PROGRESS
-        )
-        self.session.notify("$/progress", start)
+        progress = m.ProgressParams(type="start", task_id="eca-start", title="Starting ECA")
+        self.session.notify("$/progress", progress)
         self.announce_offer()
-        self.session.notify("$/progress", finish)
+        self.session.notify("$/progress", attrs.evolve(progress, type="finish"))
         self.is_introduced = True
         for notice in self.notices:
             self.session.show("warning", notice)

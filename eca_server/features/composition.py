@@ -35,7 +35,7 @@ from eca_server.session import Session
 
 if TYPE_CHECKING:
     from eca_server.features.editing import Editing
-    from eca_server.features.mcp import McpServers
+    from eca_server.features.mcp import MCPServers
 
 __all__ = ["MOST_SUBAGENTS", "Composition"]
 
@@ -81,7 +81,7 @@ class Composition:
         self._is_closed = False
         self._subscribe()
 
-    def servers(self) -> McpServers | None:
+    def servers(self) -> MCPServers | None:
         """Return the MCP servers; None if none is or was configured: their package is unused."""
         return self.mcp.get() if self.settings.config.mcp_servers else self.mcp.made
 
@@ -166,10 +166,10 @@ class Composition:
     def _jobs_changed(self) -> None:
         self.announcer.announce_jobs(summaries(self.jobs, self.chats.get()))
 
-    def _make_mcp(self) -> McpServers:
-        from eca_server.features.mcp import McpServers  # noqa: PLC0415 - see the module's docstring
+    def _make_mcp(self) -> MCPServers:
+        from eca_server.features.mcp import MCPServers  # noqa: PLC0415 - see the module's docstring
 
-        return McpServers(
+        return MCPServers(
             self.session,
             self.settings,
             self.host,

@@ -75,9 +75,9 @@ def _jobs(parts: Composition) -> Mapping[str, Handler]:
 
 
 def _mcp(parts: Composition) -> Mapping[str, Handler]:
-    from eca_server.features.mcp_control import McpControl  # noqa: PLC0415 - as above
+    from eca_server.features.mcp_control import MCPControl  # noqa: PLC0415 - as above
 
-    return McpControl(
+    return MCPControl(
         parts.session,
         parts.settings,
         parts.host.options,

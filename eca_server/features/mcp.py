@@ -40,7 +40,7 @@ from eca_server.tools.approval import policy_of
 if TYPE_CHECKING:
     from eca_server.mcp.authorization.login import Login
 
-__all__ = ["McpServers"]
+__all__ = ["MCPServers"]
 
 _TRANSPORTS: Final[Mapping[str | None, Literal["http", "sse"]]] = {
     "http": "http",
@@ -54,7 +54,7 @@ _SLOW_SECONDS: Final = 300.0  # they may have to download the server first
 
 
 @attrs.define(eq=False)
-class McpServers:
+class MCPServers:
     """The MCP servers of a connection.
 
     Attributes:

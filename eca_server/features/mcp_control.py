@@ -24,14 +24,14 @@ from eca_server.config.mcp_settings import find_errors, server_keys
 from eca_server.credentials import Logins
 from eca_server.features.announcer import Announcer
 from eca_server.features.host import Options
-from eca_server.features.mcp import McpServers
+from eca_server.features.mcp import MCPServers
 from eca_server.features.settings import Settings
 from eca_server.features.trust import Trust
 from eca_server.mcp.saved_servers import SavedServers, ServerSettings
 from eca_server.session import Session
 from eca_server.workspace import path_of
 
-__all__ = ["McpControl"]
+__all__ = ["MCPControl"]
 
 _log = logging.getLogger("eca_server")
 
@@ -42,14 +42,14 @@ _LONGEST_NAME = 100
 
 
 @attrs.frozen(eq=False)
-class McpControl:
+class MCPControl:
     """The requests about MCP servers."""
 
     session: Session
     settings: Settings
     options: Options
     announcer: Announcer
-    servers: McpServers
+    servers: MCPServers
     logins: Logins
     trust: Trust
     nursery: trio.Nursery

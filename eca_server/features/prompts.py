@@ -43,7 +43,7 @@ from eca_server.session import Session
 from eca_server.tools.ask_user import PATIENCE, client_asks_questions
 
 if TYPE_CHECKING:
-    from eca_server.features.mcp import McpServers
+    from eca_server.features.mcp import MCPServers
 
 __all__ = ["Prompts"]
 
@@ -86,7 +86,7 @@ class Prompts:
     logins: Logins
     http: HTTPClient
     trust: Trust
-    servers: Callable[[], McpServers | None]
+    servers: Callable[[], MCPServers | None]
     delete: Callable[[str], None]
 
     def begin(self, params: m.ChatPromptParams) -> m.ChatPromptResponse:

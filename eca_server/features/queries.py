@@ -11,7 +11,7 @@ from eca_server.commands import CommandFiles, matching_commands
 from eca_server.context import query_contexts
 
 if TYPE_CHECKING:
-    from eca_server.features.mcp import McpServers
+    from eca_server.features.mcp import MCPServers
 import attrs
 
 from eca_server.features.folders import Folders
@@ -28,7 +28,7 @@ class Queries:
     session: Session
     settings: Settings
     folders: Folders
-    servers: Callable[[], McpServers | None]
+    servers: Callable[[], MCPServers | None]
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of queries."""
