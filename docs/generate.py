@@ -139,6 +139,8 @@ def _trait(value: Any) -> str:
         return f"{value.size} bytes; {pauses}"
     if isinstance(value, str):
         return f"`{value}`"
+    if isinstance(value, tuple):
+        return ", ".join(f"{part or 'all'}: {line}:{column}" for part, (line, column) in value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}"
 
 

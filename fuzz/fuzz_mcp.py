@@ -19,7 +19,7 @@ with instrumented():
     from eca_protocol.framing import LineDecoder
     from eca_protocol.jsonrpc import classify
     from eca_server.mcp import readers
-    from eca_server.mcp.dialect import MCP_DIALECT, LenientDecoder
+    from eca_server.mcp.dialect import MCP_DIALECT, LenientReader
     from eca_server.mcp.errors import MCPError
     from eca_server.mcp.messages import Page, ToolResult
     from eca_server.mcp.methods import TABLE
@@ -44,23 +44,23 @@ READERS: list[Callable[[Any], Any]] = [
     readers.read_progress,
     readers.read_log_message,
 ]
-Outcome = tuple[list[bytes], int, int]
+Outcome = tuple[list[Any], int, int]
 
 
 def outcome(pieces: Iterable[bytes]) -> Outcome:
     """Return the messages, and the numbers of noisy and too long frames."""
     noise: list[bytes] = []
     oversized: list[str] = []
-    intake = LenientDecoder(
-        frames=LineDecoder(max_line=3000),
+    decoder = LineDecoder(max_line=3000)
+    reader = LenientReader(
         pending=lambda: PENDING,
         on_noise=lambda frame, why: noise.append(frame),
         on_oversized=oversized.append,
     )
-    messages: list[bytes] = []
+    messages: list[Any] = []
     for piece in pieces:
-        messages += [each for each in intake.feed(piece) if isinstance(each, bytes)]
-    messages += [each for each in intake.feed_eof() if isinstance(each, bytes)]
+        messages += reader.read(decoder.feed(piece))
+    messages += reader.read(decoder.feed_eof())
     return messages, len(noise), len(oversized)
 
 
@@ -73,8 +73,7 @@ def check(data: bytes) -> None:
     for _ in range(max(PENDING)):
         endpoint.call("tools/call")
     answered: set[object] = set()
-    for message in messages:
-        value = json.loads(message)
+    for value in messages:
         with contextlib.suppress(RemoteProtocolError):
             classify(value)
         event = endpoint.receive(value)

@@ -11,14 +11,13 @@ import trio.testing
 from runner import bytewise, cut, instrumented, main
 
 with instrumented():
-    from eca_protocol import json
-    from eca_protocol.errors import InvalidJSON
     from eca_protocol.http import HTTPClient
+    from eca_server.mcp.dialect import LenientReader
     from eca_server.mcp.http_endpoint import HTTPEndpoint
     from eca_server.mcp.server_log import ServerLog
     from eca_server.mcp.streamable_http import StreamableHTTP
 
-CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f"}}'
+CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "f"}}
 SEPARATOR = b"\x00\xff"
 LONG = 1000.0  # seconds of a simulated clock: some tries, half a minute apart
 
@@ -31,43 +30,41 @@ def check(data: bytes) -> None:
         assert answered(data, bytewise) == whole
 
 
-def answered(data: bytes, pieces: Callable[[bytes], list[bytes]]) -> list[bytes]:
-    """Return the server's messages up to the answer to the call."""
+def answered(data: bytes, pieces: Callable[[bytes], list[bytes]]) -> list[Any]:
+    """Return the server's messages up to the answer to the call, or the reason of the end."""
     clock = trio.testing.MockClock(autojump_threshold=0)
     return trio.run(call, iter(data.split(SEPARATOR)), pieces, clock=clock)
 
 
-async def call(answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]]) -> list[bytes]:
+async def call(answers: Iterator[bytes], pieces: Callable[[bytes], list[bytes]]) -> list[Any]:
     http = cast("HTTPClient", Client(answers, pieces))
     endpoint = HTTPEndpoint("https://h.example/mcp", http=http, headers={"x-key": "k"})
-    transport = StreamableHTTP(endpoint, ServerLog("s"))
-    messages: list[bytes] = []
+    noise: list[bytes] = []
+    reader = LenientReader(
+        pending=lambda: (CALL["id"],),
+        on_noise=lambda frame, why: noise.append(frame),
+        on_oversized=lambda why: None,
+    )
+    transport = StreamableHTTP(endpoint, ServerLog("s")).messages(reader.read)
+    messages: list[Any] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(transport.run)
         try:
             with trio.fail_after(LONG):
-                await transport.send(CALL)
-                while message := await transport.receive():
-                    messages.append(message)
-                    if is_answer(message):
-                        return messages
-                messages.append(str(await transport.error()).encode())
+                transport.send(CALL)
+                while arrived := await transport.receive():
+                    messages += arrived
+                    if any(map(is_answer, arrived)):
+                        return [*messages, *noise]
+                messages.append(str(await transport.error()))
         finally:
             await transport.aclose()
-    assert messages[-1] != b"None"
-    return messages
+    assert messages[-1] != "None"
+    return [*messages, *noise]
 
 
-def is_answer(message: bytes) -> bool:
-    try:
-        value = json.loads(message)
-    except InvalidJSON:
-        return False
-    parts = value if isinstance(value, list) else [value]
-    return any(
-        isinstance(part, dict) and "method" not in part and part.get("id") in (1, "1")
-        for part in parts
-    )
+def is_answer(message: dict[str, Any]) -> bool:
+    return "method" not in message and message.get("id") in (1, "1")
 
 
 class Answer:

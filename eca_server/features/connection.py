@@ -266,7 +266,7 @@ class Connection:
 
     def provider_logins(self) -> Collection[str]:
         """Return the names of the providers with a stored login."""
-        return tuple(self.logins.read().keys)
+        return self.logins.names()
 
     def kept_secret(self, reference: str) -> str | None:
         """Return the secret behind a reference in the saved settings, or None."""

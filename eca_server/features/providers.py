@@ -21,9 +21,8 @@ from eca_server.credentials import LOGIN, Credential, LoginsError, OAuthError, T
 from eca_server.credentials.flows import KEY_HINTS, DeviceLogin, Flow, LoginInstructions
 from eca_server.features.configuration import tell_changes
 from eca_server.features.connection import Connection
-from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
-from eca_server.llm.providers import is_local
+from eca_server.llm.provider import Provider, is_local
 from eca_server.llm.simulator import PROVIDER as EMBEDDED
 from eca_server.secret import Secret
 
@@ -241,7 +240,7 @@ def _statuses(connection: Connection) -> Iterator[m.ProviderStatus]:
         )
 
 
-def _auth(connection: Connection, name: str, facts: ProviderFacts | None) -> m.ProviderAuth:
+def _auth(connection: Connection, name: str, facts: Provider | None) -> m.ProviderAuth:
     credential = facts.credential if facts is not None else None
     if credential is not None and credential.key is not None:
         return _with_key(connection, credential)

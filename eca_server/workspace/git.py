@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from eca_protocol.guard import GUARD
 from eca_protocol.process import working_directory
 from eca_server.child_process import find_program
 from eca_server.workspace.errors import FileError
@@ -64,15 +65,18 @@ def list_paths(
         raise GitUnavailable("git is not installed")
     command = [program, *_SETTINGS, "ls-files", "-z", kind, "--exclude-standard"]
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    with subprocess.Popen(
-        command,
-        **working_directory(directory.path if directory.fd is None else directory.fd),
-        env=inherited | _SET | {"GIT_WORK_TREE": str(top)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
+    with (
+        subprocess.Popen(
+            command,
+            **working_directory(directory.path if directory.fd is None else directory.fd),
+            env=inherited | _SET | {"GIT_WORK_TREE": str(top)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process,
+        GUARD.guarding(process.pid),
+    ):
         try:
             assert process.stdout is not None
             rest = b""

@@ -6,7 +6,7 @@ rows are untestable, with the reason.
 
 A case is an async function and the rows that it judges:
 
-    from eca_protocol.testing.conformance.harness import Bench
+    from eca_protocol.testing.conformance.harness import Harness
     from eca_protocol.testing.conformance.cases import case
     from eca_protocol.testing.script import reply
 

@@ -14,14 +14,11 @@ import attrs
 
 from eca_protocol.revisions import Revision, Window
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
-from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.requirements import lookup
 
 __all__ = [
     "Case",
     "Need",
-    "NotApplicable",
-    "Unmet",
     "case",
     "is_named",
     "server_cases",

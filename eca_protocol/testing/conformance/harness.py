@@ -16,10 +16,10 @@ from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import Target
-from eca_protocol.testing.conformance.verdicts import NotApplicable, Transmission, Unmet
+from eca_protocol.testing.conformance.verdicts import Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
-__all__ = ["ChatSession", "ClientSession", "Harness", "NotApplicable", "Unmet"]
+__all__ = ["ChatSession", "ClientSession", "Harness"]
 
 _SHOWN: Final = 30  # messages of an exchange
 

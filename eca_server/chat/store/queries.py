@@ -35,10 +35,8 @@ from eca_server.chat.store.rows import (
     UndoStep,
     UnreadableRow,
     decode_message,
-    decode_path,
     decode_settings,
     encode_message,
-    encode_path,
     encode_settings,
     read_text,
     read_usage,
@@ -258,7 +256,7 @@ def add_before_images(file: ChatFile, chat: str, images: Sequence[BeforeImage]) 
     )
     numbers = []
     for each in images:
-        paths = (os.fsencode(each.path), encode_path(each.moved_from))
+        paths = (os.fsencode(each.path), _encode_path(each.moved_from))
         row = (chat, each.content_id, *paths, each.existed, each.mode, each.data, each.after)
         numbers.append(file.execute(statement, row).lastrowid or 0)
     return tuple(numbers)
@@ -289,7 +287,7 @@ def changes_since(
         Change(
             number=number,
             path=os.fsdecode(path),
-            moved_from=decode_path(moved_from),
+            moved_from=_decode_path(moved_from),
             existed=bool(existed),
             before=None if data is None else Fingerprint.of(data).digest,
             after=after,
@@ -324,7 +322,7 @@ def note_rollback(file: ChatFile, rollback: Rollback) -> None:
         ),
     )
     for position, step in enumerate(rollback.steps):
-        paths = (os.fsencode(step.path), encode_path(step.moved_to))
+        paths = (os.fsencode(step.path), _encode_path(step.moved_to))
         file.execute(
             "INSERT INTO undo_step VALUES (?, ?, ?, ?, ?, ?)",
             (chat, position, *paths, step.present, step.change),
@@ -468,7 +466,7 @@ def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:
         (chat,),
     ):
         yield UndoStep(
-            path=os.fsdecode(path), moved_to=decode_path(moved_to), present=present, change=change
+            path=os.fsdecode(path), moved_to=_decode_path(moved_to), present=present, change=change
         )
 
 
@@ -483,3 +481,11 @@ def _beginning(body: bytes | None) -> str:
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     texts = texts or [message.shown or ""]
     return " ".join(texts[-1][: 4 * _BEGINNING].split())[:_BEGINNING]
+
+
+def _encode_path(path: str | None) -> bytes | None:
+    return None if path is None else os.fsencode(path)
+
+
+def _decode_path(column: bytes | None) -> str | None:
+    return None if column is None else os.fsdecode(column)

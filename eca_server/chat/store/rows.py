@@ -9,7 +9,6 @@ therefore needs no change here, and old rows without it can be read.
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
@@ -63,10 +62,8 @@ __all__ = [
     "UndoStep",
     "UnreadableRow",
     "decode_message",
-    "decode_path",
     "decode_settings",
     "encode_message",
-    "encode_path",
     "encode_settings",
     "read_text",
     "read_usage",
@@ -339,16 +336,6 @@ def decode_settings(body: bytes | None) -> ChatSettings:
         if name in known and isinstance(value, _SETTINGS.get(name, str | None))
     }
     return ChatSettings(**_read(ChatSettings, readable))
-
-
-def encode_path(path: str | None) -> bytes | None:
-    """Return a path as a column."""
-    return None if path is None else os.fsencode(path)
-
-
-def decode_path(column: bytes | None) -> str | None:
-    """Return the path in a column."""
-    return None if column is None else os.fsdecode(column)
 
 
 def read_text(value: object) -> str:

@@ -386,7 +386,7 @@ async def test_a_page_that_joins_the_lines_of_a_question_lists_them_in_the_chat(
         words = (await asked(ours))["params"]["question"]
         assert "planted-server" not in words
         assert "```" not in words
-        assert "See the list in the chat, above: hook guard; MCP server planted." in words
+        assert "See the list in the chat, above: MCP server planted; hook guard." in words
         [(role, listed)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
         assert role == "assistant"  # the client cuts long lines of system texts
         assert "\n` - starts the MCP server planted: planted-server --all `  \n" in listed["text"]
@@ -550,7 +550,7 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("kind", HOOKS)
-async def test_no_words_of_a_hook_accept(folders: Folders, kind: str) -> None:
+async def test_no_output_of_a_hook_accepts(folders: Folders, kind: str) -> None:
     folders.configure(**server())
     event, said = HOOKS[kind]
     done = folders.folder / "done"
@@ -773,7 +773,7 @@ async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(
     assert folders.decisions() == {}
 
 
-async def test_a_decision_that_cannot_be_stored_changes_nothing_and_is_told(
+async def test_a_decision_that_cannot_be_stored_changes_nothing_and_is_reported(
     folders: Folders,
 ) -> None:
     folders.configure(**server())

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from eca_protocol.framing import encode_frame
-from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
+from eca_protocol.testing.conformance.verdicts import Unmet
 
 __all__ = [
     "ABSENT",

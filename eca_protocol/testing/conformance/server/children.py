@@ -15,9 +15,10 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import calls, id_of
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
 _WRITES_ITS_PID: Final = (

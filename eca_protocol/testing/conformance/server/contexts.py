@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import PAGE
@@ -20,6 +20,7 @@ from eca_protocol.testing.conformance.server.reading import (
     system_text,
 )
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
 LARGE: Final = 200_000
@@ -83,7 +84,7 @@ async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSess
     whole = await text_sent_to_model(session, file(path))
     missing = [line for line in lines if line not in whole]
     if path.name not in whole and len(missing) == len(lines):
-        raise Unmet("a context in the request", "none")
+        raise Unmet("the context in the request to the model", "none")
     harness.check(
         "CTX-1", not missing, "each line of the file in the request", f"missing: {missing}"
     )

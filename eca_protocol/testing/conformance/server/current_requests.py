@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.server.reading import result_of
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import Reply
 
 __all__ = [

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ChatSession, ClientSession, Harness
 from eca_protocol.testing.conformance.personalities import COUNTS_FROM_ZERO, PLAIN
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import call_results, calls, id_of
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
 METHOD: Final = "editor/getDiagnostics"

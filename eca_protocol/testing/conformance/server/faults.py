@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import (
@@ -22,6 +22,7 @@ from eca_protocol.testing.conformance.server.reading import (
     text_of_role,
     wait_for_gate,
 )
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, close, raw, reply, wait
 
 NO_MODEL: Final = "no-such/model"
@@ -70,7 +71,7 @@ async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
 
 
 @case("W-21d", "W-26d", seconds=90)
-async def a_fault_of_the_model_is_told_and_ends_the_turn(
+async def an_error_of_the_model_is_shown_and_ends_the_turn(
     harness: Harness, session: ClientSession
 ) -> None:
     """Let the model refuse, break off, or answer malformed data, at every try."""
@@ -110,7 +111,7 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(
         raise Unmet("a model in the answer to a prompt", answer)
     harness.check("W-21e", model == NO_MODEL, f"the model {NO_MODEL} in the answer", answer)
     if not await finishes(alone):
-        raise Unmet("the end of such a prompt's turn")
+        raise Unmet("the end of the turn of the failed prompt")
 
     chat = session.chat(reply("first", wait("go")))
     await chat.prompt("Hi.")

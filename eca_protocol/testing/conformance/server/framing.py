@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     bytes_of,
@@ -21,6 +21,7 @@ from eca_protocol.testing.conformance.server.asking import (
     try_bytes,
 )
 from eca_protocol.testing.conformance.server.ends import exit_code
+from eca_protocol.testing.conformance.verdicts import Unmet
 
 _TYPE: Final = b"Content-Type: application/vscode-jsonrpc"
 
@@ -164,7 +165,7 @@ ODD: Final = (
 
 
 @case("BASE-12", "BASE-15", since=Revision.DRAFT)
-async def headers_that_cannot_be_meant_are_faults(harness: Harness) -> None:
+async def headers_that_cannot_be_meant_are_errors(harness: Harness) -> None:
     """Send a query with a header outside ASCII, and one with the charset UTF-16."""
 
     async def attempt(session: ClientSession, header: Header) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from eca_protocol.testing.conformance.cases import NotApplicable, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result
 from eca_protocol.testing.conformance.server.reading import calls, result_of
 from eca_protocol.testing.conformance.server.tools import listed_tools, take_approved_turn
+from eca_protocol.testing.conformance.verdicts import NotApplicable
 
 
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", "W-3g", "W-44c", since=CURRENT)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from eca_protocol import json
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.children import becomes_true, has_ended
@@ -35,6 +35,7 @@ from eca_protocol.testing.conformance.server.reading import (
 from eca_protocol.testing.conformance.server.stops import stop_turn
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply
 
 PROGRAM: Final = Path(__file__).parents[1] / "mcp_server.py"

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import NotApplicable, Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import finishes, poll, result_of, system_text
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import reply
 
 CONTEXTS, COMMANDS = "chat/queryContext", "chat/queryCommands"
@@ -123,7 +124,7 @@ async def commands_are_found(harness: Harness, session: ClientSession) -> None:
         matches = [each for word in _COMMON for each in await commands(session, word)]
         if matches:
             harness.check("CHAT-28", False, "all commands for an empty query", "no command")
-            raise Unmet("commands where nothing is asked for", "none")
+            raise Unmet("all commands for an empty query", "none")
         raise NotApplicable("it has no commands")
     incomplete = [each for each in everything if not (each.get("name") and each.get("description"))]
     harness.check(

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from eca_protocol.errors import DeadlineExceeded
-from eca_protocol.testing.conformance.cases import Unmet
 from eca_protocol.testing.conformance.chat_session import ChatSession
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, finish, reply, tool_call, usage
 
 __all__ = [

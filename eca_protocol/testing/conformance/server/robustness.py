@@ -8,7 +8,7 @@ from typing import Any, Final
 import anyio
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     QUERY,
@@ -19,6 +19,7 @@ from eca_protocol.testing.conformance.server.asking import (
     query,
     try_bytes,
 )
+from eca_protocol.testing.conformance.verdicts import Unmet
 
 MANY: Final = 500
 UNREAD: Final = 150

@@ -10,7 +10,7 @@ import attrs
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.reading import (
@@ -26,6 +26,7 @@ from eca_protocol.testing.conformance.server.reading import (
     wait_for_requests,
 )
 from eca_protocol.testing.conformance.session import ClientSession
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, hang, reasoning, reply, text
 
 BUSY = Reply(status=429, headers={"retry-after": "30"}, body={"error": {"message": "slow down"}})
@@ -58,7 +59,7 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
         await session.settle()
     trials = [trial for trial in trials if trial.was_tried]
     if not trials:
-        raise Unmet("an answer that can be stopped", "turns that were over before")
+        raise Unmet("a running answer to stop", "turns that were over before")
     unfinished = [trial.state for trial in trials if trial.seconds is None]
     harness.check(
         "W-23a",
@@ -190,7 +191,7 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
         await chat.approve(id_of(run))
         await comes(chat, "toolCallRunning")
         if ends(chat):
-            raise Unmet("a call that runs", ends(chat))
+            raise Unmet("a running call", ends(chat))
     seconds = await stop_turn(chat)
     if seconds is not None:
         closed = ends(chat)

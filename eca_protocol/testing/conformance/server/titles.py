@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.conformance.cases import Unmet, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.reading import comes, offered_tools
+from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import hang, reply, wait
 

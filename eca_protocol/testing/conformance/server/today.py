@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
-from eca_protocol.testing.conformance.cases import NotApplicable, case
+from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.current_requests import (
@@ -34,6 +34,7 @@ from eca_protocol.testing.conformance.server.reading import (
 )
 from eca_protocol.testing.conformance.server.tools import take_approved_turn
 from eca_protocol.testing.conformance.target import MODEL
+from eca_protocol.testing.conformance.verdicts import NotApplicable
 from eca_protocol.testing.script import reply, wait
 
 
