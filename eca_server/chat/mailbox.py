@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
+import attrs
 import trio
 
 from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
@@ -20,47 +22,41 @@ __all__ = ["Mailbox"]
 
 _log = logging.getLogger("eca_server.chat")
 
+Work: TypeAlias = Callable[[], Awaitable[None]]
 
+
+@attrs.define
 class Mailbox:
     """The queue of one chat.
 
-    Args:
+    Attributes:
         chat_id: the chat.
         nursery: the nursery of the task that does the work.
         begin: starts the turn of a prompt.
         clear: clears the history, and returns the deletion of its stored messages.
         restore: loads the stored chat before work on the history.
-
-    Attributes:
         state: the state of the chat.
         idle: set while no work on the history runs or waits.
         dropped: the prompts that a stop has dropped, until they are shown to the user.
         clearing: the event of a clear that waits for the turn or for work; None: there is none.
     """
 
-    def __init__(
-        self,
-        chat_id: str,
-        nursery: trio.Nursery,
-        *,
-        begin: Callable[[Prompt], None],
-        clear: Callable[[], Awaitable[None]],
-        restore: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.state = ChatState.IDLE
-        self.idle = trio.Event()
+    _chat_id: str
+    _nursery: trio.Nursery
+    _begin: Callable[[Prompt], None] = attrs.field(kw_only=True)
+    _clear: Callable[[], Awaitable[None]] = attrs.field(kw_only=True)
+    _restore: Callable[[], Awaitable[None]] = attrs.field(kw_only=True)
+    state: ChatState = attrs.field(init=False, default=ChatState.IDLE)
+    idle: trio.Event = attrs.field(init=False, factory=trio.Event)
+    dropped: list[Prompt] = attrs.field(init=False, factory=list)
+    clearing: trio.Event | None = attrs.field(init=False, default=None)
+    _prompts: deque[Prompt] = attrs.field(init=False, factory=deque)
+    _work: deque[tuple[Work, trio.Event]] = attrs.field(init=False, factory=deque)
+    _is_working: bool = attrs.field(init=False, default=False)
+    _erasures: set[trio.Event] = attrs.field(init=False, factory=set)
+
+    def __attrs_post_init__(self) -> None:
         self.idle.set()
-        self.dropped: list[Prompt] = []
-        self.clearing: trio.Event | None = None
-        self._chat_id = chat_id
-        self._nursery = nursery
-        self._begin = begin
-        self._clear = clear
-        self._restore = restore
-        self._prompts: deque[Prompt] = deque()
-        self._work: deque[tuple[Callable[[], Awaitable[None]], trio.Event]] = deque()
-        self._is_working = False
-        self._erasures: set[trio.Event] = set()
 
     def prompt(self, prompt: Prompt) -> None:
         """Start a turn, or queue the prompt behind the running turn and the work (W-22)."""
@@ -108,7 +104,7 @@ class Mailbox:
             self.resume()
         return cleared
 
-    def do(self, work: Callable[[], Awaitable[None]]) -> trio.Event:
+    def do(self, work: Work) -> trio.Event:
         """Start work on the history once no turn runs; waiting and later prompts wait for it.
 
         Returns:

@@ -328,15 +328,15 @@ class SubagentChat(Outlet):
             if message.role == "assistant"
         )
         last_text = next((text for text in texts if text.strip()), "")
+        reason = ""
         if self.turn.stopped:
-            return "\n\n".join([*filter(None, [last_text]), "The user stopped this agent."])
-        if self.turn.failed:
-            return "\n\n".join(filter(None, [last_text, f"This agent failed: {self._last_words}"]))
-        if any(call.is_refused_by_user for call in self.turn.calls.values()):
-            return "\n\n".join(
-                [*filter(None, [last_text]), "The user rejected a tool call of this agent."]
-            )
-        return last_text or "The agent ended without an answer."
+            reason = "The user stopped this agent."
+        elif self.turn.failed:
+            reason = f"This agent failed: {self._last_words}"
+        elif any(call.is_refused_by_user for call in self.turn.calls.values()):
+            reason = "The user rejected a tool call of this agent."
+        parts = [*filter(None, (last_text, reason))]
+        return "\n\n".join(parts) or "The agent ended without an answer."
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Write a content through the parent, so that nothing follows the parent's end."""
