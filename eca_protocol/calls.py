@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anyio
 
@@ -13,16 +13,18 @@ from eca_protocol.jsonrpc import Request
 
 __all__ = ["PendingCall"]
 
+R = TypeVar("R")
 
-class PendingCall:
+
+class PendingCall(Generic[R]):
     """One of our requests that was sent; await `result()` once."""
 
     def __init__(
         self,
         request: Request,
         *,
-        decode: Callable[[str, Any], Any],
-        abandon: Callable[[PendingCall], None],
+        decode: Callable[[str, Any], R],
+        abandon: Callable[[PendingCall[R]], None],
     ) -> None:
         self._decode = decode
         self._abandon = abandon
@@ -41,7 +43,7 @@ class PendingCall:
         """True if the answer has arrived, even if `result()` has not returned it yet."""
         return self._outcome is not None
 
-    async def result(self, *, deadline: float | None = None) -> Any:
+    async def result(self, *, deadline: float | None = None) -> R:
         """Wait for the typed result.
 
         A cancelled or expired wait cancels the request at the other side.

@@ -9,8 +9,7 @@ differences between protocols. Framing, decoding and timing are other modules' t
 from __future__ import annotations
 
 import enum
-import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -35,7 +34,6 @@ from eca_protocol.revisions import EVER, Window
 __all__ = [
     "LSP_DIALECT",
     "CallAnswered",
-    "Deferred",
     "Dialect",
     "Direction",
     "Endpoint",
@@ -55,14 +53,6 @@ Side: TypeAlias = Literal["client", "server"]
 Direction: TypeAlias = Literal["client_to_server", "server_to_client", "both"]
 
 
-@attrs.frozen
-class Deferred:
-    """A type by name; its module is imported at the first use."""
-
-    module: str
-    name: str
-
-
 @attrs.frozen(kw_only=True)
 class Method:
     """A row of a protocol's method table."""
@@ -70,25 +60,18 @@ class Method:
     name: str
     kind: Literal["request", "notification"]
     direction: Direction
-    _params: Any = None
-    _result: Any = None
+    _types: Callable[[], tuple[Any, Any]] = lambda: (None, None)
     window: Window = EVER
 
     @property
     def params(self) -> Any:
         """A model class or a union of them; None for a method without params."""
-        return _type(self._params)
+        return self._types()[0]
 
     @property
     def result(self) -> Any:
         """A model class or a union of them; None for a null result."""
-        return _type(self._result)
-
-
-def _type(named: Any) -> Any:
-    if isinstance(named, Deferred):
-        return getattr(importlib.import_module(named.module), named.name)
-    return named
+        return self._types()[1]
 
 
 class Table:

@@ -34,6 +34,7 @@ from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
     Deadlines,
+    file_errors_explained,
     idle_timeout,
     is_out_of_descriptors,
     to_http_error,
@@ -297,20 +298,21 @@ class HTTPClient:
             raise HTTPError("config", "the HTTP client is closed")
         if self._transport is not None:
             return self._transport, None
-        proxy = self._proxy_for(url)
-        secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
-        config = _ConnectionConfig(
-            secure=secure,
-            proxy=proxy,
-            ca_file=self.ca_file if secure else None,
-            certificate=self.client_certificate if secure and shows_certificate else None,
-        )
-        if config not in self._transports:
-            transport = await anyio.to_thread.run_sync(_make_transport, config)
-            if config in self._transports or self._closed:
-                await transport.aclose()  # a concurrent request made one, or the client is closed
-            else:
-                self._transports[config] = transport
+        with file_errors_explained():
+            proxy = self._proxy_for(url)
+            secure = any(each.lower().startswith("https:") for each in (url, proxy or ""))
+            config = _ConnectionConfig(
+                secure=secure,
+                proxy=proxy,
+                ca_file=self.ca_file if secure else None,
+                certificate=self.client_certificate if secure and shows_certificate else None,
+            )
+            if config not in self._transports:
+                transport = await anyio.to_thread.run_sync(_make_transport, config)
+                if config in self._transports or self._closed:
+                    await transport.aclose()  # closed, or a concurrent request made one
+                else:
+                    self._transports[config] = transport
         if self._closed:
             raise HTTPError("config", "the HTTP client is closed")
         return self._transports[config], proxy

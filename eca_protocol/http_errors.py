@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 import attrs
@@ -14,7 +16,14 @@ import attrs
 from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
 from eca_protocol.tls import explain_tls_error
 
-__all__ = ["NO_DESCRIPTORS", "Deadlines", "idle_timeout", "is_out_of_descriptors", "to_http_error"]
+__all__ = [
+    "NO_DESCRIPTORS",
+    "Deadlines",
+    "file_errors_explained",
+    "idle_timeout",
+    "is_out_of_descriptors",
+    "to_http_error",
+]
 
 NO_DESCRIPTORS = (
     "this process has no file descriptors left (too many open files): close chats or MCP servers, "
@@ -70,6 +79,16 @@ def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPE
     if kind == "protocol" and ("disconnected" in text or "closed" in text):
         return HTTPError("broken", f"the connection was lost: {text}")
     return HTTPError(kind, f"{message}: {text}")
+
+
+@contextmanager
+def file_errors_explained() -> Iterator[None]:
+    """Raise an `HTTPError` for errors of files: a first request imports modules and reads some."""
+    try:
+        yield
+    except OSError as error:
+        why = NO_DESCRIPTORS if is_out_of_descriptors(error) else error
+        raise HTTPError("resources", f"cannot connect: {why}") from error
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:

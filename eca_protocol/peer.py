@@ -113,7 +113,7 @@ class Peer:
         self.transport = transport
         self.codec = codec
         self.end: End | None = None
-        self.pending_calls: dict[Id, PendingCall] = {}
+        self.pending_calls: dict[Id, PendingCall[Any]] = {}
         self._handlers = handlers
         self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
         self._before_reading = before_reading
@@ -401,7 +401,7 @@ class Peer:
                 message["params"] = raw
             self.transport.send(message)
 
-    def start_call(self, method: str, params: Any = None) -> PendingCall:
+    def start_call(self, method: str, params: Any = None) -> PendingCall[Any]:
         """Send a typed request; never waits. The answer is `await pending.result()`.
 
         Raises:
@@ -428,7 +428,7 @@ class Peer:
         """Send a typed request and wait for its typed result; see `PendingCall.result`."""
         return await self.start_call(method, params).result(deadline=deadline)
 
-    def abandon(self, call: PendingCall) -> None:
+    def abandon(self, call: PendingCall[Any]) -> None:
         """Stop waiting for a call and cancel it at the other side; ignore a late answer."""
         self.pending_calls.pop(call.id, None)
         cancel = self._endpoint.abandon(call.id)

@@ -251,12 +251,19 @@ def spawn(
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
         except (OSError, ValueError) as error:
-            raise StartFailed(f"cannot start {command[0]!r}: {error}") from error
+            raise StartFailed(f"cannot start {command[0]!r}: {_reason_of(error)}") from error
         child = _child(popen, read_fd, write_fd, errors_fd)
         if guarded:
             GUARD.add(child.pid)
         ours.pop_all()
     return child
+
+
+def _reason_of(error: OSError | ValueError) -> str:
+    """Return the reason of a failed start, with the path of a missing working directory."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _child(

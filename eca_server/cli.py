@@ -14,16 +14,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eca_server.command_line import port, repair_streams, run_to_end, seconds
+from eca_server.command_line import Parser, port, repair_streams, run_to_end, seconds
 from eca_server.printable import printable_lines
 from eca_server.version import version
 
 if TYPE_CHECKING:
     from eca_server.features.host import Options
 
-    _Commands: TypeAlias = argparse._SubParsersAction["_Parser"]
+    _Commands: TypeAlias = argparse._SubParsersAction[Parser]
 
 __all__ = ["run"]
 
@@ -146,14 +146,8 @@ def _split_command(arguments: Sequence[str]) -> tuple[str, list[str]]:
     return "serve", list(arguments)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {printable_lines(message)}\nTry `eca-server --help`.\n")
-        raise SystemExit(2)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="eca-server",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -161,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     _add_serve(commands)
     _add_chat(commands)
     doctor = _add_command(commands, "doctor", "check configuration, providers and keys", _DOCTOR)
@@ -182,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_command(
     commands: _Commands, name: str, hint: str, description: str, *, raw: bool = False, **more: Any
-) -> _Parser:
+) -> Parser:
     """Add a command; `raw` leaves the lines of its description as they are."""
     formatter = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
     return commands.add_parser(
@@ -242,7 +236,7 @@ def _add_trust(commands: _Commands) -> None:
     hint = "accept or list the settings of folders"
     trust = _add_command(commands, "trust", hint, _TRUST, raw=True)
     actions = trust.add_subparsers(
-        dest="action", metavar="add|list|remove", required=True, parser_class=_Parser
+        dest="action", metavar="add|list|remove", required=True, parser_class=Parser
     )
     for action, hint in (
         ("add", "show a folder's waiting settings and accept them"),

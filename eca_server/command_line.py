@@ -8,11 +8,20 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import NoReturn, TextIO
 
-from eca_server.printable import printable_line
+from eca_server.printable import printable_line, printable_lines
 
-__all__ = ["port", "repair_streams", "run_to_end", "seconds", "silence", "write_to_user"]
+__all__ = ["Parser", "port", "repair_streams", "run_to_end", "seconds", "silence", "write_to_user"]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and the command that prints the help."""
+
+    def error(self, message: str) -> NoReturn:
+        """Write the error, and exit with code 2."""
+        sys.stderr.write(f"{self.prog}: {printable_lines(message)}\nTry `{self.prog} --help`.\n")
+        raise SystemExit(2)
 
 
 def repair_streams() -> None:
@@ -62,7 +71,10 @@ def _exit_code_of(program: str, raised: BaseException, *, is_server: bool) -> in
     if error is None or (is_server and not isinstance(error, BrokenPipeError)):
         return None
     if not isinstance(error, BrokenPipeError):  # the reader has exited
-        sys.stderr.write(f"{program}: {printable_line(str(error))}\n")
+        where = (
+            f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        )
+        sys.stderr.write(f"{program}: {printable_line(f'{where}{error.strerror or error}')}\n")
     silence(sys.stdout)
     return 1
 

@@ -18,6 +18,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
 from eca_server.approval_view import call_rows, question_of
 from eca_server.features.host import Options
+from eca_server.llm.simulator import DEFAULT
 from eca_server.local import LocalPair, local_client
 from eca_server.printable import Printer, printable_line, printable_lines
 from eca_server.signals import until_a_signal
@@ -30,6 +31,10 @@ _EXIT_CODES: dict[_Outcome, int] = {"well": 0, "failed": 1, "stopped": 130, "lef
 
 _NOTE = 200  # characters of the reason of a failed tool call
 
+_NO_MODEL = (
+    "No model is configured: the built-in simulator/echo repeats what you write. Send /login, or "
+    "set a key such as ANTHROPIC_API_KEY. `eca-server doctor` shows what is in use.\n"
+)
 _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
 
@@ -114,6 +119,8 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
         ask_question=questions.answer if is_terminal else None,
     ) as local:
         await local.client.wait_for_config()
+        if model is None and sys.stderr.isatty() and _lacks_a_model(local):
+            sys.stderr.write(_NO_MODEL)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
             conversation = local.client.chat(model=model)
@@ -127,6 +134,11 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
                 code = await _converse(local, conversation, lines)
             nursery.cancel_scope.cancel()
     return code
+
+
+def _lacks_a_model(local: LocalPair) -> bool:
+    settings, models = local.connection.settings, local.connection.parts.get().models.current
+    return models.selected == DEFAULT and settings.config.default_model is None
 
 
 async def _doctor(options: Options, online: bool) -> int:
@@ -268,16 +280,18 @@ async def _decide(turn: Turn, call: m.ChatToolCallRunContent, question: _Questio
     """Ask the user about a call; without a terminal, reject it."""
     if turn.stopped:
         return
-    approval = question_of(call)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        sys.stderr.write(
-            f"rejected (no terminal to ask for approval): {approval.removesuffix('?')}\n"
+        note = (
+            f"{call.summary or call.name}: rejected; it needs your approval, and there is no "
+            "terminal to ask. Run the chat in a terminal, or allow the tool with "
+            "`toolCall.approval` in the configuration."
         )
+        sys.stderr.write(f"[{printable_line(note)}]\n")
         turn.chat.reject(call.id)
         return
     directory = next(iter(_workspace()), None)
     sys.stderr.write(call_rows(call, directory=directory, width=shutil.get_terminal_size().columns))
-    if await question.ask(approval):
+    if await question.ask(question_of(call)):
         turn.chat.approve(call.id)
     else:
         turn.chat.reject(call.id)

@@ -100,7 +100,7 @@ def _load(root: Path) -> LoadedConfig:
         roots=[root],
         environ=os.environ,
         known_providers=KNOWN_PROVIDERS.keys,
-        logins=lambda: Logins(os.environ).read().keys,
+        logins=Logins(os.environ).names,
     )
 
 

@@ -10,7 +10,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,6 +46,15 @@ IDIOMS: Final[Mapping[str, str]] = {
 }
 """Patterns of expressions that are not written in sentences, and what is written instead."""
 
+IDIOMS_OF_TESTS: Final[Mapping[str, str]] = {
+    **IDIOMS,
+    r"tells?": "reports, announces, sends",
+    r"kept": "stored, preserved, retained",
+    r"faults?": "error, bug",
+    r"(is|are|was|were) said": "is reported, is sent",
+}
+"""Patterns that are not written in the sentences that are names of tests."""
+
 PARTICIPLES: Final = (
     "told",
     "kept",
@@ -61,9 +70,15 @@ PARTICIPLES: Final = (
 )
 """Names that hide what they hold."""
 
-_IDIOM: Final = re.compile(
-    r"\b(?:{})\b".format("|".join(f"(?:{each})" for each in IDIOMS)), re.IGNORECASE
-)
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(
+        r"\b(?:{})\b".format("|".join(f"(?:{each})" for each in patterns)), re.IGNORECASE
+    )
+
+
+_IDIOM: Final = _any_of(IDIOMS)
+_IDIOM_OF_TESTS: Final = _any_of(IDIOMS_OF_TESTS)
 _FIRST_WORD: Final = re.compile(r"\W*(\w+)")
 _CODE: Final = re.compile(r"``?[^`]*``?")
 
@@ -101,16 +116,20 @@ def findings(path: Path, *, names: bool, texts: bool) -> Iterator[Finding]:
         sentences += ((node.lineno, text) for node, text in literals)
     for line, text in sentences:
         for match in _IDIOM.finditer(_CODE.sub("", text)):
-            yield Finding(path, line, f"{match[0]!r}: write {_instead(match[0])}")
+            yield Finding(path, line, f"{match[0]!r}: write {_instead(match[0], IDIOMS)}")
+    for line, name in sorted(set(_names(tree))):
+        if name.startswith("test_"):
+            for match in _IDIOM_OF_TESTS.finditer(name.replace("_", " ")):
+                instead = _instead(match[0], IDIOMS_OF_TESTS)
+                yield Finding(path, line, f"{match[0]!r} in the name of a test: write {instead}")
     if names:
         for line, name in sorted(set(_names(tree))):
             if name.strip("_").lower() in PARTICIPLES:
                 yield Finding(path, line, f"the name {name!r} hides what it holds")
 
 
-def _instead(idiom: str) -> str:
-    matching = (text for each, text in IDIOMS.items() if re.fullmatch(each, idiom, re.IGNORECASE))
-    return next(matching)
+def _instead(idiom: str, idioms: Mapping[str, str]) -> str:
+    return next(text for each, text in idioms.items() if re.fullmatch(each, idiom, re.IGNORECASE))
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:

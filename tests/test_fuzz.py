@@ -35,9 +35,7 @@ def check(target: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], Non
 
 
 @targets
-def test_a_target_holds_for_each_input_that_is_kept(
-    target: str, check: Callable[[bytes], None]
-) -> None:
+def test_a_target_holds_for_each_stored_input(target: str, check: Callable[[bytes], None]) -> None:
     inputs = sorted((FUZZ / "corpus" / target).iterdir())
     assert inputs
     for path in inputs:
@@ -49,7 +47,7 @@ def test_a_target_holds_for_each_input_that_is_kept(
 
 
 @targets
-def test_a_target_has_words_an_invariant_and_a_row(target: str) -> None:
+def test_a_target_has_texts_an_invariant_and_a_row(target: str) -> None:
     runner = load("runner")
     assert all(isinstance(word, bytes) for word in runner.words(target))
     assert runner.words(target)

@@ -46,7 +46,8 @@ def test_what_is_not_plain_is_found(tmp_path: Path) -> None:
         '"""How much there is."""\n'
         "def told(found: int) -> str:\n"
         '    """Return what stands in a file, as `told` says."""\n'
-        '    return "It goes on."\n',
+        '    return "It goes on."\n'
+        "def test_nobody_is_told() -> None: ...\n",
         encoding="utf-8",
     )
     found = [
@@ -59,6 +60,8 @@ def test_what_is_not_plain_is_found(tmp_path: Path) -> None:
         (5, "'stands in'"),
         (2, "'nobody'"),
         (6, "'goes on'"),
+        (7, "'nobody' in the name of a test"),
+        (7, "'told' in the name of a test"),
         (2, "the name 'kept' hides what it holds"),
         (4, "the name 'found' hides what it holds"),
         (4, "the name 'told' hides what it holds"),

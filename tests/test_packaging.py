@@ -47,7 +47,7 @@ def test_importing_the_server_loads_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+def test_a_package_declares_to_type_checkers_that_it_is_typed(package: str) -> None:
     assert (REPOSITORY / package / "py.typed").is_file()
 
 

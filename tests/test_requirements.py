@@ -53,7 +53,7 @@ def test_an_empty_marker_says_that_no_row_binds_the_test() -> None:
     assert not judge(DUE, (), binding=True).findings
 
 
-def test_a_ruling_named_as_a_whole_shows_none_of_its_duties() -> None:
+def test_a_ruling_named_as_a_whole_shows_none_of_its_requirements() -> None:
     without = tuple(id_ for id_ in DUE if id_ != "W-13a")
     result = judge(without, ("W-13",), binding=True)
     assert [finding.partition(":")[0] for finding in result.findings] == ["W-13a"]
@@ -110,7 +110,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-def test_the_script_reads_every_place_a_marker_may_stand_in(suite: Path) -> None:
+def test_the_script_reads_every_place_a_marker_may_be_in(suite: Path) -> None:
     done = run_on(suite, "--table")
     assert done.returncode == 1
     assert "test_marked.py::test_parameter: names 'NO-1'" in done.stderr

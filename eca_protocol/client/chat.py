@@ -16,8 +16,21 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.calls import PendingCall
-from eca_protocol.client.calls import Calls
+from eca_protocol.client.session import Session
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError
+from eca_protocol.methods import (
+    CHAT_CLEAR,
+    CHAT_DELETE,
+    CHAT_HISTORY,
+    CHAT_PROMPT,
+    CHAT_PROMPT_STEER,
+    CHAT_PROMPT_STOP,
+    CHAT_QUERY_COMMANDS,
+    CHAT_QUERY_CONTEXT,
+    CHAT_TOOL_CALL_APPROVE,
+    CHAT_TOOL_CALL_REJECT,
+    CHAT_UPDATE,
+)
 
 __all__ = ["Chat", "Turn"]
 
@@ -39,7 +52,7 @@ class Chat:
 
     def __init__(
         self,
-        client: Calls,
+        client: Session,
         chats: MutableMapping[str, Chat],
         chat_id: str | None = None,
         *,
@@ -92,23 +105,26 @@ class Chat:
             turn = self._turn() if self._turn is not None else None
             if turn is not None:
                 turn.stopped = True
-            self.client.chat_prompt_stop(chat_id=self.id)
+            self.client.notify(CHAT_PROMPT_STOP, m.ChatPromptStopParams(chat_id=self.id))
 
     def steer(self, message: str) -> None:
         """Send a message to the running turn, for its next request to the model."""
-        self.client.chat_prompt_steer(chat_id=self.id, message=message)
+        params = m.ChatPromptSteerParams(chat_id=self.id, message=message)
+        self.client.notify(CHAT_PROMPT_STEER, params)
 
     def approve(self, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None) -> None:
         """Approve a waiting tool call; `save="session"` approves later calls of the tool, too."""
-        self.client.chat_tool_call_approve(chat_id=self.id, tool_call_id=tool_call_id, save=save)
+        params = m.ChatToolCallApproveParams(chat_id=self.id, tool_call_id=tool_call_id, save=save)
+        self.client.notify(CHAT_TOOL_CALL_APPROVE, params)
 
     def reject(self, tool_call_id: str) -> None:
         """Reject a waiting tool call."""
-        self.client.chat_tool_call_reject(chat_id=self.id, tool_call_id=tool_call_id)
+        params = m.ChatToolCallRejectParams(chat_id=self.id, tool_call_id=tool_call_id)
+        self.client.notify(CHAT_TOOL_CALL_REJECT, params)
 
     async def delete(self) -> None:
         """Delete the chat on the server, which ends a running turn."""
-        await self.client.chat_delete(chat_id=self.id)
+        await self.client.request(CHAT_DELETE, m.ChatDeleteParams(chat_id=self.id))
         self.on_deleted()
 
     def on_deleted(self) -> None:
@@ -120,31 +136,30 @@ class Chat:
         self, query: str = "", *, contexts: Sequence[m.ChatContext] = ()
     ) -> tuple[m.ChatContext, ...]:
         """Return the contexts that match a query; a blank query matches all."""
-        response = await self.client.chat_query_context(
-            chat_id=self.id, query=query, contexts=tuple(contexts)
-        )
-        return response.contexts
+        params = m.ChatQueryContextParams(chat_id=self.id, query=query, contexts=tuple(contexts))
+        return (await self.client.request(CHAT_QUERY_CONTEXT, params)).contexts
 
     async def query_commands(self, query: str = "") -> tuple[m.ChatCommand, ...]:
         """Return the slash commands that match a query; a blank query matches all."""
-        response = await self.client.chat_query_commands(chat_id=self.id, query=query)
-        return response.commands
+        params = m.ChatQueryCommandsParams(chat_id=self.id, query=query)
+        return (await self.client.request(CHAT_QUERY_COMMANDS, params)).commands
 
     async def update(self, *, title: str | None = None, trust: bool | None = None) -> None:
         """Set the chat's title or the trust in its tools; None changes nothing."""
-        await self.client.chat_update(chat_id=self.id, title=title, trust=trust)
+        params = m.ChatUpdateParams(chat_id=self.id, title=title, trust=trust)
+        await self.client.request(CHAT_UPDATE, params)
 
     async def clear(self) -> None:
         """Delete the chat's messages, but not the chat."""
-        await self.client.chat_clear(chat_id=self.id, messages=True)
+        params = m.ChatClearParams(chat_id=self.id, messages=True)
+        await self.client.request(CHAT_CLEAR, params)
 
     async def history(
         self, *, limit: int | None = None, before: str | None = None, after: str | None = None
     ) -> m.ChatHistoryResponse:
         """Return a page of the chat's contents; `before` and `after` are cursors of an answer."""
-        return await self.client.chat_history(
-            chat_id=self.id, limit=limit, before=before, after=after
-        )
+        params = m.ChatHistoryParams(chat_id=self.id, limit=limit, before=before, after=after)
+        return await self.client.request(CHAT_HISTORY, params)
 
     @property
     def unread(self) -> int:
@@ -253,7 +268,7 @@ class Turn:
         self._inbox: deque[m.ChatContentReceivedParams] = deque()
         self._arrived = anyio.Event()
         self._started = False
-        self._call: PendingCall | None = None
+        self._call: PendingCall[m.ChatPromptResponse] | None = None
         self._has_content = False
         self._ended = False
         self._is_abandoned = False
@@ -276,13 +291,13 @@ class Turn:
         """Send the prompt when the previous turn has ended, unless this one was stopped."""
         self._started = True
         client = self.chat.client
-        await client.wait_for_revision("chat/prompt", self.params)
+        await client.wait_for_revision(CHAT_PROMPT, self.params)
         await self.chat.start_turn(self)
         if self.stopped:
             self.chat.release()
             return
         try:
-            self._call = client.start_request("chat/prompt", self.params)
+            self._call = client.start_request(CHAT_PROMPT, self.params)
             self.response = await self._call.result(deadline=client.deadline)
         except BaseException:
             if not self._ended and (self._call is None or self._call.is_answered):

@@ -11,12 +11,11 @@ import anyio
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.client.calls import Calls
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.request_handlers import RequestHandlers
-from eca_protocol.client.session import CONFIGURED
+from eca_protocol.client.session import CONFIGURED, Session
 from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError
-from eca_protocol.methods import ECA
+from eca_protocol.methods import CONFIG_UPDATED, EXIT, SHUTDOWN
 from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
@@ -47,8 +46,12 @@ MAX_EVENTS = 4096
 _GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)
 
 
-class Client(Calls):
+class Client(Session):
     """A connection to a server; made by `connect`.
+
+    `request` and `notify` send any message of the method table, a `Chat` those of one chat:
+
+        chats = await client.request(CHAT_LIST, ChatListParams(limit=3))
 
     Attributes:
         initialize_response: the server's answer to `initialize`.
@@ -143,7 +146,7 @@ class Client(Calls):
             TimeoutError: the server announced none within `deadline` seconds.
             ConnectionClosed: the connection has ended.
         """
-        if not ECA["config/updated"].window.written_in(self.revision):
+        if not CONFIG_UPDATED.window.written_in(self.revision):
             return self.config
         with anyio.fail_after(deadline):
             await self._configured.wait()
@@ -233,11 +236,11 @@ class Client(Calls):
         if self.closed:
             return
         try:
-            await self.shutdown(deadline=5.0)
+            await self.request(SHUTDOWN, None, deadline=5.0)
         except LocalProtocolError:
             pass  # the server was shut down already, or never initialized
         except ECAError:
             return
         if not self.closed:
-            self.exit()
+            self.notify(EXIT, None)
         self._peer.close("the client has left")

@@ -20,6 +20,7 @@ from eca_protocol.client.request_handlers import (
     RequestHandlers,
 )
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
+from eca_protocol.methods import INITIALIZED
 from eca_protocol.process import Child, spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
@@ -137,7 +138,7 @@ class _ConnectionContext:
             client.initialize_response = await client.initialize(
                 self._hello, deadline=self._start_deadline
             )
-            client.initialized()
+            client.notify(INITIALIZED, m.InitializedParams())
         except ConnectionClosed as closed:
             await client.__aexit__(None, None, None)
             code = client.exit_code

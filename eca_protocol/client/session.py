@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -17,12 +17,15 @@ from eca_protocol.draft import codec_for
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.message_transport import StreamTransport
-from eca_protocol.methods import ECA
+from eca_protocol.methods import ECA, INITIALIZE, ClientNotification, ClientRequest
 from eca_protocol.peer import Peer, PendingCall
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.streams import Transport
 
 __all__ = ["CONFIGURED", "Session"]
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 ANNOUNCED: Final = Revision.CURRENT
 """The edition of our `initialize`; an older server ignores unknown members."""
@@ -74,7 +77,9 @@ class Session:
         self._gate = LifecycleGate()
         self._unread = unread
         self._revision_is_known = revision is not None
-        self._held_notifications: list[tuple[str, Any]] = []  # until the edition is known
+        self._held_notifications: list[
+            tuple[ClientNotification[Any], Any]
+        ] = []  # until the edition is known
         self._configured = anyio.Event()
         self._space_freed = anyio.Event()
         self._forced_reads = 0
@@ -92,59 +97,55 @@ class Session:
         Until the server's edition is known, the assumed one is used.
         """
         try:
-            result = await self.request("initialize", params, deadline=deadline)
+            result = await self.request(INITIALIZE, params, deadline=deadline)
         except BaseException:
             self._gate.record_answer("initialize", success=False)
             raise
         self._gate.record_answer("initialize", success=True)
         if not self._revision_is_known:
             self._peer.codec = codec_for(self.revision)
-        return result if isinstance(result, m.InitializeResponse) else m.InitializeResponse()
+        return result
 
-    def initialized(self) -> None:
-        """Allow the server to send notifications; `connect` calls this."""
-        self.notify("initialized", m.InitializedParams())
+    async def request(
+        self, method: ClientRequest[P, R], params: P, *, deadline: float | None = None
+    ) -> R:
+        """Send a request of the method table, and return its result.
 
-    async def shutdown(self, *, deadline: float | None = None) -> None:
-        """Let the server clean up; leaving the client calls this."""
-        await self.request("shutdown", None, deadline=deadline)
-
-    def exit(self) -> None:
-        """Let the server's process end; leaving the client calls this."""
-        self.notify("exit")
-
-    async def request(self, method: str, params: Any, *, deadline: float | None = None) -> Any:
-        """Send a request of the method table, and return its result."""
+        Args:
+            method: a row of `eca_protocol.methods`, such as `CHAT_LIST`.
+            params: the row's params; None for a row without params.
+            deadline: the limit of this request, in seconds; None: the client's.
+        """
         await self.wait_for_revision(method, params)
         call = self.start_request(method, params)
         return await call.result(deadline=deadline or self.deadline)
 
-    def start_request(self, method: str, params: Any) -> PendingCall:
+    def start_request(self, method: ClientRequest[P, R], params: P) -> PendingCall[R]:
         """Send a request, and read on for its answer even if the inboxes are full.
 
         Await the returned call's `result()` for the answer.
         """
-        self._gate.check_sending(method, "request")
-        call = self._peer.start_call(method, params)
+        self._gate.check_sending(method.name, "request")
+        call: PendingCall[R] = self._peer.start_call(method.name, params)
         self.resume_reading()
         return call
 
-    def notify(self, method: str, params: Any = None) -> None:
+    def notify(self, method: ClientNotification[P], params: P) -> None:
         """Send a notification of the method table; an older server is not sent newer ones."""
-        self._gate.check_sending(method, "notification")
-        is_known = self._revision_is_known or ECA[method].window.written_in(self.revision)
+        self._gate.check_sending(method.name, "notification")
+        is_known = self._revision_is_known or method.window.written_in(self.revision)
         if is_known or self.closed:
-            self._peer.notify(method, params)
+            self._peer.notify(method.name, params)
         else:
             self._held_notifications.append((method, params))
 
-    async def wait_for_revision(self, method: str, params: Any) -> None:
+    async def wait_for_revision(self, method: ClientRequest[P, Any], params: P) -> None:
         """Wait until the server's edition is known, if a request depends on it (W-16).
 
         A request depends on it if it exists only in CURRENT, or if it is a prompt behind such a
         notification.
         """
-        depends = not ECA[method].window.written_in(self.revision) or (
+        depends = not method.window.written_in(self.revision) or (
             isinstance(params, m.ChatPromptParams)
             and bool(
                 params.variant is not None or params.trust is not None or self._held_notifications

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from eca_protocol.codec.codec import Codec, MessageCodec
 from eca_protocol.codec.converter import converter
-from eca_protocol.codec.explain import Departure, DepartureKind, explain
+from eca_protocol.codec.departures import Departure, DepartureKind, explain
 
 __all__ = ["Codec", "Departure", "DepartureKind", "MessageCodec", "converter", "explain"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from eca_protocol.codec.converter import converter
-from eca_protocol.codec.explain import explain_failure
+from eca_protocol.codec.departures import explain_failure
 from eca_protocol.codec.read import Mismatch, Read
 from eca_protocol.codec.write import NotInRevision, Write
 from eca_protocol.endpoint import Method, Table

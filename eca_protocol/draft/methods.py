@@ -19,7 +19,7 @@ def _row(
     direction: Direction = "client_to_server",
 ) -> Method:
     return Method(
-        name=name, kind=kind, direction=direction, params=params, result=result, window=d.IN_DRAFT
+        name=name, kind=kind, direction=direction, types=lambda: (params, result), window=d.IN_DRAFT
     )
 
 

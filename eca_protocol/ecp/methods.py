@@ -51,7 +51,7 @@ VERSION_UNSUPPORTED: Final = -32001
 
 def _request(name: str, params: Any, result: Any) -> Method:
     return Method(
-        name=name, kind="request", direction="client_to_server", params=params, result=result
+        name=name, kind="request", direction="client_to_server", types=lambda: (params, result)
     )
 
 

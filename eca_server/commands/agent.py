@@ -13,17 +13,19 @@ __all__ = ["AGENT"]
 async def _run(turn: Turn, context: CommandContext) -> None:
     requested = arguments_of(context.text).lower()
     names = context.loaded.config.selectable_behaviors
+    spelled = turn.chat.session.profile.agent_name
     requested = AGENT_ALIASES.get(requested, requested)
     agent = next((name for name in names if name.lower() == requested), None)
     if agent is not None:
         context.chats.select_agent(turn.chat, agent)
         turn.chat.set(behavior=agent)
         await turn.chat.store_settings()
-        turn.say(f"This chat uses the agent {agent} from the next prompt on.", role="system")
+        name = spelled(agent)
+        turn.say(f"This chat uses the agent {name} from the next prompt on.", role="system")
     elif requested:
         turn.fail(f"There is no agent {requested[:100]!r}. Send `/agent` to list all agents.")
     else:
-        lines = [f"{'*' if name == context.behavior else ' '} {name}" for name in names]
+        lines = [f"{'*' if name == context.behavior else ' '} {spelled(name)}" for name in names]
         listed = fenced("\n".join(lines))
         turn.say(
             f"Agents:\n\n{listed}\n\nSend `/agent NAME` to select one for this chat.", role="system"

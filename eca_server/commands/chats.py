@@ -19,7 +19,7 @@ _MAX_SEARCHED: Final = 5_000
 async def _run(turn: Turn, context: CommandContext) -> None:
     memory, title_part = context.memory, arguments_of(context.text)
     if memory is None:
-        turn.fail("This server does not store chats.")
+        turn.fail("This session does not store chats, so there are none to list.")
         return
     stored = await memory.latest(_MAX_SEARCHED if title_part else MAX_LISTED + 1, everywhere=True)
     if memory.is_late:

@@ -28,9 +28,9 @@ from eca_server.config import Problem, Source
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.credentials import Credential, Location
 from eca_server.llm.backend import BackendError, Request
-from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.history import Message, TextPart
 from eca_server.llm.models import Models
+from eca_server.llm.provider import Provider
 from eca_server.sandbox import capability
 from eca_server.secret import mask, mask_url
 from eca_server.tools.approval import policy_of
@@ -51,7 +51,7 @@ def report(
     about: Iterable[str],
     sources: Iterable[Source],
     problems: Iterable[Problem],
-    providers: Sequence[ProviderFacts],
+    providers: Sequence[Provider],
     selected_model: str | None,
     logins: Iterable[str] = (),
     behavior: str = "agent",
@@ -75,7 +75,7 @@ def report(
         sandbox: the state of the sandbox.
         trust: a line for each opened folder.
     """
-    places = [each for facts in providers for each in (facts.credential, facts.location)]
+    places = [each for provider in providers for each in (provider.credential, provider.location)]
     detected = dict.fromkeys((*problems, *(each.problem for each in places if each is not None)))
     detected.pop(None, None)
     lines = [
@@ -84,7 +84,7 @@ def report(
         *source_lines(sources),
         *(_section("Problems", [f"- {problem}" for problem in detected]) if detected else ()),
         *_section("Workspace trust", tuple(trust) or ["- no folder is open"]),
-        *_section("Providers", (line for facts in providers for line in _provider(facts))),
+        *_section("Providers", (line for provider in providers for line in _provider(provider))),
         "",
         f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
         "",
@@ -98,7 +98,7 @@ def report(
         "",
         f"Command sandbox (toolCall.sandbox): {sandbox}",
     ]
-    credentials = (facts.credential for facts in providers if facts.credential is not None)
+    credentials = (provider.credential for provider in providers if provider.credential is not None)
     keys = [each.key for each in credentials if each.key is not None]
     return mask_keys("\n".join(lines), keys)
 
@@ -107,12 +107,12 @@ def _section(title: str, lines: Iterable[str]) -> Iterable[str]:
     return "", f"{title}:", "", *lines
 
 
-def _provider(facts: ProviderFacts) -> Iterator[str]:
-    yield f"- {facts.name} ({facts.api})"
-    if facts.location is not None:
-        yield f"  - url: {_url(facts.location)}"
-    yield f"  - key: {_key(facts.name, facts.credential)}"
-    models = list(dict.fromkeys((*facts.models, *(model.name for model in facts.listed))))
+def _provider(provider: Provider) -> Iterator[str]:
+    yield f"- {provider.name} ({provider.api})"
+    if provider.location is not None:
+        yield f"  - url: {_url(provider.location)}"
+    yield f"  - key: {_key(provider.name, provider.credential)}"
+    models = list(dict.fromkeys((*provider.models, *provider.listed)))
     shown = ", ".join(models[:_MAX_MODELS]) or "none"
     rest = len(models) - _MAX_MODELS
     yield f"  - models: {shown}{f' and {rest} more' if rest > 0 else ''}"

@@ -223,8 +223,9 @@ async def _log_out(turn: Turn, context: CommandContext) -> None:
     stored = [name for name in keys if not is_server_entry(name)]
     provider = _match(query, stored)
     if provider is None:
-        names = ", ".join(sorted(stored)) or "none"
-        turn.fail(f"Send `/logout PROVIDER` with one of the stored logins: {names}.")
+        names = ", ".join(sorted(stored))
+        advice = f"Send `/logout PROVIDER` with one of the stored logins: {names}."
+        turn.fail(advice if names else "There are no stored logins.")
         return
     try:
         await trio.to_thread.run_sync(logins.remove, provider)

@@ -13,11 +13,10 @@ import trio
 
 from eca_server.commands.command import mask_keys
 from eca_server.llm.backend import Backend, BackendError, Request
-from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.errors import explanation_of
 from eca_server.llm.history import Message, TextPart
-from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.models import Models
+from eca_server.llm.provider import Provider
 from eca_server.secret import mask_url
 
 __all__ = ["SECONDS", "CheckResult", "check_providers"]
@@ -49,45 +48,44 @@ class CheckResult:
 
 async def check_providers(models: Models) -> list[CheckResult]:
     """Check every provider that is configured or has a key, at the same time."""
-    providers = [
-        facts for facts in models.providers if facts.location is not None and facts.is_there
-    ]
+    providers = [provider for provider in models.providers if provider.location is not None]
     results: dict[str, CheckResult] = {}
 
-    async def ask(facts: ProviderFacts) -> None:
-        results[facts.name] = await _ask(models, facts)
+    async def ask(provider: Provider) -> None:
+        results[provider.name] = await _ask(models, provider)
 
     async with trio.open_nursery() as nursery:
-        for facts in providers:
-            nursery.start_soon(ask, facts)
-    return [results[facts.name] for facts in providers]
+        for provider in providers:
+            nursery.start_soon(ask, provider)
+    return [results[provider.name] for provider in providers]
 
 
-async def _ask(models: Models, facts: ProviderFacts) -> CheckResult:
+async def _ask(models: Models, provider: Provider) -> CheckResult:
     started = trio.current_time()
     works = False
     try:
         with trio.fail_after(SECONDS):
-            message = await _proof(models, facts)
+            message = await _proof(models, provider)
         works = True
         message = f"works: {message} after {(trio.current_time() - started) * 1000:.0f} ms"
     except BackendError as error:
-        message = f"{explanation_of(error)}{_where_to_look(facts, error)}"
+        message = f"{explanation_of(error)}{_where_to_look(provider, error)}"
     except trio.TooSlowError:
         message = f"no answer within {SECONDS:.0f} s. Check the URL and the network."
-    return CheckResult(provider=facts.name, works=works, message=mask_keys(message, models.secrets))
+    return CheckResult(
+        provider=provider.name, works=works, message=mask_keys(message, models.secrets)
+    )
 
 
-async def _proof(models: Models, facts: ProviderFacts) -> str:
+async def _proof(models: Models, provider: Provider) -> str:
     """Send requests until they prove URL and key, and return the proof as a text.
 
     Raises:
         BackendError: the check failed.
     """
-    url = None if facts.location is None else facts.location.url
-    known = KNOWN_PROVIDERS.get(server_of(facts.name, url))
+    known = provider.known_server
     listed = None
-    lists = _lists(models, facts.name)
+    lists = _lists(models, provider.name)
     if lists is not None:
         try:
             count = len(await lists().models())
@@ -95,18 +93,19 @@ async def _proof(models: Models, facts: ProviderFacts) -> str:
         except BackendError as error:
             if error.status not in _NO_LIST and error.kind != "protocol":
                 raise
-            if _first_model(models, facts) is None:
+            if _first_model(models, provider) is None:
                 raise
     if listed is not None and not (known and known.list_is_public):
         return listed
-    name = _first_model(models, facts)
+    name = _first_model(models, provider)
     if name is not None:
         return await _ask_model(models, name)
     if listed is not None:
         return f"{listed}, but this does not prove the key, and no model is configured to ask"
-    models.find(f"{facts.name}/{next(iter(facts.models), 'any')}")  # raises if something is missing
+    model = next(iter(provider.models), "any")
+    models.find(f"{provider.name}/{model}")  # raises if something is missing
     raise BackendError(
-        "configuration", f"no model is configured: set providers.{facts.name}.models"
+        "configuration", f"no model is configured: set providers.{provider.name}.models"
     )
 
 
@@ -128,14 +127,14 @@ def _lists(models: Models, provider: str) -> Callable[[], Backend] | None:
     )
 
 
-def _first_model(models: Models, facts: ProviderFacts) -> str | None:
-    offered = (name for name in models.names if name.startswith(f"{facts.name}/"))
+def _first_model(models: Models, provider: Provider) -> str | None:
+    offered = (name for name in models.names if name.startswith(f"{provider.name}/"))
     return next(offered, None)
 
 
-def _where_to_look(facts: ProviderFacts, error: BackendError) -> str:
+def _where_to_look(provider: Provider, error: BackendError) -> str:
     """Return a sentence on the setting that may have caused an error, or ""."""
-    location, credential = facts.location, facts.credential
+    location, credential = provider.location, provider.credential
     if error.kind in ("auth", "permission", "quota") and credential and credential.source:
         return f" The key was found in {credential.source}."
     at_url = error.kind in ("network", "timeout", "protocol") or error.status in _NO_LIST

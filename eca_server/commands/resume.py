@@ -18,7 +18,7 @@ MAX_LISTED = 20
 async def _run(turn: Turn, context: CommandContext) -> None:
     memory = context.memory
     if memory is None:
-        turn.fail("This server does not store chats.")
+        turn.fail("This session does not store chats, so there is none to resume.")
         return
     others = [each for each in await memory.latest(MAX_LISTED + 1) if each.id != turn.chat.id]
     arguments = context.text.split()[1:]

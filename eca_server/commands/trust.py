@@ -98,16 +98,16 @@ def _roots(context: CommandContext) -> list[str]:
 
 def report_trust(loaded: LoadedConfig, roots: Iterable[Path]) -> list[str]:
     """Return lines for each root: its trust, and its settings that wait."""
-    return [f"- {line}" for root in roots for line in _root_lines(loaded, root)]
+    return [line for root in roots for line in _root_lines(loaded, root)]
 
 
 def _root_lines(loaded: LoadedConfig, root: Path) -> Iterator[str]:
     items = [each for each in loaded.withheld if each.root == root]
     state = "trusted" if root in loaded.trusted_roots else "not trusted"
     if not items:
-        yield f"{shown(root)}: {state}; no settings wait"
+        yield f"- {shown(root)}: {state}; no settings wait"
         return
-    yield f"{shown(root)}: {state}; {count(items)} withheld until you send `/trust`"
+    yield f"- {shown(root)}: {state}; {count(items)} withheld until you send `/trust`"
     yield from (f"  - {line}" for line in report_withheld(loaded, items))
 
 

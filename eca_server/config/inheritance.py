@@ -20,7 +20,9 @@ from eca_server.config.tool_settings import (
 
 __all__ = ["inherit_path", "resolve_inheritance", "with_built_in"]
 
-_UNTIL_THEN: Final = "(until this is fixed, each call that no rule of this agent allows asks first)"
+_UNTIL_THEN: Final = (
+    "(until this is fixed, each call that no rule of this agent allows needs approval)"
+)
 _SHOWN: Final = 10  # names in a message
 
 

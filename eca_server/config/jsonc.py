@@ -135,7 +135,7 @@ def _explain(text: str, offset: int) -> tuple[int, str]:
         if string is None or len(string[0]) == 1 or not string[0].endswith('"'):
             return offset, "expected a quote to end this string"
         return offset, "expected a comma or a colon, got a string"
-    return offset, f"expected JSON, got {got if got in '{}[],:' else 'something else'}"
+    return offset, f"expected JSON, got {repr(got) if got in '{}[],:' else 'something else'}"
 
 
 def _position(text: str, offset: int) -> Position:

@@ -244,7 +244,7 @@ def choice(*values: str) -> Reader:
 
     def read(value: object, place: Place) -> object:
         if not isinstance(value, str) or value not in values:
-            place.refuse(f"expected {' or '.join(values)}, got {_shown(value)}")
+            place.refuse(f"expected one of {', '.join(values)}, got {_shown(value)}")
         return value
 
     return Reader(read=read, schema={"enum": list(values)})

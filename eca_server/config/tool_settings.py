@@ -139,15 +139,15 @@ RULE = Reader(
 
 @attrs.frozen(kw_only=True)
 class Approval:
-    """`toolCall.approval`: which tool calls run, ask first, or never run.
+    """`toolCall.approval`: which tool calls run, need approval, or never run.
 
     The selectors are the names of tools or servers.
 
     Attributes:
         by_default: for calls that no rule covers; default: calls that read the workspace run, the
-            others ask.
-        allow: calls that run without asking.
-        ask: calls that ask first.
+            others need approval.
+        allow: calls that run without approval.
+        ask: calls that need approval.
         deny: calls that never run; wins over `allow` and `ask`.
     """
 
@@ -255,9 +255,9 @@ class ToolCall:
     """`toolCall`: the approval of tool calls and the limits of tools.
 
     Attributes:
-        approval: which calls run, ask first, or never run.
-        manual_approval: the older form: true asks for calls that no rule covers, a list asks for
-            the tools it names.
+        approval: which calls run, need approval, or never run.
+        manual_approval: the older form: true requires approval for calls that no rule covers, a
+            list requires it for the tools it names.
         read_file: settings of the tool that reads files.
         shell_command: settings of the tool that runs commands.
         output_truncation: the limits of every tool's output.

@@ -22,10 +22,12 @@ from eca_server.config.workspace_layer import provider_name
 from eca_server.printable import printable_line
 from eca_server.secret import mask
 
-__all__ = ["TrustItem", "digest_of", "files_in", "hook_files", "uses_of"]
+__all__ = ["TrustItem", "digest_of", "files_in", "hook_files", "inserted_text", "uses_of"]
 
 _OF_ROOT: Final = ("rules", "commands", "skills")
 """Settings whose relative paths begin at the root."""
+
+_SHOWN_TEXT: Final = 200  # characters
 
 
 @attrs.frozen(kw_only=True)
@@ -38,9 +40,11 @@ class TrustItem:
         path: its path in the source; for an agent's file, `("agents/NAME.md",)`.
         value: its JSON as written, references unresolved; for an agent's file, the definition.
         uses: the user's variables, as `$NAME`, and the files outside the root that it uses.
-        texts: the folder's own files whose text it inserts.
+        texts: the folder's own files whose text it inserts, each with the start of the text.
+        scripts: the contents of the folder's own files that it runs.
         digest: the digest of all of it, including the files that it runs or inserts.
         is_refused: whether the user declined to be asked about it.
+        is_changed: whether an earlier, accepted version of it is in force.
         more: descriptions of settings that come with it, as those of a file in `extraConfigs`.
     """
 
@@ -50,8 +54,10 @@ class TrustItem:
     value: Any = attrs.field(repr=False)
     uses: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    scripts: Mapping[Path, bytes] = attrs.field(factory=dict, repr=False)
     digest: str
     is_refused: bool = False
+    is_changed: bool = False
     more: tuple[str, ...] = ()
 
     @property
@@ -123,6 +129,13 @@ def files_in(value: Any) -> Iterator[str]:
     """Yield the name in each `${file:}` of a setting."""
     for text in _texts(value):
         yield from (name for kind, name in references_in(text) if kind == "file")
+
+
+def inserted_text(name: str, content: bytes | None) -> str:
+    """Return the display of a file whose text a setting inserts: its name and its text, cut."""
+    text = mask((content or b"").decode(errors="replace").strip())
+    more = f" and {len(text) - _SHOWN_TEXT:,} more characters" if len(text) > _SHOWN_TEXT else ""
+    return f"{name}: {json.dumps(text[:_SHOWN_TEXT], ensure_ascii=False)}{more}"
 
 
 def hook_files(path: KeyPath, value: Any) -> Iterator[str]:

@@ -109,11 +109,12 @@ def summary(items: Sequence[TrustItem]) -> str:
 
 
 def guards(items: Iterable[TrustItem]) -> tuple[str, ...]:
-    """Return the names of hooks that can block a tool call or a prompt."""
+    """Return the names of hooks that can block a tool call or a prompt, and do not run yet."""
     return tuple(
         shown(item.path[1], _LONGEST_NAME)
         for item in items
         if item.path[0] == "hooks"
+        and not item.is_changed
         and len(item.path) == 2
         and isinstance(item.value, Mapping)
         and item.value.get("type") in _GUARD_EVENTS

@@ -6,7 +6,6 @@ created since. The content that a digest covers is the content that is inserted 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,14 +30,14 @@ class WorkspaceFile(str):
     Attributes:
         real_path: the real path when the setting was checked.
         is_inside: whether the file is inside the root.
-        digest: the digest of the accepted content; None if no content was read.
+        content: the accepted content; None if no content was read.
     """
 
-    __slots__ = ("digest", "is_inside", "real_path")
+    __slots__ = ("content", "is_inside", "real_path")
 
     real_path: Path
     is_inside: bool
-    digest: str | None
+    content: bytes | None
 
     def read(self, most: int = MAX_BYTES) -> bytes:
         """Return the content.
@@ -48,16 +47,19 @@ class WorkspaceFile(str):
         """
         return read_real(self.real_path, most=most)
 
-    def check(self) -> None:
-        """Check, just before the file is run, that its content was accepted.
+    def accepted(self) -> bytes | None:
+        """Return the content to run, which is the accepted one; None for a file outside the root.
 
         Raises:
-            Unreadable: the file changed, or its content was never accepted.
+            Unreadable: the content was never accepted, or the path leads elsewhere now.
         """
-        if self.is_inside and (self.digest is None or _digest(self.read()) != self.digest):
-            raise Unreadable("the file changed after you accepted it")
+        if self.is_inside:
+            if self.content is None:
+                raise Unreadable("the content of the file was never accepted")
+            return self.content
         if os.path.realpath(self) != str(self.real_path):
             raise Unreadable(f"expected a path to {self.real_path}, which leads elsewhere now")
+        return None
 
 
 def read_named(path: str, most: int) -> str:
@@ -78,11 +80,13 @@ class WorkspaceFiles:
         root: the workspace root.
         note: records a path before it is read.
         opened: real paths outside the root that the user has accepted as its configuration.
+        stored: the contents of files that run as they were accepted earlier.
     """
 
     root: Path
     note: Callable[[Path], None]
     opened: set[Path] = attrs.field(factory=set)
+    stored: dict[Path, bytes] = attrs.field(factory=dict)
     _real_root: Path = attrs.field(init=False)
     _places: dict[Path, Path | None] = attrs.field(factory=dict)
     _contents: dict[Path, bytes | None] = attrs.field(factory=dict)
@@ -140,18 +144,12 @@ class WorkspaceFiles:
             self._contents[real] = content
         return self._contents[real]
 
-    def digest(self, path: Path) -> str | None:
-        """Return the digest of a file inside the root, or None if it cannot be read."""
-        content = self.content(path)
-        return None if content is None else _digest(content)
-
     def named(self, path: Path) -> WorkspaceFile:
-        """Return a path that a setting names, with its real path and digest."""
+        """Return a path that a setting names, with its real path and accepted content."""
         file = WorkspaceFile(path)
         file.real_path = self.real_path(path) or path
-        file.is_inside = self.is_inside(path)
-        known = self._contents.get(file.real_path)
-        file.digest = None if known is None else _digest(known)
+        file.is_inside = path in self.stored or self.is_inside(path)
+        file.content = self.stored.get(path, self._contents.get(file.real_path))
         return file
 
 
@@ -181,7 +179,3 @@ class WorkspaceResolver(ReferenceResolver):
         if content is None:
             raise Unreadable("the file cannot be read")
         return as_text(content)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

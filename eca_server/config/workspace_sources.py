@@ -7,11 +7,13 @@ new answer; until then the accepted value stays in force.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -28,12 +30,20 @@ from eca_server.config.jsonc import InvalidText, parse
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.reading import InvalidValue, KeyPath, Place, Workspace, deep_merge
 from eca_server.config.sources import CONFIG, Sources
-from eca_server.config.trust_items import TrustItem, digest_of, files_in, hook_files, uses_of
+from eca_server.config.trust_items import (
+    TrustItem,
+    digest_of,
+    files_in,
+    hook_files,
+    inserted_text,
+    uses_of,
+)
 from eca_server.config.workspace_files import WorkspaceFiles, WorkspaceResolver
 from eca_server.config.workspace_layer import (
     Addition,
     ClassifiedSettings,
     UserSettings,
+    WaitingSetting,
     classify,
     put,
     value_at,
@@ -229,10 +239,19 @@ class WorkspaceSources(Sources):
         put(layer, addition.names, value)
         self.merged = deep_merge(self.merged, layer)
 
-    def _item(self, name: str, directory: Path, path: KeyPath, value: Any) -> TrustItem:
+    def _item(
+        self,
+        name: str,
+        directory: Path,
+        path: KeyPath,
+        value: Any,
+        accepted: Mapping[Path, bytes] = MappingProxyType({}),
+    ) -> TrustItem:
+        """Return the item of a setting; `accepted`: the contents of hook files to run instead."""
         named = self._named_files
-        texts = [each for each in files_in(value) if named.is_inside(self._path(each, directory))]
-        uses = uses_of(path, value, self._outside(directory))
+        files = {each: self._path(each, directory) for each in files_in(value)}
+        uses = uses_of(path, value, self._outside(directory, accepted))
+        scripts = self._scripts(path, value, directory, accepted)
         if not named.is_inside(Path(name)):
             uses = (named.shown(Path(name), name), *uses)
         return TrustItem(
@@ -241,24 +260,35 @@ class WorkspaceSources(Sources):
             path=path,
             value=value,
             uses=uses,
-            texts=tuple(dict.fromkeys(texts)),
-            digest=digest_of(path, value, self._digests(path, value, directory), uses),
+            texts=tuple(
+                inserted_text(each, named.content(path))
+                for each, path in files.items()
+                if named.is_inside(path)
+            ),
+            scripts={script: each for script, each in scripts.values() if each is not None},
+            digest=digest_of(
+                path,
+                value,
+                # A script outside the root has its real path instead: its content may change.
+                {each: _digest(named.content(file)) for each, file in files.items()}
+                | {
+                    each: _digest(content) or str(named.real_path(script))
+                    for each, (script, content) in scripts.items()
+                },
+                uses,
+            ),
         )
 
-    def _digests(self, path: KeyPath, value: Any, directory: Path) -> dict[str, str | None]:
-        """Return digests of the files that a hook runs or that a `${file:}` inserts.
-
-        A script outside the root has its real path instead: its content may change.
-        """
-        digests: dict[str, str | None] = {}
-        for name in files_in(value):
-            digests[name] = self._named_files.digest(self._path(name, directory))
+    def _scripts(
+        self, path: KeyPath, value: Any, directory: Path, accepted: Mapping[Path, bytes]
+    ) -> dict[str, tuple[Path, bytes | None]]:
+        """Return the path and the content of each file that a hook runs, by its name as written."""
+        scripts: dict[str, tuple[Path, bytes | None]] = {}
         for file in hook_files(path, value):
             with suppress(UnresolvedReference):  # a hook with an unknown path is not run
                 script = self._resolved(file, directory, directory)
-                own = self._named_files.digest(script)
-                digests[file] = own or str(self._named_files.real_path(script))
-        return digests
+                scripts[file] = script, accepted.get(script) or self._named_files.content(script)
+        return scripts
 
     def _resolved(self, text: str, directory: Path, base: Path) -> Path:
         """Return the path that a text names, its references resolved.
@@ -274,7 +304,9 @@ class WorkspaceSources(Sources):
     def _path(self, text: str, directory: Path) -> Path:
         return directory / expand_home(text, self.home)
 
-    def _outside(self, directory: Path) -> Callable[[str, bool], str | None]:
+    def _outside(
+        self, directory: Path, accepted: Mapping[Path, bytes]
+    ) -> Callable[[str, bool], str | None]:
         """Return the `outside` callback of `uses_of` for a source in a directory."""
 
         def name_of(text: str, of_root: bool) -> str | None:
@@ -285,7 +317,7 @@ class WorkspaceSources(Sources):
                 path = self._resolved(text, directory, base)
             except UnresolvedReference:
                 return None
-            inside = self._named_files.is_inside(path)
+            inside = path in accepted or self._named_files.is_inside(path)
             name = str(path) if has_reference(text) else text
             return None if inside else self._named_files.shown(path, name)
 
@@ -300,14 +332,14 @@ class WorkspaceSources(Sources):
         return attrs.evolve(place, resolver=resolver)
 
     def _in_force(
-        self, item: TrustItem, again: Callable[[Any], TrustItem] | None = None
+        self, item: TrustItem, again: Callable[..., TrustItem] | None = None
     ) -> TrustItem | None:
         """Return the setting in force at a setting's place, or None; record a waiting one.
 
         Args:
             item: the setting.
             again: makes the item of an earlier value, which stays in force while its digest is
-                unchanged.
+                unchanged; the files of a hook run as they were accepted.
         """
         place = (item.source, item.path)
         decisions = self.decisions
@@ -316,10 +348,16 @@ class WorkspaceSources(Sources):
             self.accepted[place] = item
             return item
         is_refused = item.digest in decisions.refused
-        self.withheld.append(attrs.evolve(item, is_refused=is_refused))
         previous = decisions.previous.get(place) if decisions.is_trusted else None
-        if previous is None or again is None or again(previous.value).digest != previous.digest:
+        if previous is not None and (
+            again is None or again(previous.value, previous.scripts).digest != previous.digest
+        ):
+            previous = None
+        is_changed = previous is not None
+        self.withheld.append(attrs.evolve(item, is_refused=is_refused, is_changed=is_changed))
+        if previous is None:
             return None
+        self._named_files.stored.update(previous.scripts)
         self.accepted[place] = previous
         return previous
 
@@ -345,14 +383,18 @@ class WorkspaceSources(Sources):
         except (Unreadable, InvalidText) as error:
             self._add_broken(str(path), error.message, None, self._place(path.parent))
             return
-        waiting: list[TrustItem] = []
+        parts: list[WaitingSetting] = []
         if isinstance(value, Mapping):
             parts = classify(value, self.user, self.root, self.home).waiting[: self._settings]
-            waiting = [self._item(str(path), path.parent, each.path, each.value) for each in parts]
-        user_items = dict.fromkeys(use for each in waiting for use in each.uses)
-        files = {text: content, **{each.digest: None for each in waiting}}
-        item = self._extra_item((f"extraConfigs[{index}]",), text, user_items, files, waiting)
-        if self._in_force(item) is not None:
+
+        def make(name: str, accepted: Mapping[Path, bytes] = MappingProxyType({})) -> TrustItem:
+            make_part = partial(self._item, str(path), path.parent, accepted=accepted)
+            waiting = [make_part(each.path, each.value) for each in parts]
+            uses = dict.fromkeys(use for each in waiting for use in each.uses)
+            files = {name: content, **{each.digest: None for each in waiting}}
+            return self._extra_item((f"extraConfigs[{index}]",), name, uses, files, waiting)
+
+        if self._in_force(make(text), make) is not None:
             self._is_inside_accepted = True
             self.add_text(str(path), content, directory=path.parent)
             self._is_inside_accepted = False
@@ -372,6 +414,7 @@ class WorkspaceSources(Sources):
             path=where,
             value=text,
             uses=uses,
+            scripts={path: each for item in waiting for path, each in item.scripts.items()},
             digest=digest_of(where, text, files, uses),
             more=tuple(f"{text}: {line}" for each in waiting for line in each.lines),
         )
@@ -389,3 +432,7 @@ class WorkspaceSources(Sources):
 
     def _unresolved_place(self, directory: Path) -> Place:
         return Place(NullResolver(environ={}, home=self.home, directory=directory))
+
+
+def _digest(content: bytes | None) -> str | None:
+    return None if content is None else hashlib.sha256(content).hexdigest()

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -38,7 +38,7 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.suite import SECONDS, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_server.command_line import write_to_user
+from eca_server.command_line import Parser, write_to_user
 from eca_server.conformance.badge import render_badge
 from eca_server.conformance.compare import Change, compare, describe_changes
 from eca_server.conformance.html import render_html
@@ -78,14 +78,8 @@ _CANNOT_START: Final = 3
 _SUITE_FAILED: Final = 4
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}\nTry `eca-server conformance --help`.\n")
-        raise SystemExit(2)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="eca-server conformance",
         usage="eca-server conformance [options] -- COMMAND [ARGUMENT ...]",
         description=_DESCRIPTION,

@@ -27,6 +27,13 @@ _WORDS: Final[dict[Verdict, str]] = {
     "untestable": "untestable",
     "not-applicable": "n/a",
 }
+_COUNTED: Final[dict[Verdict, str]] = {
+    **_WORDS,
+    "fail": "failed",
+    "warn": "warning",
+    "pass": "passed",
+    "not-applicable": "not applicable",
+}
 _SHOWN: Final = 6  # ids in a line of requirements that were not judged
 
 
@@ -48,10 +55,10 @@ def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False
         lines += _not_judged(run, width)
     for incident in run.incidents:
         lines += ["The target ended during a case", *_field("case", incident.case, width)]
-        lines += [*_field("what", incident.what, width), ""]
+        lines += [*_field("error", incident.what, width), ""]
     for fault in run.suite_errors:
         lines += ["The suite itself failed in a case", *_field("case", fault.case, width)]
-        lines += _field("what", f"{fault.what} at {fault.place}", width)
+        lines += _field("error", f"{fault.what} at {fault.place}", width)
         if verbose:
             lines += [
                 f"    {printable_line(line, longest=500)}" for line in fault.traceback.splitlines()
@@ -68,11 +75,11 @@ def _finding_lines(finding: Finding, width: int, *, is_known: bool) -> Iterator[
     yield f"{word:10} {finding.id}  {row.section}{level}"
     if finding.verdict == "pass":
         return
-    yield from _field("must", row.statement, width)
+    yield from _field("rule", row.statement, width)
     if finding.expected:
         yield from _field("expected", finding.expected, width)
     is_judged = finding.verdict in {"fail", "warn"}
-    yield from _field("got" if is_judged else "why", finding.got, width)
+    yield from _field("got" if is_judged else "reason", finding.got, width)
     if finding.case:
         yield from _field("case", finding.case, width)
     yield ""
@@ -96,16 +103,19 @@ def _not_judged(run: Run, width: int) -> Iterator[str]:
         ids = [finding.id for finding in group]
         more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
         yield f"{_WORDS[verdict]:10} {' '.join(ids[:_SHOWN])}{more}"
-        yield from _field("why", why, width)
+        yield from _field("reason", why, width)
     if rest:
         yield ""
 
 
 def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
     counts = run.counts()
-    yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts.get(verdict))
+    yield ", ".join(f"{counts[each]} {_COUNTED[each]}" for each in VERDICTS if counts.get(each))
     if late := sum(finding.got.startswith(NO_TIME) for finding in run.findings):
-        yield f"{late} requirements had no time: use --seconds for more, or --only for fewer cases."
+        yield (
+            f"The time limit left {late} requirements unjudged: use --seconds for more time, or "
+            "--only for fewer cases."
+        )
     if again := passing_again(run, known):
         yield f"Known failures that pass now, to remove from the list: {' '.join(again)}"
     if faults := new_suite_errors(run, known):
@@ -118,7 +128,7 @@ def _summary(run: Run, known: Collection[str]) -> Iterator[str]:
         case "not conformant":
             yield f"Not conformant: {' '.join(unexpected(run, known))}"
         case "not judged whole":
-            yield "No judged requirement is broken, but the run is not complete."
+            yield "No judged requirement is broken, but not all requirements were judged."
         case "only known failures":
             yield "Only known failures."
         case "nothing judged":

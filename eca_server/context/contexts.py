@@ -357,7 +357,7 @@ class _Gathering:
         else:
             self._take(content.section, content.size)
             if content.is_cut:
-                self.note(f"{_short(piece.uri)} was cut: not all of it did fit")
+                self.note(f"{_short(piece.uri)} was cut: its text exceeds the limit")
 
     def _add_outlines(self) -> None:
         if self._is_repeated(RepoMapContext()):

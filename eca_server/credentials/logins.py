@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -119,6 +119,12 @@ class Logins:
                 else:
                     keys[name] = _key(login["key"])
         return StoredKeys(keys=keys, tokens=tokens)
+
+    def names(self) -> Collection[str]:
+        """Return the names of the providers with a login, also of those in a locked keyring."""
+        with suppress(LoginsError):
+            return tuple(self._load()["providers"])
+        return ()
 
     def store(self, provider: str, login: Secret | TokenSet) -> Path | None:
         """Store a provider's login and replace its previous one.

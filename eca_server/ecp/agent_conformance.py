@@ -41,7 +41,8 @@ class ConformanceCheck:
 
     def __str__(self) -> str:
         mark = "passed" if self.passed else "warning" if self.warning else "FAILED"
-        return f"{mark} {self.name}: {printable_line(self.message, longest=500)}"
+        lines = [printable_line(line) for line in self.message[:500].splitlines()]
+        return f"{mark} {self.name}: " + "\n    ".join(lines)
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
-from eca_server.command_line import port, repair_streams, run_to_end, seconds
+from eca_server.command_line import Parser, port, repair_streams, run_to_end, seconds
 from eca_server.printable import printable_line, printable_lines
 
 __all__ = ["main", "run"]
@@ -32,6 +32,10 @@ nothing to check, or wrong usage, such as a missing manifest; 1 the manifest or 
 output cannot be used; 130 and 143 ended by a signal, with a report of the scenarios
 until then.
 """
+
+
+_TIMEOUT: Final = "limit of a request (default: the variable ECP_RPC_TIMEOUT, else 30)"
+_ALLOW_OUTSIDE: Final = "allow datasets outside the manifest's folder"
 
 
 def main() -> int:
@@ -64,7 +68,7 @@ def _count(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="ecp",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -83,7 +87,10 @@ def _command(
     commands: Any, name: str, function: Callable[[argparse.Namespace], int], summary: str
 ) -> argparse.ArgumentParser:
     added: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary, allow_abbrev=False
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        allow_abbrev=False,
     )
     added.set_defaults(command=function)
     return added
@@ -103,7 +110,7 @@ def _add_run(commands: Any) -> None:
         "--fail-on-error",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="exit with code 2 if a check fails",
+        help="exit with code 2 if a check fails (default: on)",
     )
     add(
         "--scenario",
@@ -127,30 +134,36 @@ def _add_run(commands: Any) -> None:
 
 def _add_run_settings(run: argparse.ArgumentParser) -> None:
     add = run.add_argument
-    add("--timeout", type=seconds, metavar="S", help="limit of a request (30; ECP_RPC_TIMEOUT)")
+    add("--timeout", type=seconds, metavar="S", help=_TIMEOUT)
     add(
         "--start-timeout",
         type=seconds,
         default=30.0,
         metavar="S",
-        help="limit of an agent's start (30)",
+        help="limit of an agent's start (default: 30)",
     )
-    add("--scenario-timeout", type=seconds, metavar="S", help="limit of a scenario (none)")
+    add("--scenario-timeout", type=seconds, metavar="S", help="limit of a scenario (default: none)")
     add(
         "--max-duration",
         type=seconds,
         metavar="S",
-        help="limit of the run (none; ECP_MAX_DURATION)",
+        help="limit of the run (default: the variable ECP_MAX_DURATION, else none)",
     )
-    add("--max-message-bytes", type=_count, default=16 * 2**20, metavar="N", help="(16 MiB)")
+    add(
+        "--max-message-bytes",
+        type=_count,
+        default=16 * 2**20,
+        metavar="N",
+        help="limit of a message (default: 16 MiB)",
+    )
     add("--shell", action="store_true", help="the target is a line for sh")
     add(
         "--cwd",
         choices=("caller", "manifest"),
         default="caller",
-        help="the target's working folder",
+        help="the target's working folder: the current one, or the manifest's (default: caller)",
     )
-    add("--allow-outside", action="store_true", help="allow datasets outside the manifest's folder")
+    add("--allow-outside", action="store_true", help=_ALLOW_OUTSIDE)
     add(
         "--allow-empty",
         action="store_true",
@@ -160,7 +173,7 @@ def _add_run_settings(run: argparse.ArgumentParser) -> None:
         "--nested-arguments",
         choices=("exact", "subset"),
         default="exact",
-        help="comparison of objects in tool_usage",
+        help="comparison of objects in the arguments of tool_usage (default: exact)",
     )
     add("--judge-cache", metavar="FOLDER", help="store verdicts of judges, and reuse them")
     add(
@@ -175,7 +188,7 @@ def _run(options: argparse.Namespace) -> int:
     from eca_server.ecp.run_command import run_manifest  # noqa: PLC0415 - see the module's docstring
 
     if not options.manifest.is_file():
-        sys.stderr.write(f"ecp run: no such file: {printable_line(str(options.manifest))}\n")
+        sys.stderr.write(f"ecp run: there is no file {printable_line(str(options.manifest))}\n")
         return 2
     try:
         options.timeout = options.timeout or _from_environment("ECP_RPC_TIMEOUT") or 30.0
@@ -198,26 +211,39 @@ def _from_environment(name: str) -> float | None:
 
 def _add_small(commands: Any) -> None:
     validate = _command(commands, "validate", _validate, "check a manifest without running it")
-    validate.add_argument("manifest", type=Path, metavar="MANIFEST")
-    validate.add_argument("--allow-outside", action="store_true")
+    validate.add_argument("manifest", type=Path, metavar="MANIFEST", help="the manifest to check")
+    validate.add_argument("--allow-outside", action="store_true", help=_ALLOW_OUTSIDE)
     init = _command(commands, "init", _init, "write an example agent and its manifest")
-    init.add_argument("folder", type=Path, nargs="?", default=Path("ecp_eval"), metavar="DIR")
+    init.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        default=Path("ecp_eval"),
+        metavar="DIR",
+        help="the folder to write to (default: ecp_eval)",
+    )
     init.add_argument("--force", action="store_true", help="replace existing files")
     _command(
         commands, "doctor", _doctor, "print the installation and settings for evaluating agents"
     )
     schema = _command(commands, "schema", _schema, "print a JSON Schema")
-    schema.add_argument("name", choices=SCHEMAS)
+    schema.add_argument("name", choices=SCHEMAS, help="the schema to print")
     conformance = _command(
         commands, "conformance", _conformance, "check an agent's conformance to the protocol"
     )
     conformance.add_argument("-t", "--target", required=True, help="a command or a URL")
-    conformance.add_argument("--input", default="hello", help="the input of each step (hello)")
+    conformance.add_argument("--input", default="hello", help="input of each step (default: hello)")
     conformance.add_argument("--json", action="store_true", help="print the findings as JSON")
     conformance.add_argument(
         "--json-out", type=Path, metavar="FILE", help="write the findings as JSON"
     )
-    conformance.add_argument("--timeout", type=seconds, default=30.0, metavar="S")
+    conformance.add_argument(
+        "--timeout",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="limit of a request (default: 30)",
+    )
     conformance.add_argument("--shell", action="store_true", help="the target is a line for sh")
 
 
@@ -229,7 +255,8 @@ def _validate(options: argparse.Namespace) -> int:
         manifest = load_manifest(options.manifest)
         manifest = load_datasets(manifest, os.environ, allow_outside=options.allow_outside)
     except OSError as fault:
-        sys.stderr.write(f"{printable_line(f'{options.manifest}: {fault.strerror or fault}')}\n")
+        reason = printable_line(f"{options.manifest}: {fault.strerror or fault}")
+        sys.stderr.write(f"ecp validate: could not read {reason}\n")
         return 2
     except ManifestInvalid as fault:
         sys.stderr.write(f"{printable_lines(str(fault))}\n")
@@ -297,7 +324,12 @@ def _add_reports(commands: Any) -> None:
     )
     trend.add_argument("files", metavar="GLOB", help="JSON reports, as a quoted pattern")
     trend.add_argument(
-        "-w", "--window", type=_count, default=20, metavar="N", help="use the last N reports (20)"
+        "-w",
+        "--window",
+        type=_count,
+        default=20,
+        metavar="N",
+        help="use the last N reports (default: 20)",
     )
     trend.add_argument(
         "--exit-on-regression", action="store_true", help="exit code 2 if the pass rate falls"
@@ -352,8 +384,14 @@ def _report(file: Path) -> Any:
 
 def _add_agent(commands: Any) -> None:
     agent = _command(commands, "agent", _agent, "serve this server's chat as an agent")
-    agent.add_argument("--model", metavar="PROVIDER/MODEL", help="model of every prompt")
-    agent.add_argument("--behavior", metavar="NAME", help="behavior of every prompt")
+    agent.add_argument(
+        "--model",
+        metavar="PROVIDER/MODEL",
+        help="model of each prompt (default: the configured one)",
+    )
+    agent.add_argument(
+        "--behavior", metavar="NAME", help="agent of each prompt (default: the configured one)"
+    )
     agent.add_argument("--approve", action="store_true", help="approve calls that need approval")
     agent.add_argument(
         "--config-file",
@@ -362,13 +400,13 @@ def _add_agent(commands: Any) -> None:
         help="use this configuration instead of your own",
     )
     agent.add_argument(
-        "--workspace", type=Path, default=Path(), metavar="DIR", help="the workspace (here)"
+        "--workspace", type=Path, default=Path(), metavar="DIR", help="the workspace (default: .)"
     )
     agent.add_argument(
         "--http",
         metavar="PORT",
         type=port,
-        help="serve over HTTP instead of stdio (0: a free port)",
+        help="serve over HTTP at this port instead of stdio (0: a free port)",
     )
 
 

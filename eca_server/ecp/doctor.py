@@ -40,5 +40,5 @@ def _judge(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     return [
         ("judge", f"{judge.model}, temperature {judge.temperature:g}, {judge.deadline:g} s"),
         ("judge's key", f"{judge.key_variable} is {key}"),
-        ("judge's URL", "OPENAI_BASE_URL is set" if judge.url else "the model's own"),
+        ("judge's URL", "OPENAI_BASE_URL is set" if judge.url else "the provider's default"),
     ]

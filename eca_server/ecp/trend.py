@@ -42,8 +42,8 @@ class Trend:
         direction = "falls" if self.regressed else "rises" if self.slope > -_FALLS else "is level"
         shares = [share for _, _, share in self.points]
         lines.append(
-            f"{len(shares)} runs: the pass rate {direction}, from {shares[0]:.1%} to "
-            f"{shares[-1]:.1%} ({100 * self.slope:+.2f} points a run)"
+            f"{len(shares)} run{'s' * (len(shares) > 1)}: the pass rate {direction}, "
+            f"from {shares[0]:.1%} to {shares[-1]:.1%} ({100 * self.slope:+.2f} points a run)"
         )
         return "".join(f"{line}\n" for line in lines)
 

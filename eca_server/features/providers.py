@@ -24,9 +24,8 @@ from eca_server.features.announcer import Announcer
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.host import Host
 from eca_server.features.settings import Settings
-from eca_server.llm.configured import ProviderFacts
 from eca_server.llm.known_providers import KNOWN_PROVIDERS
-from eca_server.llm.providers import is_local
+from eca_server.llm.provider import Provider, is_local
 from eca_server.llm.simulator import PROVIDER as EMBEDDED
 from eca_server.secret import Secret
 from eca_server.session import Session
@@ -225,7 +224,7 @@ class Providers:
                 ),
             )
 
-    def _auth(self, name: str, facts: ProviderFacts | None) -> m.ProviderAuth:
+    def _auth(self, name: str, facts: Provider | None) -> m.ProviderAuth:
         credential = facts.credential if facts is not None else None
         if credential is not None and credential.key is not None:
             return self._with_key(credential)

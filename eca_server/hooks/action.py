@@ -6,6 +6,7 @@ each output are stored.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ import trio
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, spawn
+from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.config.files import Unreadable
 from eca_server.config.hook_settings import HookAction
+from eca_server.config.private_file import replace_file
 from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.jobs import RunningShell, Stream
 from eca_server.tools.output import cut_mark
@@ -109,18 +112,42 @@ async def run_action(
 def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
     """Return the command of an action; a file that is not executable is a script for the shell.
 
-    Reads the disk.
+    A file of an opened folder is run as a copy of the accepted content. Uses the disk.
 
     Raises:
-        Unreadable: a file of an opened folder differs from the accepted one.
+        Unreadable: a file of an opened folder was not accepted, or the copy cannot be written.
     """
     shell = shell_in(environment)
     if action.shell is not None:
         return [shell, "-c", action.shell]
     assert action.file is not None
-    if isinstance(action.file, WorkspaceFile):
-        action.file.check()
-    return [action.file] if os.access(action.file, os.X_OK) else [shell, action.file]
+    file, is_program = action.file, os.access(action.file, os.X_OK)
+    if isinstance(file, WorkspaceFile):
+        content = file.accepted()
+        if content is not None:
+            file = str(_copy(Path(file).name, content, environment))
+            is_program = os.name == "nt" or content.startswith(b"#!") or b"\0" in content
+        else:
+            file = str(file.real_path)
+    return [file] if is_program else [shell, file]
+
+
+def _copy(name: str, content: bytes, environment: Mapping[str, str]) -> Path:
+    """Store accepted content in the data directory, which no sandboxed command can change.
+
+    Raises:
+        Unreadable: the copy cannot be written.
+    """
+    copy = data_directory(environment) / "hooks" / hashlib.sha256(content).hexdigest() / name
+    try:
+        if not copy.is_file() or copy.read_bytes() != content:
+            make_data_directory(copy.parent.parent.parent)
+            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(copy, content)
+        copy.chmod(0o700)
+    except OSError as error:
+        raise Unreadable(f"{copy} cannot be written: {error.strerror}") from None
+    return copy
 
 
 def _text_of(captured: bytearray, left_out: int) -> str:

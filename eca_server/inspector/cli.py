@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eca_server.command_line import port, repair_streams, run_to_end
+from eca_server.command_line import Parser, port, repair_streams, run_to_end
 from eca_server.inspector.command import inspect, newest_transcript, write_page
 
 __all__ = ["run"]
@@ -30,7 +30,9 @@ def run(arguments: Sequence[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     transcript: Path | None = options.transcript or newest_transcript()
     if transcript is None:
-        sys.stderr.write("inspect: there is no transcript yet; record one with `eca-server tap`\n")
+        sys.stderr.write(
+            "eca-server inspect: there is no transcript yet; record one with `eca-server tap`\n"
+        )
         return 2
     if options.out is not None:
         return write_page(transcript, options.out)
@@ -39,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="eca-server inspect",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -62,7 +62,7 @@ def write_page(transcript: Path, out: Path) -> int:
         parts = list(_parts(file, inspection))
     if not parts:
         return _refuse(
-            inspection.fault or f"{transcript}: expected a transcript, got an empty file"
+            inspection.fault or f"{transcript}: expected a transcript, got no complete line"
         )
     if (last := inspection.end(may_continue=may_continue)) is not None:
         parts.append(last)

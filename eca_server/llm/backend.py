@@ -17,13 +17,13 @@ import attrs
 
 from eca_protocol.errors import ECAError
 from eca_server.llm.events import Event
+from eca_server.llm.facts import Capabilities, ModelFacts
 from eca_server.llm.history import Message, Origin
 from eca_server.secret import Secret, mask
 
 __all__ = [
     "Backend",
     "BackendError",
-    "Capabilities",
     "ErrorKind",
     "ModelInfo",
     "Request",
@@ -143,42 +143,17 @@ class Request:
 
 
 @attrs.frozen(kw_only=True)
-class Capabilities:
-    """The capabilities of a model, as far as they are known.
-
-    Attributes:
-        tools: it calls tools.
-        images: it accepts images.
-        reasoning: it reasons before it answers.
-        context: the limit of prompt and answer together, in tokens.
-        output: the limit of the answer, in tokens.
-        thinking: the API's types of thinking; None: the model's name decides.
-        efforts: the API's reasoning efforts; None: the model's name decides.
-        web_search: the provider's own search is offered to it.
-    """
-
-    tools: bool = True
-    images: bool = True
-    reasoning: bool = False
-    context: int | None = None
-    output: int | None = None
-    thinking: frozenset[str] | None = None
-    efforts: tuple[str, ...] | None = None
-    web_search: bool = False
-
-
-@attrs.frozen(kw_only=True)
 class ModelInfo:
     """A model listed by an endpoint.
 
     Attributes:
         name: the endpoint's name of the model.
-        capabilities: the capabilities that the endpoint lists.
+        facts: the facts that the endpoint lists.
         api: the API of the model, if the endpoint has several; None: the provider's.
     """
 
     name: str
-    capabilities: Capabilities = Capabilities()
+    facts: ModelFacts = attrs.field(factory=ModelFacts)
     api: str | None = None
 
 

@@ -29,7 +29,7 @@ from eca_server.llm.listings import (
     listing_to_json,
 )
 from eca_server.llm.models_dev import FetchError, fetch, read_catalog
-from eca_server.llm.providers import is_local
+from eca_server.llm.provider import is_local
 
 __all__ = ["Discovery"]
 

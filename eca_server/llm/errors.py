@@ -60,7 +60,7 @@ _EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
     "network": ("the provider cannot be reached", "Check the url and the network."),
     "overloaded": ("the provider is overloaded or failing", "Try again later."),
     "permission": ("the key may not do this", "Check what the key is allowed to do."),
-    "premature_stop": ("the answer broke off", 'Ask again, or say "continue".'),
+    "premature_stop": ("the answer broke off", "Send the prompt again, or send `continue`."),
     "protocol": ("the answer cannot be read", "Check that the url leads to this kind of API."),
     "quota": ("the credit or plan is used up", "Trying again does not help: check the account."),
     "rate_limit": ("too many requests", "Try again later."),

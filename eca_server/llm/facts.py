@@ -8,10 +8,10 @@ from typing import Self
 import attrs
 from attrs.converters import optional
 
-from eca_server.llm.backend import Capabilities
+from eca_server import config as configuration
 from eca_server.llm.events import Usage
 
-__all__ = ["ModelFacts", "Price"]
+__all__ = ["Capabilities", "ModelFacts", "Price"]
 
 _MILLION = 1_000_000
 
@@ -60,6 +60,31 @@ class Price:
 
 
 @attrs.frozen(kw_only=True)
+class Capabilities:
+    """The capabilities of a model for its backend: what is unknown has the usual value.
+
+    Attributes:
+        tools: it calls tools.
+        images: it accepts images.
+        reasoning: it reasons before it answers.
+        context: the limit of prompt and answer together, in tokens.
+        output: the limit of the answer, in tokens.
+        thinking: the API's types of thinking; None: the model's name decides.
+        efforts: the API's reasoning efforts; None: the model's name decides.
+        web_search: the provider's own search is offered to it.
+    """
+
+    tools: bool = True
+    images: bool = True
+    reasoning: bool = False
+    context: int | None = None
+    output: int | None = None
+    thinking: frozenset[str] | None = None
+    efforts: tuple[str, ...] | None = None
+    web_search: bool = False
+
+
+@attrs.frozen(kw_only=True)
 class ModelFacts:
     """The known facts of a model; None is unknown.
 
@@ -70,6 +95,9 @@ class ModelFacts:
         tools: whether it calls tools.
         images: whether it accepts images.
         reasoning: whether it reasons before it answers.
+        thinking: the API's types of thinking.
+        efforts: the API's reasoning efforts.
+        web_search: whether the provider's own search is offered to it.
     """
 
     context: int | None = None
@@ -78,16 +106,26 @@ class ModelFacts:
     tools: bool | None = None
     images: bool | None = None
     reasoning: bool | None = None
+    thinking: frozenset[str] | None = None
+    efforts: tuple[str, ...] | None = None
+    web_search: bool | None = None
 
     @classmethod
-    def from_listing(cls, listed: Capabilities) -> Self:
-        """Return the facts that a provider lists; a default in the listing means unknown."""
+    def from_settings(cls, model: configuration.Model) -> Self:
+        """Return the facts of a model that the user has configured."""
+        cost, price = model.cost, None
+        if cost.input is not None and cost.output is not None:
+            price = Price(
+                input=cost.input,
+                output=cost.output,
+                cache_read=cost.cache_read,
+                cache_write=cost.cache_write,
+            )
         return cls(
-            context=listed.context,
-            output=listed.output,
-            tools=None if listed.tools else False,
-            images=None if listed.images else False,
-            reasoning=True if listed.reasoning else None,
+            context=model.limit.context,
+            output=model.limit.output,
+            price=price,
+            images=model.image_input,
         )
 
     def with_defaults(self, other: ModelFacts) -> ModelFacts:
@@ -95,19 +133,17 @@ class ModelFacts:
         values = attrs.asdict(self, recurse=False)
         return attrs.evolve(other, **{name: v for name, v in values.items() if v is not None})
 
-    def capabilities(self, listed: Capabilities) -> Capabilities:
-        """Return the capabilities for a backend: by default a model calls tools and accepts images.
-
-        Args:
-            listed: the provider's listing, for the other fields.
-        """
-        return attrs.evolve(
-            listed,
+    def capabilities(self) -> Capabilities:
+        """Return the capabilities: by default a model calls tools and accepts images."""
+        return Capabilities(
             tools=self.tools is not False,
             images=self.images is not False,
             reasoning=self.reasoning is True,
             context=self.context,
             output=self.output,
+            thinking=self.thinking,
+            efforts=self.efforts,
+            web_search=self.web_search is True,
         )
 
     def with_cost(self, usage: Usage) -> Usage:

@@ -2,8 +2,6 @@
 
 - An optional field that a server refuses by name is left out of all further requests, and the
   request is repeated once; the same holds for an image or document that it does not accept.
-- Four timers limit silence; the fourth limits bytes without progress.
-- A body is read to its end, or its connection is closed.
 """
 
 from __future__ import annotations
@@ -16,38 +14,24 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, ClassVar
 
 import attrs
-import trio
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPError, InvalidJSON
-from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
-from eca_server.llm.access import Access, Target
-from eca_server.llm.answer_body import MAX_BODY, AnswerBody, Framing
+from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.llm.access import Access
+from eca_server.llm.answer_body import AnswerBody, Framing
+from eca_server.llm.answer_reader import read_answer
 from eca_server.llm.attachments import Attachment, suspected_attachments, without_attachments
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
+from eca_server.llm.backend import BackendError, ModelInfo, Request
 from eca_server.llm.encoding import encoded
-from eca_server.llm.errors import error_from_fault, error_from_page, error_from_response
-from eca_server.llm.events import Event, Note, Progress, Started, Usage
-from eca_server.llm.exchange_log import ExchangeLog
+from eca_server.llm.events import Event, Note
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import Origin
 from eca_server.llm.model_list import read_models
+from eca_server.llm.provider_client import ProviderClient
 from eca_server.llm.stream_decoder import StreamDecoder
 from eca_server.printable import printable_line
-from eca_server.secret import Secret, secrets_in
 
 __all__ = ["AmendedRequest", "HTTPBackend", "refused_parameter"]
-
-TAIL = 20.0
-"""Seconds of silence after content and a finish reason that also end an answer.
-
-Only a server that sends no end mark and keeps the connection open needs it; pings count as silence.
-A server with several choices, or with a reason in each piece, may pause before further calls.
-"""
-DRAIN = 0.5
-"""Seconds for the end of the body after that mark; reading it saves the connection."""
-
-_NO_CONTENT = (Started, Progress, Usage)
-"""Events without content of the model."""
 
 _ATTACHMENT_REJECTED = (
     "The provider refused an image or document; the chat continues without it. Its message: {}"
@@ -125,12 +109,15 @@ class HTTPBackend(ABC):
         self.capabilities = capabilities or Capabilities()
         self.wire_model = wire_model or origin.model
         self.think_tags = think_tags
-        self._http = http
-        self._access = access
+        self.client = ProviderClient(
+            http=http,
+            access=access,
+            model=f"{origin.provider}/{origin.model}",
+            extra_headers=extra_headers or {},
+            deadlines=deadlines or Deadlines(),
+        )
         self._path = (path or self.path).replace("{model}", self.wire_model)
         self._extra_payload = dict(extra_payload or {})
-        self._extra_headers = {name.lower(): text for name, text in (extra_headers or {}).items()}
-        self._deadlines = deadlines or Deadlines()
         self._no_progress = no_progress
         self._refused_by_server = refused if refused is not None else set()
         self._refused: set[str] = set()  # by this model
@@ -176,7 +163,7 @@ class HTTPBackend(ABC):
             try:
                 yield events
             except BackendError as error:
-                error.mask_secrets(*self._secrets())
+                self.client.masked(error)
                 raise
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -216,60 +203,11 @@ class HTTPBackend(ABC):
 
     async def get(self, path: str) -> Any:
         """Get the JSON at `path`."""
-        return await self._exchange("GET", path, b"")
+        return await self.client.json("GET", path, b"", self.headers_for(None))
 
     async def post(self, path: str, payload: Mapping[str, Any]) -> Any:
         """Post `payload` and return the JSON answer, for requests other than to the model."""
-        return await self._exchange("POST", path, encoded(payload))
-
-    async def _exchange(self, method: str, path: str, content: bytes) -> Any:
-        try:
-            target = await self._access.target(path)
-            try:
-                return await self._json_from(method, target, content)
-            except BackendError as error:
-                if error.status not in (401, 403) or not await self._access.renew(target):
-                    raise
-            return await self._json_from(method, await self._access.target(path), content)
-        except BackendError as error:
-            error.mask_secrets(*self._secrets())
-            raise
-
-    async def _json_from(self, method: str, target: Target, content: bytes) -> Any:
-        with self._exchange_log(method, target, content) as log:
-            try:
-                async with self._http.stream(
-                    method,
-                    target.url,
-                    headers=self._headers(target, None) | {"accept": "application/json"},
-                    content=content,
-                    deadlines=self._deadlines,
-                    shows_certificate=True,
-                ) as response:
-                    log.log_status(response.status)
-                    body = await response.read(limit=MAX_BODY)
-            except HTTPError as fault:
-                raise error_from_fault(fault) from fault
-        if response.status != 200:
-            raise self._refusal(response, body)
-        try:
-            return json.loads(body)
-        except InvalidJSON:
-            content_type = response.headers.get("content-type", "")
-            raise error_from_page(content_type, body[:65_536]) from None
-
-    def _refusal(self, response: HTTPResponse, body: bytes) -> BackendError:
-        error = error_from_response(response.status, response.headers, body)
-        self._access.adjust_error(error)
-        return error
-
-    def _secrets(self) -> tuple[Secret, ...]:
-        """Return the secrets that a provider may quote in its answers."""
-        return (*self._access.secrets, *secrets_in(self._extra_headers))
-
-    def _headers(self, target: Target, request: Request | None) -> dict[str, str]:
-        headers = {"content-type": "application/json", **self.headers_for(request)}
-        return headers | target.headers | self._extra_headers
+        return await self.client.json("POST", path, encoded(payload), self.headers_for(None))
 
     async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         renewed = amended = False
@@ -279,38 +217,36 @@ class HTTPBackend(ABC):
             messages = without_attachments(request.messages, self._rejected)
             request = attrs.evolve(request, messages=messages)
         while True:
-            target = await self._access.target(self._path, request)
+            target = await self.client.access.target(self._path, request)
             payload = self.payload(request)
-            content = encoded(payload)
-            with self._exchange_log("POST", target, content, request) as log:
-                try:
-                    async with self._http.stream(
-                        "POST",
-                        target.url,
-                        headers=self._headers(target, request),
-                        content=content,
-                        deadlines=self._deadlines,
-                        shows_certificate=True,
-                    ) as response:
-                        log.log_status(response.status)
-                        if response.status == 200:
-                            if suspected:
-                                self._rejected |= suspected
-                                yield Note(_ATTACHMENT_REJECTED.format(refusal_message))
-                            body = AnswerBody(
-                                content_type=response.headers.get("content-type", ""),
-                                decoder=self.decoder(request, response.headers),
-                                framing=self.framing,
-                            )
-                            async with aclosing(log.watch(self._read(response, body))) as events:
-                                async for event in events:
-                                    yield event
-                            return
-                        refusal = await response.read()
-                except HTTPError as fault:
-                    raise error_from_fault(fault) from fault
-            error = self._refusal(response, refusal)
-            if error.status in (401, 403) and not renewed and await self._access.renew(target):
+            async with self.client.open(
+                "POST",
+                target,
+                headers=self.headers_for(request),
+                content=encoded(payload),
+                request=request,
+            ) as (response, log):
+                if response.status == 200:
+                    if suspected:
+                        self._rejected |= suspected
+                        yield Note(_ATTACHMENT_REJECTED.format(refusal_message))
+                    body = AnswerBody(
+                        content_type=response.headers.get("content-type", ""),
+                        decoder=self.decoder(request, response.headers),
+                        framing=self.framing,
+                    )
+                    answer = read_answer(response, body, no_progress=self._no_progress)
+                    async with aclosing(log.watch(answer)) as events:
+                        async for event in events:
+                            yield event
+                    return
+                refusal = await response.read()
+            error = self.client.refusal(response, refusal)
+            if (
+                error.status in (401, 403)
+                and not renewed
+                and await self.client.access.renew(target)
+            ):
                 renewed = True
                 continue
             if not amended and (replacement := self.amend(request, error)) is not None:
@@ -325,62 +261,9 @@ class HTTPBackend(ABC):
                 request = attrs.evolve(
                     request, messages=without_attachments(request.messages, suspected)
                 )
-                refusal_message = error.mask_secrets(*self._secrets()).message
+                refusal_message = self.client.masked(error).message
             else:
                 raise error
-
-    def _exchange_log(
-        self, method: str, target: Target, content: bytes, request: Request | None = None
-    ) -> ExchangeLog:
-        model = f"{self.origin.provider}/{self.origin.model}"
-        return ExchangeLog(method, target.url, model=model, size=len(content), request=request)
-
-    async def _read(self, response: HTTPResponse, body: AnswerBody) -> AsyncGenerator[Event, None]:
-        progress_at = trio.current_time()
-        idle, has_begun = response.idle, False
-        chunks = response.chunks()
-        try:
-            async for chunk in chunks:
-                had_finished = body.decoder.finish_seen
-                progressed = has_content = False
-                for event in body.feed(chunk):
-                    progressed = progressed or not isinstance(event, Progress)
-                    has_content = has_content or not isinstance(event, _NO_CONTENT)
-                    yield event
-                if body.decoder.done:
-                    break
-                has_begun = has_begun or has_content
-                is_over = body.decoder.finish_seen and has_begun
-                is_ping = not progressed and chunk.lstrip().startswith(b":")
-                if is_over and not is_ping:
-                    response.idle = idle if had_finished and has_content else min(idle, TAIL)
-                if progressed or (is_over and not had_finished):
-                    progress_at = trio.current_time()
-                silence = trio.current_time() - progress_at
-                if is_over and silence >= response.idle:
-                    break
-                if not is_over and silence > self._no_progress:
-                    message = f"the answer made no progress for {self._no_progress:g} s"
-                    raise BackendError("timeout", message, retryable=True)
-                if is_ping:
-                    yield Progress("ping")
-        except HTTPError as fault:
-            if not body.decoder.finish_seen:
-                error = error_from_fault(fault)
-                kind = "premature_stop" if fault.kind == "broken" else error.kind
-                raise BackendError(kind, error.message, retryable=error.retryable) from fault
-        for event in body.close():
-            yield event
-        await _drain(chunks)
-
-
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    with trio.move_on_after(DRAIN):
-        try:
-            async for _ in chunks:
-                pass
-        except HTTPError:
-            return  # the answer is complete; only the connection was lost
 
 
 def refused_parameter(

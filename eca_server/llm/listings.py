@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.backend import ModelInfo
+from eca_server.llm.facts import ModelFacts
 
 __all__ = [
     "MAX_MODELS",
@@ -82,11 +83,17 @@ def listing_from_json(value: object) -> Listing | None:
     return Listing(models=chat_models(model for model in read if model is not None), at=at)
 
 
+_COUNTS: Final = ("context", "output")
+_FLAGS: Final = ("tools", "images", "reasoning", "web_search")
+_WORD_LISTS: Final = {"thinking": frozenset, "efforts": tuple}
+"""The facts in a stored listing."""
+
+
 def _model_to(model: ModelInfo) -> dict[str, Any]:
     fields = {
-        field.name: value
-        for field in attrs.fields(Capabilities)
-        if (value := getattr(model.capabilities, field.name)) != field.default
+        name: value
+        for name in (*_COUNTS, *_FLAGS, *_WORD_LISTS)
+        if (value := getattr(model.facts, name)) is not None
     }
     return {"name": model.name, "api": model.api} | {
         name: list(value) if isinstance(value, frozenset | tuple) else value
@@ -99,16 +106,17 @@ def _model_from(value: Mapping[str, Any]) -> ModelInfo | None:
     if not isinstance(name, str):
         return None
     fields: dict[str, Any] = {}
-    for field in attrs.fields(Capabilities):
-        stored = value.get(field.name)
-        is_flag = isinstance(field.default, bool) and isinstance(stored, bool)
-        if is_flag or (field.name in ("context", "output") and _is_count(stored)):
-            fields[field.name] = stored
-        elif field.name in ("thinking", "efforts") and isinstance(stored, list):
-            values = [word for word in stored if isinstance(word, str)]
-            fields[field.name] = frozenset(values) if field.name == "thinking" else tuple(values)
+    for field in _COUNTS:
+        if _is_count(stored := value.get(field)):
+            fields[field] = stored
+    for field in _FLAGS:
+        if isinstance(stored := value.get(field), bool):
+            fields[field] = stored
+    for field, collect in _WORD_LISTS.items():
+        if isinstance(stored := value.get(field), list):
+            fields[field] = collect(word for word in stored if isinstance(word, str))
     return ModelInfo(
-        name=name, capabilities=Capabilities(**fields), api=api if isinstance(api, str) else None
+        name=name, facts=ModelFacts(**fields), api=api if isinstance(api, str) else None
     )
 
 

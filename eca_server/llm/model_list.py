@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.backend import ModelInfo
+from eca_server.llm.facts import ModelFacts
 
 __all__ = ["read_models"]
 
@@ -48,15 +49,14 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
     parameters = model.get("supported_parameters")
     takes = parameters if isinstance(parameters, list) else None
     efforts = tuple(_efforts(model))
+    calls_tools = listed.get("function_calling") is not False and "tools" in (takes or ["tools"])
+    reasons = listed.get("reasoning") is True or "reasoning" in (takes or ()) or bool(efforts)
     return ModelInfo(
         name=str(model["id"]).removeprefix("models/"),  # Google's, by their full names
-        capabilities=Capabilities(
-            tools=listed.get("function_calling") is not False
-            and (takes is None or "tools" in takes),
-            images=listed.get("vision") is not False and "image" in inputs,
-            reasoning=listed.get("reasoning") is True
-            or "reasoning" in (takes or ())
-            or bool(efforts),
+        facts=ModelFacts(
+            tools=None if calls_tools else False,
+            images=None if listed.get("vision") is not False and "image" in inputs else False,
+            reasoning=reasons or None,
             context=_first_count(model, _CONTEXT)
             or _first_count(_object(model, "meta"), _META_CONTEXT),
             output=_first_count(_object(model, "top_provider"), _OUTPUT)

@@ -13,34 +13,28 @@ from functools import partial
 import attrs
 
 from eca_protocol.http import HTTPClient
-from eca_server import config as configuration
 from eca_server.config import Config, Problem
 from eca_server.config.workspace_layer import provider_name
 from eca_server.credentials import Logins, StoredKeys, Tokens, TokenSet
+from eca_server.llm import simulator
 from eca_server.llm.access import Access
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
-from eca_server.llm.backend import Backend, BackendError, Capabilities, Request
+from eca_server.llm.backend import Backend, BackendError, Request
+from eca_server.llm.backends import Backends, Timers
 from eca_server.llm.catalog import Catalog
-from eca_server.llm.configured import (
-    configured_facts,
-    policy_of,
-    provider_facts,
-    settings_of,
-    timers_of,
-)
 from eca_server.llm.efforts import efforts_of
 from eca_server.llm.errors import user_message
 from eca_server.llm.events import Event
-from eca_server.llm.facts import ModelFacts
+from eca_server.llm.facts import Capabilities, ModelFacts
 from eca_server.llm.history import Origin
-from eca_server.llm.known_providers import server_of
 from eca_server.llm.listings import Endpoint, Listing
-from eca_server.llm.providers import Registry, is_local
+from eca_server.llm.provider import Provider, is_local, resolve_providers
 from eca_server.llm.reasoning import ReasoningHistory, select_reasoning
 from eca_server.llm.retry import RetryPolicy, Wait, stream_with_retries
+from eca_server.llm.simulator import Simulator
 from eca_server.llm.tracing import traced
-from eca_server.secret import Secret, secrets_in
+from eca_server.secret import Secret
 
 __all__ = ["Model", "Models"]
 
@@ -124,9 +118,10 @@ class Models:
     """Every model of a connection.
 
     Attributes:
-        names: the offered models, as `provider/model`; the embedded ones are always included.
+        names: the offered models, as `provider/model`; the embedded ones are always included, and
+            come last.
         selected: the model for a prompt that names none, if its behaviour has no default.
-        providers: the known facts of each provider, for `doctor`.
+        providers: the providers that are configured, have a key, or have listed models.
         problems: the problems of keys, URLs and configured defaults.
     """
 
@@ -143,66 +138,32 @@ class Models:
         accesses: MutableMapping[object, Access] | None = None,
         hide: Callable[[Iterable[Secret]], None] = lambda _: None,
     ) -> None:
-        stored = stored or StoredKeys()
-        self._stored = stored
-        self._in_headers = tuple(
-            secret
-            for provider in config.providers.values()
-            for headers in (
-                provider.extra_headers,
-                *(model.extra_headers for model in provider.models.values()),
-            )
-            for secret in secrets_in(headers)
-        )
+        self._config = config
+        self._stored = stored = stored or StoredKeys()
         self._passphrase = config.network.passphrase(environ)
-        self._policy = partial(policy_of, config)
         self._catalog = catalog or Catalog()
-        self._configured = {name: each.models for name, each in config.providers.items()}
-        facts_of_all = tuple(provider_facts(config, environ, stored.keys, listing))
-        self.providers = tuple(facts for facts in facts_of_all if facts.is_there)
-        self._servers = {
-            facts.name: server_of(facts.name, facts.location.url)
-            for facts in self.providers
-            if facts.location is not None
-        }
-        self._listed = {
-            (facts.name, model.name): model.capabilities
-            for facts in self.providers
-            for model in facts.listed
-        }
-        self._apis = {facts.name: facts.api for facts in self.providers}
-        self._listed_apis = {
-            (facts.name, model.name): model.api
-            for facts in self.providers
-            for model in facts.listed
-            if model.api is not None
-        }
         tokens = {
             name: Tokens(name, each, logins=logins, http=http, hide=hide)
             for name, each in stored.tokens.items()
             if logins is not None
         }
-        self._registry = Registry(
+        every = resolve_providers(config, environ, stored, tokens, listing)
+        self._by_name = {each.name: each for each in every}
+        self.providers = tuple(each for each in self._by_name.values() if each.is_there)
+        self._makers = Backends(
             http=http,
-            providers={
-                facts.name: settings_of(
-                    facts, config.providers.get(facts.name), tokens.get(facts.name)
-                )
-                for facts in facts_of_all
-                if facts.location is not None
-            },
-            timers=timers_of(config),
-            capabilities=self._capabilities,
-            accesses=accesses,
+            timers=Timers.of(config),
+            accesses={} if accesses is None else accesses,
             hide=hide,
         )
-        self.names = self._registry.names()
-        self.problems = tuple(
-            each_source.problem
-            for facts in self.providers
-            for each_source in (facts.credential, facts.location)
-            if each_source is not None and each_source.problem is not None
+        self._backends: dict[str, Backend] = {}
+        self.names = tuple(
+            f"{each.name}/{model}"
+            for each in self.providers
+            if each.missing_setting is None
+            for model in each.offered()
         )
+        self.problems = tuple(problem for each in self.providers for problem in each.problems)
         if stored.problem is not None:
             self.problems = (*self.problems, stored.problem)
         first = self.names[0]
@@ -215,12 +176,10 @@ class Models:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret to hide from the log: keys, and the client certificate's passphrase."""
-        credentials = (facts.credential for facts in self.providers)
-        keys = (each.key for each in credentials if each is not None)
+        keys = (each.key for each in self.providers)
         refreshing = (each.refresh for each in self._stored.tokens.values())
-        every = (*keys, *refreshing, self._passphrase)
-        known = tuple(key for key in every if key is not None)
-        return (*known, *self._in_headers)
+        known = (key for key in (*keys, *refreshing, self._passphrase) if key is not None)
+        return (*known, *(secret for each in self.providers for secret in each.header_secrets))
 
     def tokens_of(self, provider: str) -> TokenSet | None:
         """Return the tokens of a provider's stored login, if it has tokens."""
@@ -229,7 +188,7 @@ class Models:
     def canonical_name(self, name: str) -> str:
         """Return `name` with its provider spelled as it is configured."""
         provider, slash, model = name.partition("/")
-        known = [facts.name for facts in self.providers]
+        known = [each.name for each in self.providers]
         if provider in known:
             return name
         spelled = (each for each in known if provider_name(each) == provider_name(provider))
@@ -237,7 +196,7 @@ class Models:
 
     def facts_and_capabilities(self, name: str) -> tuple[ModelFacts, Capabilities]:
         """Return the facts and capabilities of `provider/model`, even if it cannot be used."""
-        provider, _, model = self.canonical_name(name).partition("/")
+        provider, model = self._split(name)
         return self._facts(provider, model), self._capabilities(provider, model)
 
     def default_for(self, behavior: str) -> str:
@@ -264,8 +223,8 @@ class Models:
 
         A variant that is configured as empty is removed.
         """
-        provider, _, model = self.canonical_name(name).partition("/")
-        configured = self._configured_model(provider, model).variants
+        provider, model = self._split(name)
+        configured = provider.model(model).variants
         known = self._capabilities(provider, model)
         efforts = _EFFORTS if known.efforts is None else known.efforts
         names = dict.fromkeys((*(efforts if known.reasoning else ()), *configured))
@@ -279,63 +238,89 @@ class Models:
         """
         name, effort = self.canonical_name(name), None
         if variant in self.variants(name):
-            provider, _, model = name.partition("/")
-            if variant in self._configured_model(provider, model).variants:
+            provider, model = self._split(name)
+            if variant in provider.model(model).variants:
                 name = f"{name}:{variant}"
             else:
                 effort = variant
-        backend = self._registry.backend(name)
+        backend = self.backend(name)
         origin = backend.origin
-        configured = self._configured_model(origin.provider, origin.model)
-        api = APIS.get(origin.api)
+        provider, api = self._provider(origin.provider), APIS.get(origin.api)
+        configured = provider.model(origin.model)
         return Model(
             backend,
-            self._policy(origin.provider),
-            self._facts(origin.provider, origin.model),
+            RetryPolicy.of(self._config, origin.provider),
+            self._facts(provider, origin.model),
             configured.reasoning_history if api and api.reasoning_optional else "all",
             effort,
         )
 
+    def backend(self, name: str) -> Backend:
+        """Return the backend of the model `provider/model`, always the same one.
+
+        Raises:
+            BackendError: `model_not_found`, or `configuration` if a setting is missing.
+        """
+        if name not in self._backends:
+            self._backends[name] = self._make(name)
+        return self._backends[name]
+
+    def _make(self, name: str) -> Backend:
+        own, _, requested = name.partition("/")
+        provider = self._by_name.get(own)
+        if provider is None or not requested or not provider.may_have(requested):
+            few = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+            raise BackendError(
+                "model_not_found", f"there is no model of this name; available models: {few}"
+            )
+        if provider.name == simulator.PROVIDER:
+            return Simulator(requested)
+        if provider.missing_setting is not None:
+            raise BackendError("configuration", provider.missing_setting)
+        model, _ = provider.split_variant(requested)
+        return self._makers.make(provider, requested, self._capabilities(provider, model))
+
     @property
     def endpoints(self) -> Mapping[Endpoint, Callable[[], Backend]]:
         """The endpoints that can list models, each with a maker of its backend."""
-        return self._registry.endpoints()
+        return {
+            endpoint: partial(self._makers.make, each, "", Capabilities())
+            for each in self._by_name.values()
+            if (endpoint := each.endpoint) is not None
+        }
 
     @property
     def has_paid_models(self) -> bool:
         """True if a provider with a key is not on this machine or its network."""
         return any(
-            facts.credential is not None
-            and facts.credential.key is not None
-            and facts.location is not None
-            and facts.location.url is not None
-            and not is_local(facts.location.url)
-            for facts in self.providers
+            each.key is not None and each.url is not None and not is_local(each.url)
+            for each in self.providers
         )
 
-    def _configured_model(self, provider: str, model: str) -> configuration.Model:
-        return self._configured.get(provider, {}).get(model, configuration.Model())
+    def _split(self, name: str) -> tuple[Provider, str]:
+        provider, _, model = self.canonical_name(name).partition("/")
+        return self._provider(provider), model
 
-    def _facts(self, provider: str, model: str) -> ModelFacts:
+    def _provider(self, name: str) -> Provider:
+        return self._by_name.get(name) or Provider(name=name, api="")
+
+    def _facts(self, provider: Provider, model: str) -> ModelFacts:
         """Return the facts of a model: the user's, then the provider's, then the catalogue's."""
-        configured = self._configured_model(provider, model)
-        wire_name = configured.model_name or model
-        known = self._catalog.facts(self._servers.get(provider, provider), wire_name)
-        listed = ModelFacts.from_listing(self._listed_capabilities(provider, wire_name))
-        return configured_facts(configured).with_defaults(listed).with_defaults(known)
+        wire_name = provider.wire_name(model)
+        facts = ModelFacts.from_settings(provider.model(model))
+        if wire_name in provider.listed:
+            facts = facts.with_defaults(provider.listed[wire_name].facts)
+        return facts.with_defaults(self._catalog.facts(provider.server, wire_name))
 
-    def _capabilities(self, provider: str, model: str) -> Capabilities:
-        wire_name = self._configured_model(provider, model).model_name or model
+    def _capabilities(self, provider: Provider, model: str) -> Capabilities:
         facts = self._facts(provider, model)
-        known = facts.capabilities(self._listed_capabilities(provider, wire_name))
+        known = facts.capabilities()
         if known.efforts is None and facts.reasoning is not False:
-            api = self._listed_apis.get((provider, wire_name)) or self._apis.get(provider, "")
-            router = self._servers.get(provider) == "openrouter"
-            efforts = efforts_of(wire_name, api, is_openrouter=router)
+            efforts = efforts_of(
+                provider.wire_name(model),
+                provider.api_of(model),
+                is_openrouter=provider.server == "openrouter",
+            )
             if efforts is not None:
                 return attrs.evolve(known, reasoning=True, efforts=efforts)
         return known
-
-    def _listed_capabilities(self, provider: str, wire_name: str) -> Capabilities:
-        """Return the capabilities that the provider listed for a model."""
-        return self._listed.get((provider, wire_name), Capabilities())

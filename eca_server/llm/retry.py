@@ -13,10 +13,13 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from typing import Any, Self
 
 import attrs
 import trio
 
+from eca_server import config as configuration
+from eca_server.config import Config
 from eca_server.llm.backend import Backend, BackendError, ErrorKind, Request
 from eca_server.llm.events import Event, Progress, Started, Usage
 
@@ -74,6 +77,24 @@ class RetryPolicy:
     @budget.default
     def _room(self) -> float:
         return max(180.0, 3 * self.max_demanded, self.longest * (self.attempts - 1))
+
+    @classmethod
+    def of(cls, config: Config, provider: str = "") -> Self:
+        """Return the policy of a provider: its own settings, then the common ones."""
+        own = config.providers.get(provider, configuration.Provider())
+        retry: dict[str, Any] = {
+            name: getattr(config.retry, name) if value is None else value
+            for name, value in attrs.asdict(own.retry).items()
+        }
+        most, wait = retry["max_retries"], own.rate_limit_max_wait
+        configured = {
+            "attempts": None if most is None else most + 1,
+            "base": _seconds(retry["base_delay_ms"]),
+            "factor": retry["backoff_multiplier"],
+            "longest": _seconds(retry["max_delay_ms"]),
+            "max_demanded": config.rate_limit_max_wait if wait is None else wait,
+        }
+        return cls(**{name: value for name, value in configured.items() if value is not None})
 
     def limit(self, kind: ErrorKind) -> int:
         """Return the most attempts for an error of this class."""
@@ -188,3 +209,7 @@ async def _sleep(wait: Wait, on_wait: Callable[[Wait], None]) -> None:
         if remaining <= 0:
             return
         wait = attrs.evolve(wait, seconds=remaining)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -33,11 +33,11 @@ import struct
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Literal, get_args
+from typing import get_args
 
 import trio
 
-from eca_server.llm.backend import BackendError, Capabilities, ErrorKind, ModelInfo, Request
+from eca_server.llm.backend import BackendError, ErrorKind, ModelInfo, Request
 from eca_server.llm.calls import read_arguments
 from eca_server.llm.error_kinds import TRANSIENT
 from eca_server.llm.events import (
@@ -57,15 +57,17 @@ from eca_server.llm.events import (
     ToolCallStarted,
     Usage,
 )
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import Origin, TextPart
 
 __all__ = ["DEFAULT", "MODELS", "PROVIDER", "Simulator"]
 
 PROVIDER = "simulator"
-MODELS: tuple[Literal["echo"], Literal["script"]] = ("echo", "script")
+MODELS = ("echo", "script")
 DEFAULT = f"{PROVIDER}/{MODELS[0]}"
 """The selected model if none is configured."""
 
+_FACTS = ModelFacts(reasoning=True, context=1_000_000)
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
 _SIDE_REQUEST = re.compile("title|summary", re.IGNORECASE)
 _TITLE_WORDS = 6
@@ -77,9 +79,9 @@ _REASONS: Mapping[str, FinishReason] = {reason: reason for reason in get_args(Fi
 class Simulator:
     """A `Backend` for `echo` and `script`."""
 
-    def __init__(self, model: Literal["echo", "script"]) -> None:
+    def __init__(self, model: str) -> None:
         self.origin = Origin(api=PROVIDER, provider=PROVIDER, model=model)
-        self.capabilities = Capabilities(reasoning=True, context=1_000_000)
+        self.capabilities = _FACTS.capabilities()
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
@@ -89,7 +91,7 @@ class Simulator:
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return both models."""
-        return [ModelInfo(name=name, capabilities=self.capabilities) for name in MODELS]
+        return [ModelInfo(name=name, facts=_FACTS) for name in MODELS]
 
     async def count_tokens(self, request: Request) -> int | None:
         """Count words: a word is a token here."""

@@ -1,49 +1,41 @@
-"""The base of both HTTP transports: queues of messages, and one task for each sent message.
+"""The base of both HTTP transports: the queue of our messages, and one task for each.
 
-Rules: sending never waits for an answer; an unanswered request ends with an error and its reason,
-or with the stream; messages that arrive faster than they are read wait in the socket; `aclose` is
-bounded.
+Rules: sending never waits for an answer; `aclose` is bounded. An `Inbox` has the received messages.
 """
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import attrs
 import trio
 
-from eca_protocol import json
-from eca_protocol.errors import INTERNAL_ERROR, HTTPError, RemoteProtocolError
+from eca_protocol.errors import HTTPError, RemoteProtocolError
 from eca_protocol.http import HTTPResponse
 from eca_protocol.message_transport import Reader
 from eca_protocol.sse import SSEDecoder
 from eca_server.mcp.eras import Era
 from eca_server.mcp.errors import MCPError
 from eca_server.mcp.http_endpoint import HTTPEndpoint, Refusal
+from eca_server.mcp.inbox import Id, Inbox, Message, Outgoing
 from eca_server.mcp.server_log import ServerLog
 
 __all__ = [
     "MAX_MESSAGE",
     "HTTPTransport",
     "NotStreamable",
-    "Outgoing",
     "StreamPosition",
     "Timeouts",
     "is_events",
     "read_events",
 ]
 
-Id = int | str
-_Message = Mapping[str, Any]
-
 MAX_MESSAGE: Final = 64 * 2**20
 """Maximum size of a message from a server, in bytes."""
 
-_INBOX: Final = 16  # received messages that are not read yet
 _NOTICES: Final = 16  # our notifications and answers in flight
 
 
@@ -72,33 +64,6 @@ class NotStreamable(MCPError):
     """A refusal of the first message that is typical of a server with the older transport."""
 
 
-@attrs.frozen
-class Outgoing:
-    """One message of ours, and its body."""
-
-    message: Mapping[str, Any]
-    body: bytes = attrs.field(init=False)
-
-    @body.default
-    def _body(self) -> bytes:
-        return json.dumps(self.message)
-
-    @property
-    def method(self) -> str:
-        """Its method; empty for an answer."""
-        return str(self.message.get("method", ""))
-
-    @property
-    def id(self) -> Id | None:
-        """The id of a request; None for other messages."""
-        return self.message.get("id") if "method" in self.message else None
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The params of a request or notification."""
-        return self.message.get("params") or {}
-
-
 class HTTPTransport(ABC):
     """A `MessageTransport` whose messages are HTTP bodies; subclasses send them.
 
@@ -113,15 +78,12 @@ class HTTPTransport(ABC):
         self._log = log
         self._timeouts = timeouts or Timeouts()
         self._era: Era | None = None
-        self._reader: Reader
-        self._arrived, self._inbox = trio.open_memory_channel[list[_Message]](_INBOX)
+        self._inbox = Inbox(linger=self._timeouts.linger, accept=self._accept)
         self._unsent: deque[Outgoing] = deque()
         self._has_unsent = trio.Event()
-        self._requests: dict[Id, trio.CancelScope] = {}
         self._notices = trio.Semaphore(_NOTICES)
         self._notices_under_way = 0
         self._quiet = trio.Event()
-        self._fault: MCPError | None = None
         self._running = trio.CancelScope(shield=True)
         self._nursery: trio.Nursery | None = None
         self._closing = False
@@ -132,7 +94,7 @@ class HTTPTransport(ABC):
 
     def messages(self, read: Reader) -> HTTPTransport:
         """Return this transport; `read` reads each received body and event."""
-        self._reader = read
+        self._inbox.reader = read
         return self
 
     @property
@@ -140,14 +102,11 @@ class HTTPTransport(ABC):
         """True if messages are dropped instead of sent."""
         return self._closing
 
-    async def receive(self) -> list[_Message]:
+    async def receive(self) -> list[Message]:
         """Return the messages of the next body or event; none at the end of the stream."""
-        try:
-            return await self._inbox.receive()
-        except (trio.EndOfChannel, trio.ClosedResourceError):
-            return []
+        return await self._inbox.receive()
 
-    def send(self, message: _Message) -> None:
+    def send(self, message: Message) -> None:
         """Send a message in the background; its outcome arrives as a message.
 
         A request is sent at once, other messages wait for their turn, and requests behind them.
@@ -182,8 +141,7 @@ class HTTPTransport(ABC):
             self._start_soon(self._run_notice, outgoing)
 
     def _start(self, message: Outgoing, request: Id) -> None:
-        scope = self._requests[request] = trio.CancelScope()
-        self._start_soon(self._run_request, message, request, scope)
+        self._start_soon(self._run_request, message, request, self._inbox.expect(request))
 
     def _start_soon(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         assert self._nursery is not None
@@ -202,7 +160,7 @@ class HTTPTransport(ABC):
 
     async def error(self) -> MCPError | None:
         """Return the reason of the stream's end."""
-        return self._fault
+        return self._inbox.end
 
     async def aclose(self) -> None:
         """Send the last notifications, end the session, and cancel all tasks; within a second."""
@@ -210,7 +168,7 @@ class HTTPTransport(ABC):
             return
         self._closing = True
         with trio.move_on_after(self._timeouts.close):
-            while self._notices_under_way and self._nursery is not None and self._fault is None:
+            while self._notices_under_way and self._nursery is not None and self._inbox.end is None:
                 self._quiet = trio.Event()
                 await self._quiet.wait()
             await self._end_session()
@@ -237,10 +195,10 @@ class HTTPTransport(ABC):
                 await self._request(message)
             except MCPError as error:
                 if message.method == "initialize":
-                    self._end(error)
-                await self._fail(message, error.message)
+                    self._inbox.finish(error)
+                await self._inbox.fail(message, error.message)
             finally:
-                self._requests.pop(request, None)
+                self._inbox.forget(request)
 
     async def _run_notice(self, message: Outgoing) -> None:
         try:
@@ -253,63 +211,15 @@ class HTTPTransport(ABC):
             if not self._notices_under_way:
                 self._quiet.set()
 
-    def _end(self, error: MCPError) -> None:
-        """End the stream of messages; the first reason is stored."""
-        self._fault = self._fault or error
-        self._arrived.close()
-
-    def _messages_in(self, text: bytes) -> list[_Message]:
-        """Parse a body or an event."""
-        return list(self._reader([text])) if text.strip() else []
-
-    async def _deliver(self, text: bytes) -> None:
-        """Pass the messages of a body or an event on."""
-        await self._deliver_all(self._messages_in(text))
-
-    async def _deliver_all(self, messages: list[_Message]) -> None:
-        """Pass messages on, and limit the time of the streams whose requests they answer."""
-        if messages:
-            await self._pass_on(messages)
-        for message in messages:
-            if "method" not in message:
-                self._has_answer(message.get("id"))
-
-    async def _pass_on(self, messages: list[_Message]) -> None:
-        with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
-            try:
-                self._arrived.send_nowait(messages)  # `send` always yields to other tasks
-            except trio.WouldBlock:
-                await self._arrived.send(messages)
-
-    def _has_answer(self, answered: Any) -> None:
-        """Note that a request is answered, on any stream."""
-        for own, scope in self._requests.items():
-            if answered in (own, str(own)):
-                del self._requests[own]
-                scope.deadline = trio.current_time() + self._timeouts.linger
-                return
-
-    async def _fail(self, message: Outgoing, why: str) -> None:
-        """Answer a request with an error of ours."""
-        await self._answer_with_error(message, {"code": INTERNAL_ERROR, "message": why})
-
-    async def _refuse(self, message: Outgoing, refusal: Refusal) -> None:
-        """Answer a request with the server's refusal."""
-        words = refusal.text if refusal.error else ""
-        error = {"code": INTERNAL_ERROR, **(refusal.error or {})}
-        error["message"] = words or f"the server answered with {refusal}"
-        await self._answer_with_error(message, error)
-
-    async def _answer_with_error(self, message: Outgoing, error: Mapping[str, Any]) -> None:
-        if self._requests.pop(message.id or 0, None) is not None:
-            answer = {"jsonrpc": "2.0", "id": message.id, "error": dict(error)}
-            await self._pass_on([answer])
+    def _accept(self, messages: list[Message]) -> list[Message]:
+        """Return the received messages that are for the session."""
+        return messages
 
     async def _must_log_in(self, refusal: Refusal) -> bool:
         """End the stream if a refusal requires a login; return whether it does."""
         error = await self.endpoint.login_fault(refusal)
         if error is not None:
-            self._end(error)
+            self._inbox.finish(error)
         return error is not None
 
 

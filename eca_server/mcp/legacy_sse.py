@@ -19,10 +19,10 @@ from eca_server.mcp.http_endpoint import HTTPEndpoint
 from eca_server.mcp.http_transport import (
     MAX_MESSAGE,
     HTTPTransport,
-    Outgoing,
     Timeouts,
     is_events,
 )
+from eca_server.mcp.inbox import Outgoing
 from eca_server.mcp.retries import may_be_resent
 from eca_server.mcp.server_log import ServerLog
 
@@ -48,25 +48,27 @@ class LegacySSE(HTTPTransport):
             async with self.endpoint.ask("GET", headers=headers, deadlines=limits) as response:
                 if is_events(response):
                     await self._read(response)
-                    self._end(MCPError("its stream has ended", kind="closed"))
+                    self._inbox.finish(MCPError("its stream has ended", kind="closed"))
                     return
                 refusal = await self.endpoint.refusal(response)
                 if not await self._must_log_in(refusal):
-                    self._end(MCPError(f"it offers no stream of events: {refusal}", kind="start"))
+                    self._inbox.finish(
+                        MCPError(f"it offers no stream of events: {refusal}", kind="start")
+                    )
         except HTTPError as error:
             if self._messages is None:
-                self._end(MCPError(f"it cannot be reached: {error}", kind="start"))
+                self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind="start"))
             else:
-                self._end(MCPError(f"its stream was lost: {error}", kind="closed"))
+                self._inbox.finish(MCPError(f"its stream was lost: {error}", kind="closed"))
         except (MCPError, RemoteProtocolError) as error:
-            self._end(MCPError(str(error)))
+            self._inbox.finish(MCPError(str(error)))
 
     async def _read(self, response: HTTPResponse) -> None:
         decoder = SSEDecoder(max_event=MAX_MESSAGE)
         async for chunk in response.chunks():
             for event in decoder.feed(chunk):
                 if event.event == "message":
-                    await self._deliver(event.data.encode())
+                    await self._inbox.deliver(event.data.encode())
                 elif event.event == "endpoint" and self._messages is None:
                     self._messages = self.endpoint.at(event.data.strip())
                     self._endpoint_known.set()
@@ -76,13 +78,13 @@ class LegacySSE(HTTPTransport):
             await self._notify(message)
         except HTTPError as error:
             if error.kind == "timeout":
-                await self._fail(message, f"the server does not accept messages: {error}")
+                await self._inbox.fail(message, f"the server does not accept messages: {error}")
             elif error.kind == "broken":
-                await self._fail(
+                await self._inbox.fail(
                     message, f"the connection broke, and the request may have run: {error}"
                 )
             else:
-                self._end(MCPError(f"it cannot be reached: {error}", kind="closed"))
+                self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind="closed"))
         else:
             await trio.sleep_forever()  # until the answer arrives, or the request is cancelled
 
@@ -106,11 +108,5 @@ class LegacySSE(HTTPTransport):
                     await self._must_log_in(refusal)
                     raise MCPError(f"the server answered with {refusal}", kind="refused")
         finally:
-            self._leave(message)
-
-    def _leave(self, message: Outgoing) -> None:
-        """Stop waiting for the answer to a cancelled request."""
-        if message.method == "notifications/cancelled":
-            scope = self._requests.get(message.params.get("requestId", ""))
-            if scope is not None:
-                scope.cancel()
+            if message.method == "notifications/cancelled":
+                self._inbox.cancel(message.cancelled)

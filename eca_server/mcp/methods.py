@@ -51,7 +51,7 @@ def _row(
     params: Any = None,
     result: Any = None,
 ) -> Method:
-    return Method(name=name, kind=kind, direction=direction, params=params, result=result)
+    return Method(name=name, kind=kind, direction=direction, types=lambda: (params, result))
 
 
 def _request_row(name: str, result: Any = None) -> Method:

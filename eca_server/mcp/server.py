@@ -137,7 +137,7 @@ class Server:
         settings: its configuration.
         state: its state.
         error: why it failed, requires a login or is restarted; None in every other state.
-        tools: its tools, while it runs; `prompts`, `resources` and `templates` likewise.
+        tools: its tools, while it runs; the same for `prompts`, `resources` and `templates`.
         instructions: its instructions for models, while it runs.
         was_awaited: true if a prompt has waited for its start.
         resource_changes: the resources that were read, and their changes.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import trio
@@ -24,12 +24,12 @@ from eca_server.mcp.http_transport import (
     MAX_MESSAGE,
     HTTPTransport,
     NotStreamable,
-    Outgoing,
     StreamPosition,
     Timeouts,
     is_events,
     read_events,
 )
+from eca_server.mcp.inbox import Message, Outgoing
 from eca_server.mcp.parameter_headers import ParameterHeaders
 from eca_server.mcp.retries import may_be_resent, pause_before_retry
 from eca_server.mcp.server_log import ServerLog
@@ -75,13 +75,11 @@ class StreamableHTTP(HTTPTransport):
 
     async def _cancel(self, message: Outgoing) -> None:
         """Cancel a request by a notification, or in stateless eras by closing its stream."""
-        scope = self._requests.get(message.params.get("requestId", ""))
         try:
             if self._era is None or self._era.cancels_by_notification:
                 await self._post_notice(message)
         finally:
-            if scope is not None:
-                scope.cancel()
+            self._inbox.cancel(message.cancelled)
 
     async def _post_notice(self, message: Outgoing) -> None:
         seconds = self._timeouts.notice
@@ -144,19 +142,19 @@ class StreamableHTTP(HTTPTransport):
             if opens or outcome.kind in _NEVER_SENT:
                 is_gone = outcome.kind == "connect" and self._handshake is not None
                 kind: MCPErrorKind = "closed" if is_gone else "start"
-                self._end(MCPError(f"it cannot be reached: {outcome}", kind=kind))
+                self._inbox.finish(MCPError(f"it cannot be reached: {outcome}", kind=kind))
             else:
-                await self._fail(
+                await self._inbox.fail(
                     message, f"the answer was lost, the request may have run: {outcome}"
                 )
         elif await self._must_log_in(outcome):
             return
         elif outcome.error is not None or not opens:
-            await self._refuse(message, outcome)
+            await self._inbox.refuse(message, outcome)
         elif outcome.status in _OLDER:
-            self._end(NotStreamable(f"it answers with {outcome}", kind="start"))
+            self._inbox.finish(NotStreamable(f"it answers with {outcome}", kind="start"))
         else:
-            self._end(MCPError(f"it answers with {outcome}", kind="start"))
+            self._inbox.finish(MCPError(f"it answers with {outcome}", kind="start"))
 
     async def _post(self, message: Outgoing) -> Refusal | None:
         """Send a request and deliver all messages of its response.
@@ -200,11 +198,11 @@ class StreamableHTTP(HTTPTransport):
         match kind:
             case "events":
                 try:
-                    await read_events(body, position, self._deliver)
+                    await read_events(body, position, self._inbox.deliver)
                 except HTTPError:
-                    if position.event_id is None and self._waits_for(message):
+                    if position.event_id is None and self._inbox.waits_for(message.id):
                         raise
-                return not self._waits_for(message)
+                return not self._inbox.waits_for(message.id)
             case "json":
                 await self._take_json(body, message)
             case "page":
@@ -225,11 +223,8 @@ class StreamableHTTP(HTTPTransport):
             whole += chunk
             if len(whole) > MAX_MESSAGE:
                 raise MCPError(f"the server's answer has more than {MAX_MESSAGE} bytes")
-        await self._deliver_all(_addressed(self._messages_in(bytes(whole)), message))
-        await self._fail(message, "the server's answer was not for this request")
-
-    def _waits_for(self, message: Outgoing) -> bool:
-        return message.id in self._requests
+        await self._inbox.deliver_all(_addressed(self._inbox.read(bytes(whole)), message))
+        await self._inbox.fail(message, "the server's answer was not for this request")
 
     async def _resume(self, message: Outgoing, position: StreamPosition) -> None:
         """Resume a stream that ended before its answer.
@@ -238,7 +233,7 @@ class StreamableHTTP(HTTPTransport):
             HTTPError: it cannot be resumed.
         """
         fruitless = 0
-        while self._waits_for(message):
+        while self._inbox.waits_for(message.id):
             if position.event_id is None or fruitless == _RESUMPTIONS:
                 raise HTTPError("broken", "the stream of the answer ended before it")
             pause = self._timeouts.reconnect if position.retry is None else position.retry
@@ -251,7 +246,7 @@ class StreamableHTTP(HTTPTransport):
                         raise MCPError(
                             f"the answer was lost, and its stream cannot be resumed: {refusal}"
                         )
-                    await read_events(response.chunks(), position, self._deliver)
+                    await read_events(response.chunks(), position, self._inbox.deliver)
             except HTTPError as error:
                 self._log.note(f"a stream was lost: {error}")
             fruitless = 0 if position.event_id != before else fruitless + 1
@@ -279,7 +274,7 @@ class StreamableHTTP(HTTPTransport):
                                 f"it has no stream of its own messages: status {response.status}"
                             )
                             return
-                        await read_events(response.chunks(), position, self._deliver)
+                        await read_events(response.chunks(), position, self._inbox.deliver)
                 except MCPError as error:
                     self._log.note(f"it has no stream of its own messages: {error}")
                     return
@@ -311,16 +306,17 @@ class StreamableHTTP(HTTPTransport):
             again = Outgoing({**introduction.message, "id": _RENEWAL})
             self._renewal = {}
             refusal = None
-            with trio.CancelScope() as scope:
-                self._requests[_RENEWAL] = scope
+            with self._inbox.expect(_RENEWAL):
                 refusal = await self._post(again)
-            self._requests.pop(_RENEWAL, None)
+            self._inbox.forget(_RENEWAL)
             revision = self._renewal.get("protocolVersion")
             if refusal is not None or revision is None:
                 self._session_id = forgotten
                 return False
             if self._era is None or revision != self._era.revision:
-                self._end(MCPError("its session was lost, and it uses a different revision now"))
+                self._inbox.finish(
+                    MCPError("its session was lost, and it uses a different revision now")
+                )
                 return False
             await self._post_notice(initialized)
         self._log.note("it had forgotten the session: a new one was opened")
@@ -328,26 +324,25 @@ class StreamableHTTP(HTTPTransport):
         self._start_soon(self._listen)
         for what in ("tools", "prompts", "resources"):
             method = f"notifications/{what}/list_changed"
-            await self._pass_on([{"jsonrpc": "2.0", "method": method}])
+            await self._inbox.pass_on([{"jsonrpc": "2.0", "method": method}])
         return True
 
-    async def _pass_on(self, messages: list[Mapping[str, Any]]) -> None:
-        """Pass on messages to the session, except the answer to a renewal."""
+    def _accept(self, messages: list[Message]) -> list[Message]:
+        """Return the messages for the session: all except the answer to a renewal."""
         rest = []
         for message in messages:
-            if message.get("id") == _RENEWAL and _RENEWAL in self._requests:
+            if message.get("id") == _RENEWAL and self._inbox.waits_for(_RENEWAL):
                 result = message.get("result")
                 self._renewal = result if isinstance(result, dict) else {}
             elif self._era is not None and self._era.stateless:
                 rest.append(self._parameters.learn(message, self._log.warn_once))
             else:
                 rest.append(message)
-        if rest:
-            await super()._pass_on(rest)
+        return rest
 
     async def _end_session(self) -> None:
         """End the session at the server, which may ignore it."""
-        if self._session_id is None or self._fault is not None:
+        if self._session_id is None or self._inbox.end is not None:
             return
         seconds = self._timeouts.close
         limits = Deadlines(connect=seconds, first_byte=seconds, idle=seconds)
@@ -366,7 +361,7 @@ def _session_id(response: HTTPResponse) -> str | None:
     return session_id if session_id and session_id.isascii() and session_id.isprintable() else None
 
 
-def _addressed(messages: list[Mapping[str, Any]], request: Outgoing) -> list[Mapping[str, Any]]:
+def _addressed(messages: list[Message], request: Outgoing) -> list[Message]:
     """Return the answer to a POST with its request's id, which the server may have changed."""
     if len(messages) != 1 or "method" in messages[0] or messages[0].keys().isdisjoint(_OUTCOMES):
         return messages

@@ -23,10 +23,16 @@ _HOME = (
     ".ssh", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/doctl", ".fly", ".oci",
     ".config/containers", ".config/heroku", ".config/rclone", ".config/op", ".1password", ".s3cfg",
     ".boto", ".terraform.d", ".terraformrc", ".vault-token", ".databrickscfg", ".minikube",
-    ".config/helm", ".colima", ".lima", ".orbstack",
+    ".config/helm", ".colima", ".lima", ".orbstack", ".config/hcloud", ".config/linode-cli",
+    ".config/scw", ".config/netlify", ".local/share/com.vercel.cli", ".config/wrangler",
+    ".wrangler", ".config/.wrangler", ".cloudflared", ".config/ngrok", ".ngrok2",
+    ".config/stripe", ".tsh", ".step", ".vnc", ".config/filezilla", ".config/remmina",
+    ".local/share/remmina",
     # keys, keyrings
     ".gnupg", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".pki",
-    ".config/age", ".config/sops", ".Xauthority", ".ICEauthority", "Library/Keychains",
+    ".config/age", ".config/sops", ".passage", ".config/rbw", ".config/Bitwarden",
+    ".config/keepassxc", ".bitcoin", ".electrum", ".ethereum", ".config/solana", ".Xauthority",
+    ".ICEauthority", "Library/Keychains",
     # forges, registries, databases, mail
     ".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub",
     ".config/glab-cli", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".config/pypoetry",
@@ -34,7 +40,9 @@ _HOME = (
     ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml",
     ".gradle/gradle.properties", ".config/hatch", ".huggingface", ".cache/huggingface/token",
     ".pgpass", ".my.cnf", ".mylogin.cnf", ".thunderbird", ".mutt", ".msmtprc", ".authinfo",
-    ".authinfo.gpg",
+    ".authinfo.gpg", ".env", ".condarc", ".composer/auth.json", ".config/composer/auth.json",
+    ".nuget/NuGet/NuGet.Config", ".kaggle", ".config/wandb", ".subversion/auth", ".config/msmtp",
+    ".config/mutt", ".config/neomutt", ".mbsyncrc", ".offlineimaprc", ".fetchmailrc", ".dbshell",
     # browsers
     ".mozilla", ".config/google-chrome", ".config/google-chrome-beta", ".config/chromium",
     ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".zen",
@@ -45,10 +53,13 @@ _HOME = (
     "Library/Messages",
     # other agents and editors
     ".claude", ".claude.json", ".codex", ".gemini", ".config/github-copilot", ".copilot",
-    ".local/share/opencode", ".config/eca", ".config/Code/User/globalStorage", ".config/Cursor",
+    ".local/share/opencode", ".config/opencode", ".config/goose", ".local/share/goose", ".qwen",
+    ".continue", ".mcp-auth", ".config/mcp", ".config/eca", ".config/Code/User/globalStorage",
+    ".config/VSCodium/User/globalStorage", ".config/Cursor",
     # histories
     ".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history",
-    ".mysql_history", ".sqlite_history", ".rediscli_history", ".local/share/fish/fish_history",
+    ".mysql_history", ".sqlite_history", ".rediscli_history", ".histfile", ".zhistory", ".lesshst",
+    ".irb_history", ".mongodb", ".local/share/fish/fish_history",
 )  # fmt: skip
 _SYSTEM = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",

@@ -43,9 +43,9 @@ Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
-_NOT_RESTRICTED = "the opened folder restricts nothing of it"
-_ELSE_ASKS = "everything but reading in the workspace asks"
-_SANDBOXED = "the sandbox holds it"
+_NOT_RESTRICTED = "the opened folder does not restrict it"
+_ELSE_ASKS = "everything else needs approval"
+_SANDBOXED = "it runs in the sandbox"
 BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
 """The built-in rules; the summary of a call does not name them."""
 
@@ -255,7 +255,7 @@ class Policy:
         if self._reads_only:
             yield _ONLY_READS
         if self._asks_always:
-            yield "everything else asks (toolCall.manualApproval)"
+            yield "everything else needs approval (toolCall.manualApproval)"
         if self._asks_always or self._only_restricts:
             return
         yield _READS_ARE_ALLOWED
@@ -264,8 +264,8 @@ class Policy:
         else:
             verdict, name = self._default
             yield f"{verdict} everything else in the workspace ({name})"
-        yield "a path outside the workspace asks, whatever is allowed"
-        yield "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too"
+        yield "a path outside the workspace always needs approval"
+        yield "a change of a guarded path (.git, .vscode, AGENTS.md, ...) always needs approval"
 
     def withheld(self, *, server: str, tool: str, effect: Effect) -> str | None:
         """Return the rule that withholds a tool from the model, or None if it is offered."""
@@ -357,7 +357,7 @@ class Policy:
         if call.programs:
             return "ask", f"Git may run a program: {_shown(call.programs)}"
         if self._reads_only and call.effect == "run" and call.command is None:
-            return "ask", f"{_ONLY_READS}, and this tool may do anything"
+            return "ask", f"{_ONLY_READS}, and the effects of this tool are unknown"
         return (rule.verdict, rule.name) if rule else self._by_default(call)
 
     def _rule_for(self, call: Call) -> _Rule | None:

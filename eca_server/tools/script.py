@@ -181,7 +181,7 @@ def _failure(returncode: int | None) -> str | None:
     if returncode == 0:
         return None
     if returncode is None:
-        return "The command could not be ended."
+        return "The command could not be killed."
     if returncode > 0:
         return f"Exit code {returncode}"
     try:

@@ -20,7 +20,10 @@ from eca_server.tools.script import Script, run_script, shell_in
 from eca_server.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.workspace import FileError, Place, Workspace
 
-__all__ = ["ShellCommand", "default_directory", "ensure_sandbox_works"]
+__all__ = ["SANDBOX_PLACES", "ShellCommand", "default_directory", "ensure_sandbox_works"]
+
+SANDBOX_PLACES = (" outside of the sandbox", " in the sandbox")
+"""The ends of summaries, if a sandbox is configured."""
 
 _TIMEOUT = 60_000
 _LONGEST = 600_000
@@ -218,7 +221,7 @@ class ShellCommand:
     def _where(self, sandbox: Sandbox | None) -> str:
         if self.sandbox is None:
             return ""
-        return " outside of the sandbox" if sandbox is None else " in the sandbox"
+        return SANDBOX_PLACES[sandbox is not None]
 
 
 async def ensure_sandbox_works(sandbox: Sandbox) -> None:

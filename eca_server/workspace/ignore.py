@@ -221,6 +221,7 @@ def _walk(tree: _Tree, start: str, rules: Sequence[_RulesAt] | None) -> Iterator
         subdirectories = []
         for name, kind in sorted(tree.entries(directory).items()):
             path = prefix + name
+            tree.checkpoint()  # a folder may have thousands of names and of rules
             if rules and _ignored(path + "/" * (kind == "directory"), rules):
                 continue
             if kind == "directory":

@@ -47,7 +47,7 @@ def test_a_day(spend_day: SpendDay, name: str) -> None:
 
 
 @pytest.mark.requirement("W-12c", "W-12d")
-def test_who_speaks_todays_edition_is_told_of_chats_and_nobody_else(spend_day: SpendDay) -> None:
+def test_only_clients_of_todays_edition_are_notified_of_chats(spend_day: SpendDay) -> None:
     for name in PERSONALITIES:
         more = methods(spend_day(name)) - OCTOBER - (set() if name in TODAY else ASKED)
         assert (more >= {"chat/opened", "chat/deleted"}) is (name in TODAY)

@@ -11,7 +11,7 @@ from tests.clients.personality import PERSONALITIES
 
 @pytest.mark.requirement("CLIENT-16", "CLIENT-32", "CLIENT-33")
 @pytest.mark.parametrize("name", PERSONALITIES)
-def test_a_day_is_folded_without_a_fault(spend_day: SpendDay, name: str) -> None:
+def test_a_day_is_folded_without_an_error(spend_day: SpendDay, name: str) -> None:
     seat, conversation = spend_day(name).seat, Conversation()
     for side, value in seat.passed:
         assert conversation.passed(side, value) == ()

@@ -351,7 +351,7 @@ def members(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.requirement("CLIENT-24", "W-13a", "W-13b")
-def test_24_shutdown_is_null_and_leaves_nobody_behind(days: list[Day]) -> None:
+def test_24_shutdown_is_null_and_leaves_no_process_behind(days: list[Day]) -> None:
     for day in days:
         (answer,) = (each for each in day.seat.heard if each.get("answers") == "shutdown")
         assert answer["result"] is None

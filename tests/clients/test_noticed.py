@@ -147,7 +147,7 @@ def test_a_client_notices_what_it_breaks_on(
         ("Desktop", lambda messages: messages.__delitem__(slice(1, 5, 3))),
     ],
 )
-def test_a_client_that_is_not_told_enough_sends_no_prompt(
+def test_a_client_without_enough_information_sends_no_prompt(
     name: str, wrong: Callable[[list[Any]], None]
 ) -> None:
     messages = copy.deepcopy(GOOD)

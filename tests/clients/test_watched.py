@@ -11,7 +11,7 @@ from tests.clients.personality import PERSONALITIES
 
 @pytest.mark.requirement
 @pytest.mark.parametrize("name", PERSONALITIES)
-def test_a_day_is_watched_without_a_word(spend_day: SpendDay, name: str) -> None:
+def test_a_day_is_watched_without_a_finding(spend_day: SpendDay, name: str) -> None:
     watcher, seen = Watcher(), []
     for side, value in spend_day(name).seat.passed:
         seen += watcher.feed(side, {"jsonrpc": "2.0", **value})  # vscode-jsonrpc shows none

@@ -61,7 +61,7 @@ def refusal(event: Event | None) -> tuple[Id | None, int]:
 
 class TestTable:
     @pytest.mark.requirement
-    def test_a_method_stands_in_a_table_once(self) -> None:
+    def test_a_method_is_in_a_table_once(self) -> None:
         with pytest.raises(LocalProtocolError, match="add"):
             Table([TABLE["add"], TABLE["add"]])
 
@@ -98,7 +98,7 @@ class TestTheirRequests:
         assert not end.running_requests
 
     @pytest.mark.requirement("W-2c")
-    def test_a_request_with_a_pending_id_is_refused_and_the_first_is_kept(self) -> None:
+    def test_a_request_with_a_pending_id_is_refused_and_the_first_continues(self) -> None:
         end = server()
         end.receive(request(1))
         assert refusal(end.receive(request(1))) == (1, ErrorCode.INVALID_REQUEST)
@@ -112,7 +112,7 @@ class TestTheirRequests:
             end.respond(1, None)
 
     @pytest.mark.requirement("W-2b")
-    def test_ids_are_told_apart_by_their_type(self) -> None:
+    def test_ids_are_distinguished_by_their_type(self) -> None:
         end = server()
         ids: list[Id] = [1, "1", 0, "", "0", -1, 2**64]
         for request_id in ids:
@@ -219,7 +219,7 @@ class TestFaults:
         )
 
     @pytest.mark.requirement("BASE-23")
-    def test_a_fault_below_messages_is_answered_with_its_code(self) -> None:
+    def test_an_error_below_messages_is_answered_with_its_code(self) -> None:
         fault = RemoteProtocolError("bad JSON", code=ErrorCode.PARSE_ERROR)
         assert server().reply_to_error(fault) == Reply(ErrorResponse(None, -32700, "bad JSON"))
 

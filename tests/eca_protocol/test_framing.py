@@ -150,7 +150,7 @@ def test_a_body_that_cannot_be_read_is_skipped(
         (FrameErrorKind.EOF_IN_BODY, b"Content-Length: 2\r\n\r\n{"),
     ],
 )
-def test_an_end_inside_a_frame_is_a_fault(kind: FrameErrorKind, tail: bytes) -> None:
+def test_an_end_inside_a_frame_is_an_error(kind: FrameErrorKind, tail: bytes) -> None:
     frame, fault = read(NEXT + tail)
     assert frame == b'"next"'
     assert isinstance(fault, FrameError)
@@ -159,7 +159,7 @@ def test_an_end_inside_a_frame_is_a_fault(kind: FrameErrorKind, tail: bytes) -> 
 
 
 @pytest.mark.requirement("W-13")
-def test_an_end_inside_a_skipped_body_is_a_fault() -> None:
+def test_an_end_inside_a_skipped_body_is_an_error() -> None:
     too_long, cut = read(b"Content-Length: 101\r\n\r\n{", **SMALL)
     assert isinstance(too_long, FrameError)
     assert cut == FrameError(

@@ -123,7 +123,7 @@ with GUARD.starting():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the watcher finds it in /proc")
-def test_a_child_that_the_watcher_was_not_told_of_ends_too(witness: Witness) -> None:
+def test_a_child_that_the_watcher_does_not_know_ends_too(witness: Witness) -> None:
     ours = subprocess.run(
         [sys.executable, "-c", NOT_TOLD, str(witness.held), "sleep 600 & wait"],
         pass_fds=(witness.held,),
@@ -243,7 +243,7 @@ def test_a_watcher_that_does_not_read_is_replaced_and_holds_up_nothing(
     assert sleepers[0].wait(SECONDS) == -signal.SIGTERM
 
 
-def test_a_watcher_that_cannot_be_started_is_an_error_of_nobody(
+def test_a_watcher_that_cannot_be_started_is_no_error(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

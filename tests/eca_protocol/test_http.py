@@ -51,7 +51,7 @@ async def test_an_answer_has_a_status_headers_and_a_body_that_comes_in_chunks():
         assert provider.requests[0].headers["accept-encoding"] == "identity"
 
 
-async def test_a_connection_is_kept_when_the_body_was_read_to_its_end():
+async def test_a_connection_is_reused_when_the_body_was_read_to_its_end():
     async with asking([reply("1"), reply("2")]) as (provider, client, url):
         for _ in range(2):
             async with client.stream("POST", url) as response:
@@ -70,7 +70,7 @@ async def test_a_connection_is_kept_when_the_body_was_read_to_its_end():
         (reply(raw("no gzip"), headers={"content-encoding": "gzip"}), "protocol"),
     ],
 )
-async def test_a_broken_exchange_is_a_fault_of_its_kind(script, kind):
+async def test_a_broken_exchange_is_an_error_of_its_kind(script, kind):
     async with asking([script]) as (_, client, url):
         with pytest.raises(HTTPError) as caught:
             async with client.stream("POST", url) as response:
@@ -78,7 +78,7 @@ async def test_a_broken_exchange_is_a_fault_of_its_kind(script, kind):
         assert caught.value.kind == kind
 
 
-async def test_a_refused_connection_is_a_fault_of_its_kind(free_port):
+async def test_a_refused_connection_is_an_error_of_its_kind(free_port):
     async with HTTPClient() as client:
         with pytest.raises(HTTPError) as caught:
             async with client.stream("GET", f"http://127.0.0.1:{free_port}/"):
@@ -86,7 +86,7 @@ async def test_a_refused_connection_is_a_fault_of_its_kind(free_port):
         assert caught.value.kind == "connect"
 
 
-async def test_a_failed_tls_handshake_is_a_fault_of_its_kind():
+async def test_a_failed_tls_handshake_is_an_error_of_its_kind():
     async with asking([]) as (_, client, url):
         with pytest.raises(HTTPError) as caught:
             async with client.stream("GET", url.replace("http:", "https:")):
@@ -142,7 +142,7 @@ async def test_leaving_a_body_halfway_closes_the_connection_and_leaves_no_genera
 @pytest.mark.parametrize(
     "script", [Reply(before_headers=[wait("here")]), reply("Hel", wait("here"), "lo")]
 )
-async def test_cancelling_closes_the_connection_wherever_the_request_stands(script):
+async def test_cancelling_closes_the_connection_wherever_the_request_is(script):
     async with asking([script, reply("next")]) as (provider, client, url):
         async with anyio.create_task_group() as tasks:
 
@@ -218,7 +218,7 @@ async def test_a_redirect_is_an_answer_and_nothing_follows_it():
         assert elsewhere.requests == elsewhere.other_requests == []
 
 
-async def test_who_asks_may_stand_in_the_url():
+async def test_who_asks_may_be_in_the_url():
     requests: list[tuple[str | None, str]] = []
 
     async def handle(request: HTTPRequest, responder: Responder) -> None:
@@ -232,7 +232,7 @@ async def test_who_asks_may_stand_in_the_url():
     assert requests == [("Basic bWU6cEBzcw==", host)]
 
 
-async def test_no_cookie_is_kept():
+async def test_no_cookie_is_stored():
     requests: list[str | None] = []
 
     async def gives_a_cookie(request: HTTPRequest, responder: Responder) -> None:
@@ -264,7 +264,7 @@ async def test_header_values_lose_white_space_and_replace_defaults_in_any_case()
 
 
 @pytest.mark.parametrize("headers", [{"k": "se\ncret"}, {"k": "secr\u00e9t"}, {"bad name": "x"}])
-async def test_a_header_that_cannot_be_sent_is_a_fault_that_does_not_show_its_value(headers):
+async def test_a_header_that_cannot_be_sent_is_an_error_that_does_not_show_its_value(headers):
     async with asking([]) as (provider, client, url):
         with pytest.raises(HTTPError) as caught:
             async with client.stream("POST", url, headers=headers):
@@ -285,7 +285,7 @@ async def test_a_host_that_is_no_name_cannot_be_asked(url):
 @pytest.mark.parametrize(
     "url", ["", "no-scheme/v1", "ftp://127.0.0.1/", "http://[::1/", "http://xn--a/"]
 )
-async def test_a_url_that_cannot_be_asked_is_a_fault_of_the_configuration(url):
+async def test_a_url_that_cannot_be_asked_is_an_error_of_the_configuration(url):
     async with HTTPClient() as client:
         with pytest.raises(HTTPError) as caught:
             async with client.stream("GET", url):
@@ -317,7 +317,7 @@ async def test_an_unusable_proxy_is_named_by_its_variable_and_not_by_its_value(
         assert "secret" not in str(caught.value)
 
 
-async def test_a_kept_connection_that_the_server_drops_is_replaced_without_a_word():
+async def test_a_pooled_connection_that_the_server_drops_is_replaced_silently():
     served: list[int] = []
 
     async def drops_every_second(_request: HTTPRequest, responder: Responder) -> None:

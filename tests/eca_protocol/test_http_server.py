@@ -88,7 +88,7 @@ async def test_what_is_out_of_bounds_is_refused_with_its_status(request_bytes, e
         (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, 413),
     ],
 )
-async def test_an_answer_to_head_has_no_body_and_the_server_goes_on(
+async def test_an_answer_to_head_has_no_body_and_the_server_continues(
     request_bytes, expected, caplog
 ):
     async with serve(hello, limits=ServerLimits(max_body=1000)) as server:
@@ -101,7 +101,7 @@ async def test_an_answer_to_head_has_no_body_and_the_server_goes_on(
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-async def test_what_cannot_be_read_behind_a_head_request_is_refused_with_words(caplog):
+async def test_what_cannot_be_read_behind_a_head_request_is_refused_with_a_reason(caplog):
     async with serve(hello) as server:
         request = b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\nno request\r\n\r\n"
         head, _, refused = (await exchange(server, request)).partition(b"\r\n\r\n")
@@ -110,7 +110,7 @@ async def test_what_cannot_be_read_behind_a_head_request_is_refused_with_words(c
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-async def test_a_fault_of_an_exchange_is_logged_and_the_server_goes_on(caplog, monkeypatch):
+async def test_an_error_of_an_exchange_is_logged_and_the_server_continues(caplog, monkeypatch):
     request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with serve(hello) as server:
         with monkeypatch.context() as patched:
@@ -173,7 +173,7 @@ async def test_a_handler_is_cancelled_when_its_client_hangs_up():
             await cancelled.wait()
 
 
-async def test_a_failing_or_silent_handler_is_answered_500_and_the_server_goes_on(caplog):
+async def test_a_failing_or_silent_handler_is_answered_500_and_the_server_continues(caplog):
     async def handler(request: HTTPRequest, _responder: Responder) -> None:
         if request.path == "/fail":
             raise RuntimeError("planted")
@@ -199,7 +199,7 @@ async def test_an_answer_begun_and_not_ended_is_ended_by_the_server():
         assert await answer.read() == b"ab"
 
 
-async def test_an_answer_out_of_order_is_the_callers_fault():
+async def test_an_answer_out_of_order_is_the_callers_error():
     async def handler(_request: HTTPRequest, responder: Responder) -> None:
         await responder.respond(200, b"done")
         with pytest.raises(LocalProtocolError):

@@ -1,5 +1,6 @@
 """The route of a request to its server: proxies, certificates, an address in place of a name."""
 
+import errno
 import os
 import resource
 import ssl
@@ -202,7 +203,7 @@ async def test_an_unasked_response_never_answers_the_next_request(authority, sec
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_a_tls_connection_is_kept_between_requests(authority):
+async def test_a_tls_connection_stays_open_between_requests(authority):
     async with server(tls(authority, "127.0.0.1")) as peer, HTTPClient() as client:
         for _ in range(3):
             assert await ask(f"https://127.0.0.1:{peer.port}/", client) == b"hello"
@@ -248,7 +249,7 @@ def expired(authority: trustme.CA) -> ssl.SSLContext:
         ("unknown authority", "is from an unknown authority"),
     ],
 )
-async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault, words):
+async def test_errors_of_a_certificate_are_distinguished(authority, tmp_path, fault, words):
     match fault:
         case "self-signed":
             context = self_signed(tmp_path)
@@ -265,7 +266,7 @@ async def test_faults_of_a_certificate_are_told_apart(authority, tmp_path, fault
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/"])
-async def test_a_process_without_file_descriptors_is_told_so(url):
+async def test_a_process_without_file_descriptors_is_reported(url):
     async with HTTPClient() as client:
         with pytest.raises(HTTPError, match="cannot connect"):
             await ask("http://127.0.0.1:1/", client)
@@ -278,4 +279,17 @@ async def test_a_process_without_file_descriptors_is_told_so(url):
                     held.callback(os.close, os.dup(0))
             with pytest.raises(HTTPError, match="no file descriptors left") as caught:
                 await ask(url, client)
+    assert caught.value.kind == "resources"
+
+
+async def test_a_first_request_without_file_descriptors_says_so_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "urllib/request.py")
+
+    monkeypatch.setattr("urllib.request.getproxies", refuse)
+    async with HTTPClient() as client:
+        with pytest.raises(HTTPError, match="no file descriptors left") as caught:
+            await ask("http://127.0.0.1:1/", client)
     assert caught.value.kind == "resources"

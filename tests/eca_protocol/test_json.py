@@ -193,7 +193,7 @@ def test_what_cannot_be_written_is_named_by_its_path(
 @engines
 @any_digit_limit
 @pytest.mark.parametrize("digits", [1, 18, 19, 20, 600, 601, 640, 641, 4299, 4300])
-def test_integers_are_exact_whatever_the_interpreter_is_told(
+def test_integers_are_exact_for_any_setting_of_the_interpreter(
     engine: Any, digit_limit: int, digits: int
 ) -> None:
     value = -(10**digits) // 7 - 10 ** (digits - 1)
@@ -425,7 +425,7 @@ def test_the_most_values_are_read_and_one_more_is_refused(
 
 @pytest.mark.requirement
 @engines
-def test_a_long_text_of_few_values_is_read_whatever_stands_in_its_strings(engine: Any) -> None:
+def test_a_long_text_of_few_values_is_read_whatever_is_in_its_strings(engine: Any) -> None:
     for text in (",[{" * 2**20, '\\"' * 2**20, "," * 2**20 + '",["' * 2**18):
         assert engine.loads(stdlib_json.dumps([text])) == [text]
 

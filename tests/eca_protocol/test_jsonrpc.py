@@ -161,7 +161,7 @@ almost_messages = st.fixed_dictionaries(
 @pytest.mark.requirement("BASE-24")
 @given(json_values | almost_messages)
 @example({"jsonrpc": {}, "method": {}})
-def test_any_json_value_is_a_message_or_a_fault_with_its_reply(value: Any) -> None:
+def test_any_json_value_is_a_message_or_an_error_with_its_reply(value: Any) -> None:
     read: Message | RemoteProtocolError
     try:
         read = classify(value)

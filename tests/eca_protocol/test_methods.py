@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from eca_protocol import methods
 from eca_protocol.codec import Codec
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
@@ -65,6 +68,13 @@ def test_the_table_has_the_methods_of_every_edition() -> None:
         if row.window.since is Revision.CURRENT is row.window.until
     } == {name: which for which, names in ADDED.items() for name in names.split()}
     assert len(ECA) == len(SPECIFIED) + sum(len(names.split()) for names in ADDED.values())
+
+
+@pytest.mark.requirement
+def test_a_row_s_constant_has_the_name_of_its_method() -> None:
+    for row in ECA:
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", row.name.removeprefix("$/").replace("/", "_"))
+        assert getattr(methods, words.upper()) is row
 
 
 @pytest.mark.requirement

@@ -157,7 +157,7 @@ async def test_a_waiting_task_continues_when_the_other_side_is_gone() -> None:
     assert outbox.size == 0
 
 
-async def test_who_waits_goes_on_when_the_writer_is_cancelled() -> None:
+async def test_a_waiting_task_continues_when_the_writer_is_cancelled() -> None:
     outbox = Outbox(Recorder())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.run)

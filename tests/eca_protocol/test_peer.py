@@ -71,7 +71,7 @@ class TestDispatch:
             assert await wire.receive() == success(2)
         assert calls == [{"n": n} for n in (1, 2, 3, 4)]
 
-    async def test_what_a_plain_handler_says_stands_before_its_answer(self) -> None:
+    async def test_what_a_plain_handler_says_is_before_its_answer(self) -> None:
         def handler(_: Any) -> str:
             peer.notify("log", {"text": "first"})
             return "second"
@@ -81,7 +81,7 @@ class TestDispatch:
             assert await wire.receive() == notification("log", {"text": "first"})
             assert await wire.receive() == success(1, "second")
 
-    async def test_an_answer_stands_before_what_the_handler_started(self) -> None:
+    async def test_an_answer_is_before_what_the_handler_started(self) -> None:
         async def stream() -> None:
             for n in range(3):
                 peer.notify("log", {"n": n})
@@ -98,7 +98,7 @@ class TestDispatch:
             for n in range(3):
                 assert await wire.receive() == notification("log", {"n": n})
 
-    async def test_a_waiting_handler_holds_up_nobody(self) -> None:
+    async def test_a_waiting_handler_delays_no_other(self) -> None:
         waiting = Waiting()
         async with conversation({"wait": waiting, "add": lambda _: 1}) as (_, wire):
             await wire.send(request("slow", "wait"), request("quick"))
@@ -281,7 +281,7 @@ class TestCancel:
             assert await wire.receive() == success(1, "second")
         assert await wire.rest() == []
 
-    async def test_a_cancelled_handler_that_fails_with_a_group_harms_nobody(self) -> None:
+    async def test_a_cancelled_handler_that_fails_with_a_group_affects_no_other(self) -> None:
         started = anyio.Event()
 
         async def fail_at_the_end() -> None:
@@ -375,7 +375,7 @@ class TestFailures:
             answer = await wire.receive()
         assert answer["error"] == {"code": -32001, "message": "no"}
 
-    async def test_a_notification_that_fails_is_logged_and_harms_nobody(
+    async def test_a_failing_notification_is_logged_and_affects_nothing_else(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         def fail(_: Any) -> Any:

@@ -26,7 +26,7 @@ class TestCalls:
             assert await second.result(deadline=5) == [2]
             assert not peer.pending_calls
 
-    async def test_a_call_that_fails_raises_what_the_other_side_said(self) -> None:
+    async def test_a_call_that_fails_raises_the_error_of_the_other_side(self) -> None:
         async with conversation({}) as (peer, wire):
             call = peer.start_call("add")
             error = {"code": 5, "message": "no", "data": [1]}

@@ -79,7 +79,7 @@ async def test_the_end_of_input_ends_calls_and_answers_what_runs() -> None:
     assert sorted(code_of(answer) for answer in rest[1:]) == [(1, CANCELLED), (2, CANCELLED)]
 
 
-async def test_input_that_ends_inside_a_message_is_answered_and_told_apart() -> None:
+async def test_input_that_ends_inside_a_message_is_answered_and_distinguished() -> None:
     peer, wire = pair({})
     await wire.send(b"Content-Length: 10\r\n\r\n{")
     finish_writing(wire)
@@ -90,7 +90,7 @@ async def test_input_that_ends_inside_a_message_is_answered_and_told_apart() -> 
 
 
 @pytest.mark.requirement("W-13i")
-async def test_a_fatal_fault_is_answered_with_id_null_and_ends_the_conversation() -> None:
+async def test_a_fatal_error_is_answered_with_id_null_and_ends_the_conversation() -> None:
     calls: list[Any] = []
     peer, wire = pair({"log": calls.append})
     await wire.send(notification(), b"Content-Length: x\r\n\r\n", notification())
@@ -138,7 +138,7 @@ async def test_a_broken_pipe_ends_everything_and_nothing_raises() -> None:
             peer.start_call("add")
 
 
-async def test_who_waits_to_write_is_told_that_nobody_reads() -> None:
+async def test_a_waiting_writer_fails_when_the_reader_is_gone() -> None:
     class Broken:
         async def receive(self) -> bytes:
             await anyio.sleep_forever()
@@ -163,7 +163,7 @@ async def test_who_waits_to_write_is_told_that_nobody_reads() -> None:
             peer.notify("log")
 
 
-async def test_a_fault_of_reading_ends_the_conversation() -> None:
+async def test_an_error_of_reading_ends_the_conversation() -> None:
     class Broken:
         async def receive(self) -> bytes:
             raise OSError("bad device")
@@ -317,7 +317,7 @@ async def test_a_deaf_peer_delays_leaving_only_so_long(monkeypatch: pytest.Monke
     assert len(await wire.rest()) == 1
 
 
-async def test_a_fault_of_the_writer_is_not_swallowed() -> None:
+async def test_an_error_of_the_writer_is_not_swallowed() -> None:
     class Faulty:
         async def receive(self) -> bytes:
             await anyio.sleep_forever()

@@ -96,7 +96,7 @@ async def test_a_client_that_leaves_in_a_flood_ends_the_server(anyio_backend: st
         assert await child.wait() in {0, 5}
 
 
-async def test_a_fatal_fault_is_answered_and_ends_the_server(anyio_backend: str) -> None:
+async def test_a_fatal_error_is_answered_and_ends_the_server(anyio_backend: str) -> None:
     async with server(anyio_backend) as child:
         wire = Wire(child.transport)
         await wire.send(request(1, "wait"), b"Content-Length: minus one\r\n\r\n")

@@ -74,5 +74,5 @@ def test_no_proxy_names_what_is_asked_directly(no_proxy, url, direct):
 
 
 @given(st.text())
-def test_whatever_stands_in_no_proxy_there_is_an_answer(no_proxy):
+def test_whatever_is_in_no_proxy_there_is_an_answer(no_proxy):
     assert proxy_for("https://a.example/", {"https": PROXY, "no": no_proxy}) in (None, PROXY)

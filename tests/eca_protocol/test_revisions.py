@@ -72,7 +72,7 @@ def test_a_revision_is_found_by_its_name(revision: Revision) -> None:
 
 
 @pytest.mark.requirement
-def test_an_unknown_name_is_told_which_names_there_are() -> None:
+def test_an_unknown_name_is_answered_by_the_known_names() -> None:
     with pytest.raises(ValueError, match=r"'2024'.*2025-06, 2025-09, 2025-10, current"):
         parse_revision("2024")
 

@@ -88,7 +88,7 @@ def test_half_an_id_at_the_end_is_no_id() -> None:
     assert decoder.last_event_id == "122"
 
 
-def test_what_a_reconnection_needs_is_kept() -> None:
+def test_what_a_reconnection_needs_is_stored() -> None:
     decoder = SSEDecoder()
     assert (decoder.last_event_id, decoder.retry) == (None, None)
     decoder.feed(b"id: 5\nretry: 1000\n")
@@ -117,7 +117,7 @@ def test_nothing_is_taken_after_the_end() -> None:
         b"x" * 11,
     ],
 )
-def test_an_event_beyond_the_limit_is_a_fault_after_the_events_before_it(too_long: bytes) -> None:
+def test_an_event_beyond_the_limit_is_an_error_after_the_events_before_it(too_long: bytes) -> None:
     decoder = SSEDecoder(max_event=10)
     assert decoder.feed(b"data: 1234\n\n" + too_long) == [message("1234")]
     for act in (lambda: decoder.feed(b"\n\ndata: 1\n\n"), lambda: decoder.feed(b""), decoder.close):

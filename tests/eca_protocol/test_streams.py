@@ -292,7 +292,7 @@ def test_nothing_but_the_wire_reaches_the_wire() -> None:
         assert noise in done.stderr
 
 
-def test_what_was_printed_before_and_still_waits_is_kept_out_of_the_wire() -> None:
+def test_what_was_printed_before_and_still_waits_stays_out_of_the_wire() -> None:
     before = "import sys; sys.stdout = open(1, 'w', closefd=False); sys.stdout.write('before')\n"
     code = before + OWNED.format(body="os.write(write_fd, b'wire ')", after="print('after')")
     done = run_python(code, input=b"")
@@ -348,7 +348,7 @@ def test_a_closed_error_stream_never_becomes_the_wire() -> None:
     assert run_python(code, input=b"").stdout == b"wire"
 
 
-async def test_sending_now_takes_what_there_is_room_for() -> None:
+async def test_sending_now_takes_what_fits() -> None:
     near, far = pipes()
     assert near.send_now(b"abc") == 3
     assert await far.receive() == b"abc"

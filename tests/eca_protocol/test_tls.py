@@ -108,7 +108,7 @@ async def test_a_server_that_wants_one_is_understood(authority, files):
     assert caught.value.kind == "tls"
 
 
-def test_certificate_and_key_may_stand_in_one_file(files):
+def test_certificate_and_key_may_be_in_one_file(files):
     both = ClientCertificate(certificate=str(files / "both.pem"))
     assert make_context(bare_context, None, both)
 

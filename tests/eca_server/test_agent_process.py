@@ -50,7 +50,7 @@ def ending(server: Stranger) -> list[Any]:
 
 
 @pytest.mark.requirement("TOOL-13", "TOOL-14", "W-35a")
-def test_an_approved_edit_changes_the_file_as_its_diff_said(agent: Stranger, file: Path) -> None:
+def test_an_approved_edit_changes_the_file_as_its_diff_shows(agent: Stranger, file: Path) -> None:
     chat, call = request_change(agent)
     assert "-two" in call["details"]["diff"]
     assert "+2" in call["details"]["diff"]
@@ -65,7 +65,9 @@ def test_an_approved_edit_changes_the_file_as_its_diff_said(agent: Stranger, fil
 
 
 @pytest.mark.requirement("TOOL-18", "TOOL-19", "W-31b")
-def test_a_rejected_edit_leaves_the_file_and_the_turn_goes_on(agent: Stranger, file: Path) -> None:
+def test_a_rejected_edit_leaves_the_file_and_the_turn_continues(
+    agent: Stranger, file: Path
+) -> None:
     before = file.read_bytes()
     chat, call = request_change(agent)
     agent.tell("chat/toolCallReject", {"chatId": chat, "toolCallId": call["id"]})
@@ -90,7 +92,7 @@ def test_an_edit_of_a_file_that_changed_while_it_waited_is_refused(
 
 
 @pytest.mark.requirement("W-30d", "W-31a")
-def test_in_plan_an_edit_is_refused_and_nobody_is_asked(agent: Stranger, file: Path) -> None:
+def test_in_plan_an_edit_is_refused_without_a_question(agent: Stranger, file: Path) -> None:
     before = file.read_bytes()
     agent.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
     begun = len(agent.seen)

@@ -132,7 +132,7 @@ def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path
         ("x" * 257, None),
     ],
 )
-def test_a_child_is_told_that_an_agent_runs_it_and_for_which_chat(
+def test_a_child_knows_that_an_agent_runs_it_and_for_which_chat(
     chat_id: str, expected: str | None
 ) -> None:
     before = {"PATH": "/bin", "ECA_CHAT_ID": "of a server around us"}

@@ -144,7 +144,7 @@ def test_an_unknown_command_shows_the_help_and_fails_as_upstream_s_does(
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["server", "--version"], ["--verbose", "--version", "server"]]
 )
-def test_the_version_is_told_wherever_it_is_asked_for(
+def test_the_version_is_reported_wherever_it_is_asked_for(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 0
@@ -243,7 +243,7 @@ def test_doctor_is_well_with_nothing_configured(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_doctor_tells_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
+def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
     planted = [f"sk-planted-{n}-Zq8" for n in range(4)]
     (tmp_path / "key.txt").write_text(planted[3] + "\n")
     config = tmp_path / ".config" / "eca" / "config.json"
@@ -274,14 +274,14 @@ def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", "auto"])
-def test_doctor_tells_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
+def test_doctor_says_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
     (line,) = (each for each in done.stdout.splitlines() if each.startswith("Command sandbox"))
     state = "" if mode == "off" else f"; {capability().state}; no network"
     assert line == f"Command sandbox (toolCall.sandbox): {mode}{state}"
 
 
-def test_doctor_asks_each_provider_when_it_is_told_to(tmp_path: Path) -> None:
+def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
     with provider_in_thread(models=["m"]) as provider:
         providers = {"good": {"url": provider.url, "key": "planted-good-key-1"}}
         well = eca(tmp_path, "doctor", "--online", ECA_CONFIG=json.dumps({"providers": providers}))
@@ -294,7 +294,7 @@ def test_doctor_asks_each_provider_when_it_is_told_to(tmp_path: Path) -> None:
     assert "- bad: the provider cannot be reached" in ill.stdout
 
 
-def test_the_debug_log_tells_of_requests_and_not_of_what_is_secret(tmp_path: Path) -> None:
+def test_the_debug_log_shows_requests_and_nothing_secret(tmp_path: Path) -> None:
     busy = Reply(status=503, body={"error": {"message": "busy"}})
     with provider_in_thread([busy, reply("Hi")]) as provider:
         settings = {"url": f"{provider.url}?sig=planted-query", "key": "planted-key-1"}
@@ -319,7 +319,7 @@ def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello,  wörld \U0001f600\n", "")
 
 
-def test_chat_says_beside_the_answer_where_a_picture_stands(tmp_path: Path) -> None:
+def test_chat_says_beside_the_answer_where_a_picture_is(tmp_path: Path) -> None:
     done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
     outputs = "[a picture: image/png]\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", outputs)
@@ -353,13 +353,13 @@ def test_chat_takes_its_prompts_from_a_pipe(tmp_path: Path) -> None:
     assert ">" not in done.stderr
 
 
-def test_a_configuration_that_is_broken_is_told_on_stderr(tmp_path: Path) -> None:
+def test_a_configuration_that_is_broken_is_reported_on_stderr(tmp_path: Path) -> None:
     done = eca(tmp_path, "chat", "hi", ECA_CONFIG="{oops")
     assert (done.returncode, done.stdout) == (0, "hi\n")
     assert "ECA_CONFIG" in done.stderr
 
 
-def test_a_pipe_that_nobody_reads_ends_the_chat(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_chat(tmp_path: Path) -> None:
     command = [*ECA, "chat", "--model", "simulator/script", "repeat 999999 many\\n"]
     with subprocess.Popen(
         command,
@@ -519,13 +519,21 @@ def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_pat
     assert b"planted" in b"".join(path.read_bytes() for path in tmp_path.rglob("logins.json"))
 
 
+def test_a_terminal_without_a_model_shows_how_to_configure_one(tmp_path: Path) -> None:
+    opened = Terminal(tmp_path, "chat", "hello")
+    opened.until(b"No model is configured: the built-in simulator/echo repeats what you write.")
+    opened.until(b"hello\r\n")
+    assert opened.exit_code() == 0
+    opened.close()
+
+
 TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
 
 
-def test_in_a_terminal_a_call_is_asked_for(tty: Terminal, tmp_path: Path) -> None:
+def test_in_a_terminal_a_call_needs_approval(tty: Terminal, tmp_path: Path) -> None:
     tty.until(b"> ")
     tty.type(TOUCH)
-    tty.until(b"touch made\r\nRunning 'touch made'? [y/N] ")
+    tty.until(b"touch made\r\nRun `touch made`? [y/N] ")
     tty.type(b"\n")
     tty.until(b"> ")
     assert not (tmp_path / "made").exists()
@@ -546,7 +554,7 @@ def test_a_question_shows_every_argument_and_the_directory(tty: Terminal, tmp_pa
         b"  directory: %b\r\n" % os.fsencode(tmp_path),
         b"  source: a.txt\r\n",
         b"  destination: b\\x1b[2K.txt\r\n",
-        b"Moving a.txt to b\\x1b[2K.txt? [y/N] ",
+        b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N] ",
     ):
         tty.until(row)
     tty.type(b"n\n")
@@ -557,17 +565,17 @@ def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
     tty: Terminal, tmp_path: Path
 ) -> None:
     (tmp_path / "sub").mkdir()
-    command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRunning 'ls'? [y/N] "
+    command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRun `ls`? [y/N] "
     arguments = json.dumps({"command": command, "working_directory": "sub"})
     tty.until(b"> ")
     tty.type(f"call eca_shell_command {arguments}\n".encode())
     tty.until(b"  directory: %b/sub\r\n" % os.fsencode(tmp_path))
     tty.until(b"      touch made\\x1b[1A\\x1b[2K\\x1b]52;c;ZXZpbA==\\x07\\u202e\r\n")
-    tty.until(b"      Running 'ls'? [y/N] \r\n")
-    tty.until(b"\nRunning 'touch made\\x1b")
+    tty.until(b"      Run `ls`? [y/N] \r\n")
+    tty.until(b"\nRun `touch made\\x1b")
     tty.until(b"? [y/N] ")
     assert b"\x1b" not in tty.all_shown
-    assert tty.all_shown.count(b"\nRunning") == 1
+    assert tty.all_shown.count(b"\nRun ") == 1
 
 
 def test_an_answer_of_control_characters_is_shown_as_escapes(tmp_path: Path) -> None:
@@ -591,7 +599,7 @@ def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(
         assert not set("\x1b\u202e") & set(done.stdout + done.stderr)
 
 
-def test_a_file_s_change_is_shown_before_it_is_asked_for(tty: Terminal, tmp_path: Path) -> None:
+def test_a_file_s_change_is_shown_before_the_question(tty: Terminal, tmp_path: Path) -> None:
     tty.until(b"> ")
     tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n')
     tty.until(b"+new")
@@ -614,7 +622,7 @@ def test_an_interrupt_takes_the_question_back_and_the_next_line_is_a_prompt(
     assert not (tmp_path / "made").exists()
 
 
-def test_in_a_pipe_a_call_that_would_ask_is_rejected_and_said(tmp_path: Path) -> None:
+def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path: Path) -> None:
     done = eca(tmp_path, "chat", "--model", "simulator/script", TOUCH.decode() + "say went on")
     assert done.returncode == 0
     assert done.stdout == "went on\n"
@@ -636,7 +644,7 @@ def test_in_a_pipe_a_call_that_would_ask_is_rejected_and_said(tmp_path: Path) ->
         ('call shell_command {"command": "pwd"}', "refused by the behaviour or the configuration]"),
     ],
 )
-def test_a_call_that_does_nothing_is_told_with_the_reason(
+def test_a_call_that_does_nothing_is_reported_with_the_reason(
     tmp_path: Path, call: str, note: str
 ) -> None:
     denied = {"toolCall": {"approval": {"deny": {"eca_shell_command": {}}}}}

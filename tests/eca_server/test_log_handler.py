@@ -34,7 +34,7 @@ def test_entries_come_whole_and_at_once(pipe: tuple[int, io.TextIOWrapper]) -> N
     assert os.read(reader, 2**20).decode() == expected
 
 
-def test_what_finds_no_room_is_dropped_and_counted(pipe: tuple[int, io.TextIOWrapper]) -> None:
+def test_what_exceeds_the_limit_is_dropped_and_counted(pipe: tuple[int, io.TextIOWrapper]) -> None:
     reader, stream = pipe
     handler = log_handler(stream)
     begun = time.monotonic()
@@ -50,7 +50,7 @@ def test_what_finds_no_room_is_dropped_and_counted(pipe: tuple[int, io.TextIOWra
     )
 
 
-def test_who_has_closed_the_other_end_is_no_fault() -> None:
+def test_a_closed_other_end_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as stream:

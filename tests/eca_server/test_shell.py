@@ -50,11 +50,11 @@ def test_a_stream_that_is_closed_is_an_empty_one(tmp_path: Path, line: str, show
 
 
 @pytest.mark.parametrize("command", ["chat hi", "doctor", "config schema"])
-def test_an_output_that_takes_nothing_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path: Path, command: str) -> None:
     done = in_a_shell(tmp_path, f'"$@" {command} >/dev/full')
     assert (done.returncode, done.stderr) == (
         1,
-        b"eca-server: [Errno 28] No space left on device\n",
+        b"eca-server: No space left on device\n",
     )
 
 
@@ -122,7 +122,7 @@ def test_an_interrupt_that_takes_the_server_away_first_is_no_failure(
     assert run(["chat", "hi"]) == 130
 
 
-def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> int:
         raise ExceptionGroup("", [ValueError("a bug")])
 

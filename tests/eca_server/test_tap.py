@@ -39,7 +39,7 @@ KEY = "sk-ant-0123456789abcdef"
         ({"sessionTokens": 7, "authStatus": "expired"}, None),
     ],
 )
-def test_a_message_is_kept_without_its_secrets(given: Any, kept: Any) -> None:
+def test_a_message_is_recorded_without_its_secrets(given: Any, kept: Any) -> None:
     mask = masker({"MY_API_KEY": "my own secret", "A_TOKEN": "short", "KEYBOARD": "a keyboard"})
     body = json.dumps(given, indent=1).encode()
     if kept is None:
@@ -54,7 +54,7 @@ def test_what_is_no_message_is_masked_as_text() -> None:
     assert mask(b"\x00\xff") == b"\x00\xff"
 
 
-def test_a_tap_that_nobody_listens_to_works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tap_without_listeners_works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unheard(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError

@@ -152,7 +152,7 @@ def test_a_turn_is_one_trace_of_the_agent_its_models_and_its_tools(tmp_path: Pat
     assert SECRET_WORDS.encode() not in b"".join(body for _, body in collector.bodies)
 
 
-def test_what_was_said_is_told_only_if_the_environment_asks_for_it(tmp_path: Path) -> None:
+def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path: Path) -> None:
     with collecting() as collector:
         properties = {
             "otel.exporter.otlp.endpoint": collector.url,
@@ -181,7 +181,7 @@ def test_what_was_said_is_told_only_if_the_environment_asks_for_it(tmp_path: Pat
     assert json.loads(model["gen_ai.output.messages"])[0]["role"] == "assistant"
 
 
-def test_a_failure_is_told_by_its_class_and_not_by_its_words(tmp_path: Path) -> None:
+def test_a_failure_is_reported_by_its_class_and_not_by_its_text(tmp_path: Path) -> None:
     with collecting() as collector:
         chat(
             tmp_path,
@@ -226,7 +226,7 @@ def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(
 
 
 @pytest.mark.trio
-async def test_without_the_library_the_user_is_told_once_and_the_work_goes_on(
+async def test_without_the_library_the_user_is_notified_once_and_the_work_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)

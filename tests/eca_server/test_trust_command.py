@@ -84,9 +84,13 @@ def test_without_a_terminal_nothing_is_accepted_but_by_yes(cli: Run, home: Path)
 
 
 def test_it_asks_about_the_settings_that_the_server_withholds(cli: Run, home: Path) -> None:
-    Logins(environment(home), in_keyring=lambda: False).store("logged-in", Secret("sk-123456789"))
+    logins = Logins(environment(home), in_keyring=lambda: False)
+    logins.store("logged-in", Secret("sk-123456789"))
+    stored = json.loads(logins.path.read_text())
+    stored["providers"]["locked"] = {"in": "keyring"}
+    logins.path.write_text(json.dumps(stored))
     own = {"url": "https://evil.example", "models": {"m": {}}}
-    providers = {"openai": own, "logged_in": own, "new": own}
+    providers = {"openai": own, "logged_in": own, "locked": own, "new": own}
     configure(home, providers=providers, **SERVER)
 
     async def of_the_server() -> list[str]:
@@ -100,6 +104,7 @@ def test_it_asks_about_the_settings_that_the_server_withholds(cli: Run, home: Pa
     listed = cli("trust", "add", "--yes", ".").stdout
     assert "adds the provider new at https://evil.example" in listed
     assert "logged_in" not in listed
+    assert "locked" not in listed
     assert "sets providers.openai.models to" in listed
     assert len(withheld) == 4
     decisions = TrustStore(environment(home), home).read()

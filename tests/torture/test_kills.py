@@ -50,9 +50,7 @@ class Victims:
     def play(self, random: Random) -> None:
         """Look at what the server before has left, work, and be killed."""
         chat = f"chat {self.torture.rounds}"
-        self.torture.count("temporary files", len(self.temporary()))
-        for path in [*self.temporary(), *self.place.data.glob("*/temporaries/*")]:
-            os.utime(path, (time.time() - OLD,) * 2)
+        self.age_temporary()
         with self.place.server() as server:
             self.look(server)
             is_long = random.random() < LONG_SHARE
@@ -150,6 +148,12 @@ class Victims:
             path.unlink()
         assert not left, f"temporary files are left: {left}"
 
+    def age_temporary(self) -> None:
+        """Make the files that the killed server was writing old enough to be removed."""
+        self.torture.count("temporary files", len(self.temporary()))
+        for path in [*self.temporary(), *self.place.data.glob("*/temporaries/*")]:
+            os.utime(path, (time.time() - OLD,) * 2)
+
     def temporary(self) -> list[Path]:
         return list(self.place.project.rglob(".eca-*.tmp"))
 
@@ -158,6 +162,7 @@ class Victims:
 def test_kills(torture: Torture, share: Share, tmp_path: Path) -> None:
     victims = Victims(Place(tmp_path), torture)
     torture.run(share, victims.play)
+    victims.age_temporary()
     with victims.place.server() as server:
         victims.look(server)
         server.result("shutdown")

@@ -134,7 +134,9 @@ class ServerProcess:
             ServerExited: it has ended.
         """
         number = self.queue(data)
-        await self.until(lambda: self._sent >= number, seconds=20, expected="a server that reads")
+        await self.until(
+            lambda: self._sent >= number, seconds=20, expected="a server that reads its input"
+        )
 
     def queue(self, data: bytes) -> int:
         """Append bytes to its input; return their number."""

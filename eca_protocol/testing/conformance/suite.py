@@ -319,7 +319,7 @@ def _final_findings(
             verdict = failing(id_) if is_broken else finding.verdict
             yield attrs.evolve(finding, id=id_, verdict=verdict)
         elif id_ in other_editions or DUPLICATES.get(id_) in other_editions:
-            yield Finding(id=id_, verdict="not-applicable", got="it concerns other editions")
+            yield Finding(id=id_, verdict="not-applicable", got="it applies to other editions")
         else:
             why = _NO_MESSAGE if _is_field_or_value(id_) else "no case judges it"
             yield Finding(id=id_, verdict="untestable", got=UNTESTABLE.get(id_, why))

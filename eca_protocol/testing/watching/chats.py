@@ -102,7 +102,7 @@ class Chats:
         if (chat_id, call_id) not in self._calls_seen:
             row = "TOOL-16" if approved else "TOOL-20"
             got = f"{call_id!r}, which was never announced"
-            self._log.report(row, side="client", expected="the id of a waiting call", got=got)
+            self._log.report(row, side="client", expected="the id of the waiting call", got=got)
             return
         turn = self._chats[chat_id].turn if chat_id in self._chats else None
         if turn is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.backend import ModelInfo
+from eca_server.llm.facts import ModelFacts
 
 __all__ = ["read_model"]
 
@@ -25,9 +26,9 @@ def read_model(listed: Mapping[str, Any]) -> ModelInfo:
     efforts = _supported(effort)
     return ModelInfo(
         name=str(listed["id"]),
-        capabilities=Capabilities(
-            images="image_input" not in abilities or "image_input" in _supported(abilities),
-            reasoning=thinking.get("supported") is True,
+        facts=ModelFacts(
+            images="image_input" in _supported(abilities) if "image_input" in abilities else None,
+            reasoning=thinking.get("supported") is True or None,
             context=_number(listed, "max_input_tokens"),
             output=_number(listed, "max_tokens"),
             thinking=frozenset(types) if thinking else None,

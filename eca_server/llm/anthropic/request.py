@@ -11,8 +11,9 @@ from typing import Any
 
 from eca_server.llm.anthropic.messages import mark_for_cache
 from eca_server.llm.anthropic.thinking import ThinkingSupport, thinking_fields
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import EncodedJSON
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import Origin, ReasoningPart, ToolCallPart
 
 __all__ = ["DROPPABLE", "mark_messages", "output_limit", "write_request"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from eca_server.llm.backend import Capabilities
+from eca_server.llm.facts import Capabilities
 
 __all__ = ["ThinkingSupport", "thinking_by_name", "thinking_fields", "thinking_support"]
 

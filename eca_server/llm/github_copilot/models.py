@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.backend import ModelInfo
+from eca_server.llm.facts import ModelFacts
 
 __all__ = ["read_models"]
 
@@ -49,10 +50,10 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
     endpoint = _endpoint(model)
     return ModelInfo(
         name=str(model["id"]),
-        capabilities=Capabilities(
-            tools=supports.get("tool_calls") is not False,
-            images=supports.get("vision") is not False,
-            reasoning=bool(efforts or supports.get("thinking")),
+        facts=ModelFacts(
+            tools=_flag(supports.get("tool_calls")),
+            images=_flag(supports.get("vision")),
+            reasoning=bool(efforts or supports.get("thinking")) or None,
             context=context,
             output=output,
             efforts=tuple(map(str, efforts)) if isinstance(efforts, list) else None,
@@ -71,6 +72,10 @@ def _endpoint(model: Mapping[str, Any]) -> tuple[str, str | None] | None:
 def _object(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = holder.get(name)
     return value if isinstance(value, Mapping) else {}
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _count(value: object) -> int | None:

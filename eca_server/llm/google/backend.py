@@ -14,9 +14,10 @@ from urllib.parse import quote
 import attrs
 from typing_extensions import override
 
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request
+from eca_server.llm.backend import BackendError, ModelInfo, Request
 from eca_server.llm.corrections import CorrectingBackend
 from eca_server.llm.encoding import EncodedJSON, HistoryEncoder, encoded
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.google.decoder import MODEL_ERRORS, GeminiDecoder
 from eca_server.llm.google.generations import generation_of
 from eca_server.llm.google.messages import ContentWriter, legal_name
@@ -149,8 +150,8 @@ def _model(listed: Mapping[str, Any]) -> ModelInfo:
     """
     return ModelInfo(
         name=str(listed["name"]).rpartition("models/")[2],
-        capabilities=Capabilities(
-            reasoning=listed.get("thinking") is True,
+        facts=ModelFacts(
+            reasoning=listed.get("thinking") is True or None,
             context=_number(listed, "inputTokenLimit"),
             output=_number(listed, "outputTokenLimit"),
         ),

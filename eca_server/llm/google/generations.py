@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from eca_server.llm.backend import Capabilities
+from eca_server.llm.facts import Capabilities
 
 __all__ = ["Generation", "generation_of", "thinking_config"]
 

@@ -9,8 +9,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import HistoryEncoder
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.google.generations import Generation, thinking_config
 from eca_server.llm.google.messages import legal_name
 from eca_server.llm.google.schema import openapi_schema, takes_nothing

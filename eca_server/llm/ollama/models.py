@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 
-from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.backend import ModelInfo
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.ollama.request import LEVELS
 
 __all__ = ["ModelDetails", "loaded_context", "read_details", "read_installed"]
@@ -66,10 +67,10 @@ def read_installed(listed: Any) -> Iterator[ModelInfo]:
             continue
         yield ModelInfo(
             name=str(each.get("model") or each["name"]),
-            capabilities=Capabilities(
-                tools=abilities is None or "tools" in abilities,
-                images=abilities is None or "vision" in abilities,
-                reasoning=abilities is not None and "thinking" in abilities,
+            facts=ModelFacts(
+                tools=None if abilities is None else "tools" in abilities,
+                images=None if abilities is None else "vision" in abilities,
+                reasoning="thinking" in (abilities or ()) or None,
             ),
         )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from eca_server.llm.backend import Capabilities, Request
+from eca_server.llm.backend import Request
 from eca_server.llm.encoding import HistoryEncoder
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.openai_responses.profiles import Profile
 
 __all__ = ["DROPPABLE", "write_request"]

@@ -86,7 +86,7 @@ async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
 
 
 @pytest.mark.requirement("CHAT-32")
-async def test_stop_asks_the_server_and_the_turn_goes_on_to_its_last_word() -> None:
+async def test_stop_asks_the_server_and_the_turn_continues_to_its_end() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
         server.on("chat/promptStop", lambda _: (server.text("c", "closing"), server.finish("c")))
@@ -127,7 +127,7 @@ async def test_breaking_out_of_a_turn_blocks_nothing() -> None:
 
 @pytest.mark.requirement
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_a_turn_that_nobody_reads_on_does_not_hold_up_the_next(leaves: bool) -> None:
+async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) -> None:
     async with connected(idle_deadline=5) as (client, server):
         chat = client.chat("c")
         turn = chat.prompt("hi")
@@ -144,7 +144,7 @@ async def test_a_turn_that_nobody_reads_on_does_not_hold_up_the_next(leaves: boo
 
 
 @pytest.mark.requirement
-async def test_a_prompt_that_is_given_up_before_its_answer_is_stopped_and_kept_apart() -> None:
+async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separated() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
         answer = anyio.Event()
@@ -403,7 +403,7 @@ async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
                 origin=origin, id="1", name="n", server="s", arguments={}, outputs=(output,)
             ),
         )
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert 7000 < chat.unread < 9000
         server.finish("c")
         assert [content async for content in turn]
@@ -424,12 +424,12 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
             await server.peer.transport.drain()
         assert waited.cancelled_caught
         assert INBOX < chat.unread < 3 * INBOX
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert len(await turn.text()) == count * len(piece)
 
 
 @pytest.mark.requirement
-async def test_chats_are_kept_by_their_id() -> None:
+async def test_chats_are_stored_by_their_id() -> None:
     async with connected() as (client, _):
         chat = client.chat()
         assert client.chat(chat.id) is chat

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import inspect
 import os
-import re
 import signal
 import sys
 from collections.abc import Generator
@@ -14,6 +12,7 @@ import pytest
 from fake_server import connected
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.client import Client, connect
 from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.errors import (
@@ -23,20 +22,16 @@ from eca_protocol.errors import (
     RequestFailed,
     StartFailed,
 )
-from eca_protocol.methods import ECA
+from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import memory_pair
 
 SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ECA_CONFIG": "{}"}
 
 
-def snake_case(method: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.replace("/", "_")).lower()
-
-
 @pytest.mark.anyio
 @pytest.mark.requirement("GEN-3", "GEN-4", "GEN-5")
-async def test_the_client_has_a_method_or_a_handler_for_everything_in_the_table() -> None:
+async def test_the_client_has_a_typed_row_or_a_handler_for_everything_in_the_table() -> None:
     ours, _ = memory_pair()
     handlers = RequestHandlers(
         diagnostics=lambda _: m.EditorGetDiagnosticsResponse(diagnostics=()),
@@ -47,8 +42,8 @@ async def test_the_client_has_a_method_or_a_handler_for_everything_in_the_table(
     client = Client(ours, request_handlers=handlers)
     for method in ECA:
         if method.direction == "client_to_server":
-            function = getattr(Client, snake_case(method.name))
-            assert inspect.iscoroutinefunction(function) == (method.kind == "request"), method.name
+            row_type = ClientRequest if method.kind == "request" else ClientNotification
+            assert isinstance(method, row_type), method.name
         else:
             assert method.name in client.handled_methods, method.name
 
@@ -85,9 +80,9 @@ async def test_the_lifecycle_binds_the_client_too() -> None:
     async with connected() as (client, _):
         with pytest.raises(LocalProtocolError):
             await client.initialize(m.InitializeParams(process_id=None))
-        await client.shutdown()
+        await client.request(methods.SHUTDOWN, None)
         with pytest.raises(LocalProtocolError):
-            await client.chat_query_commands()
+            await client.chat().query_commands()
 
 
 @pytest.mark.anyio
@@ -100,7 +95,7 @@ async def test_configurations_are_folded_and_what_is_missing_has_not_changed() -
         second = m.ChatConfig(select_model="c/d")
         server.peer.notify("config/updated", m.ConfigUpdatedParams(chat=second))
         server.peer.notify("config/updated", m.ConfigUpdatedParams())
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert client.models == ("a/b", "c/d")
         assert client.selected_model == "c/d"
         assert client.config.behaviors == ("agent",)
@@ -115,7 +110,7 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         server.peer.notify("$/showMessage", message)
         server.peer.notify("tool/serverUpdated", native)
         server.text("unknown chat", "for nobody")
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         server.peer.close()
         await server.peer.transport.aclose()
         events = [event async for event in client.events()]
@@ -145,18 +140,20 @@ async def test_each_of_two_who_wait_learns_the_end() -> None:
                 tasks.start_soon(task)
             await anyio.wait_all_tasks_blocked()
             server.peer.notify("$/showMessage", message)
-            await client.chat_query_commands()
+            await client.chat().query_commands()
     assert events == [message]
 
 
 @pytest.mark.anyio
 @pytest.mark.requirement("CONF-14", "CONF-17", "CHAT-38")
-async def test_selections_and_mcp_servers_are_told() -> None:
+async def test_selections_and_mcp_servers_are_announced() -> None:
     async with connected() as (client, server):
-        client.chat_selected_behavior_changed(behavior="plan")
-        client.chat_selected_agent_changed(agent="plan")
-        client.mcp_start_server(name="a")
-        client.mcp_stop_server(name="b")
+        client.notify(
+            methods.CHAT_SELECTED_BEHAVIOR_CHANGED, m.ChatSelectedBehaviorChanged(behavior="plan")
+        )
+        client.notify(methods.CHAT_SELECTED_AGENT_CHANGED, m.ChatSelectedAgentChanged(agent="plan"))
+        client.notify(methods.MCP_START_SERVER, m.MCPStartServerParams(name="a"))
+        client.notify(methods.MCP_STOP_SERVER, m.MCPStopServerParams(name="b"))
         await server.until("mcp/stopServer")
         sent = [(name, params) for name, params in server.received if name[:4] in {"chat", "mcp/"}]
         assert sent == [
@@ -230,7 +227,9 @@ async def test_a_deaf_server_is_an_exception_when_connecting() -> None:
         ([sys.executable, "-c", "raise SystemExit(3)"], "exit code 3"),
     ],
 )
-async def test_a_server_that_does_not_start_is_told_why(command: list[str], words: str) -> None:
+async def test_a_server_that_does_not_start_is_reported_with_the_reason(
+    command: list[str], words: str
+) -> None:
     with pytest.raises(StartFailed, match=words):
         async with connect(command=command):
             pytest.fail("it connected")
@@ -274,5 +273,5 @@ async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
             with pytest.raises(ConnectionClosed):
                 await turn.text()
             with pytest.raises(ConnectionClosed):
-                await client.chat_query_commands()
+                await client.chat().query_commands()
     assert client.exit_code == -signal.SIGKILL

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
-import attrs
 import pytest
 from fake_server import connected
 
 from eca_protocol import messages as m
-from eca_protocol.client import Client, session
+from eca_protocol import methods
+from eca_protocol.client import Chat, session
 from eca_protocol.errors import LocalProtocolError, RequestFailed
-from eca_protocol.methods import ECA
+from eca_protocol.methods import CHAT_LIST, ECA, ClientNotification, ClientRequest
 from eca_protocol.revisions import Revision, detect
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement]
@@ -51,18 +51,18 @@ async def test_the_client_introduces_itself_as_one_of_today() -> None:
         (Revision.CURRENT, CURRENT, "agent"),
     ],
 )
-async def test_the_first_update_tells_which_edition_is_spoken(
+async def test_the_first_update_shows_which_edition_is_spoken(
     speaks: Revision, first: m.ConfigUpdatedParams, key: str
 ) -> None:
     async with connected(speaks=speaks) as (client, server):
-        await client.chat_prompt("before", chat_id="c", behavior="plan")
+        await client.chat("c").prompt("before", behavior="plan").start()
         server.peer.notify("config/updated", first)
         await client.wait_for_config()
         assert client.revision is speaks
         server.peer.notify("config/updated", CURRENT)  # only the first one counts
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert client.revision is speaks
-        await client.chat_prompt("after", chat_id="c", behavior="plan")
+        await client.chat("d").prompt("after", behavior="plan").start()
         before, after = server.params_of("chat/prompt")
         assert (before.behavior, before.agent) == ("plan", None)
         assert {"behavior": after.behavior, "agent": after.agent}[key] == "plan"
@@ -71,7 +71,7 @@ async def test_the_first_update_tells_which_edition_is_spoken(
 
 @pytest.mark.requirement("W-16c")
 @pytest.mark.parametrize("forced", [Revision.DRAFT, Revision.R2025_09, Revision.CURRENT])
-async def test_a_forced_edition_is_told_and_kept(forced: Revision) -> None:
+async def test_a_forced_edition_is_announced_and_retained(forced: Revision) -> None:
     async with connected(speaks=forced, revision=forced) as (client, server):
         assert client.revision is forced
         (hello,) = server.params_of("initialize")
@@ -82,123 +82,130 @@ async def test_a_forced_edition_is_told_and_kept(forced: Revision) -> None:
         assert client.revision is forced
 
 
-NAME = ("name",)
 FOLDERS = m.WorkspaceFoldersChangeEvent(added=(m.WorkspaceFolder(uri="u"),))
 RANGE = m.Range(start=m.Position(line=1, character=1), end=m.Position(line=1, character=2))
-CALLS: list[tuple[str, Callable[[Client], Any], tuple[Any, ...], Any]] = [
-    ("chat/queryFiles", lambda c: c.chat_query_files(query="q"), (None, "q"), {"files": ()}),
-    ("chat/promptSteer", lambda c: c.chat("c").steer("m"), ("c", "m"), None),
-    ("chat/promptSteerRemove", lambda c: c.chat_prompt_steer_remove(chat_id="c"), ("c",), None),
-    ("chat/rollback", lambda c: c.chat_rollback(chat_id="c", content_id="1"), ("c", "1", ()), {}),
-    ("chat/clear", lambda c: c.chat("c").clear(), ("c", True), {}),
+Row: TypeAlias = ClientRequest[Any, Any] | ClientNotification[Any]
+NAMED = {"name": "name"}
+SENT: list[tuple[Row, Any, Any]] = [
+    (methods.CHAT_QUERY_FILES, m.ChatQueryFilesParams(query="q"), {"files": ()}),
+    (methods.CHAT_PROMPT_STEER_REMOVE, m.ChatPromptSteerRemoveParams(chat_id="c"), None),
+    (methods.CHAT_ROLLBACK, m.ChatRollbackParams(chat_id="c", content_id="1"), {}),
+    (methods.CHAT_ADD_FLAG, m.ChatAddFlagParams(chat_id="c", content_id="1", text="t"), {}),
+    (methods.CHAT_REMOVE_FLAG, m.ChatRemoveFlagParams(chat_id="c", content_id="1"), {}),
+    (methods.CHAT_FORK, m.ChatForkParams(chat_id="c", content_id="1"), {}),
     (
-        "chat/addFlag",
-        lambda c: c.chat_add_flag(chat_id="c", content_id="1", text="t"),
-        ("c", "1", "t"),
-        {},
-    ),
-    ("chat/removeFlag", lambda c: c.chat_remove_flag(chat_id="c", content_id="1"), ("c", "1"), {}),
-    ("chat/fork", lambda c: c.chat_fork(chat_id="c", content_id="1"), ("c", "1"), {}),
-    (
-        "chat/inlinePrompt",
-        lambda c: c.chat_inline_prompt(message="m", chat_id="c", source_chat_id="s"),
-        ("c", "s", "m", None, None, None, None, ()),
+        methods.CHAT_INLINE_PROMPT,
+        m.ChatInlinePromptParams(message="m", chat_id="c", source_chat_id="s"),
         {"chat_id": "c", "model": "a/b", "status": "prompting"},
     ),
-    ("chat/update", lambda c: c.chat("c").update(title="t"), ("c", "t", None), {}),
-    ("chat/list", lambda c: c.chat_list(limit=3), (3, None), {"chats": ()}),
+    (methods.CHAT_LIST, m.ChatListParams(limit=3), {"chats": ()}),
+    (methods.CHAT_OPEN, m.ChatOpenParams(chat_id="c", limit=3), {"found": False}),
     (
-        "chat/open",
-        lambda c: c.chat_open(chat_id="c", limit=3),
-        ("c", 3, None, None),
-        {"found": False},
-    ),
-    ("chat/history", lambda c: c.chat("c").history(before="b"), ("c", None, "b", None), {}),
-    (
-        "chat/selectedAgentChanged",
-        lambda c: c.chat_selected_agent_changed(agent="a", chat_id="c"),
-        ("c", "a"),
+        methods.CHAT_SELECTED_AGENT_CHANGED,
+        m.ChatSelectedAgentChanged(agent="a", chat_id="c"),
         None,
     ),
     (
-        "chat/selectedModelChanged",
-        lambda c: c.chat_selected_model_changed(model="a/b", variant="high"),
-        (None, "a/b", "high"),
+        methods.CHAT_SELECTED_MODEL_CHANGED,
+        m.ChatSelectedModelChanged(model="a/b", variant="high"),
         None,
     ),
     (
-        "completion/inline",
-        lambda c: c.completion_inline(doc_text="text", doc_version=0, position=RANGE.start),
-        ("text", 0, RANGE.start),
+        methods.COMPLETION_INLINE,
+        m.CompletionInlineParams(doc_text="text", doc_version=0, position=RANGE.start),
         {"items": ()},
     ),
     (
-        "rewrite/prompt",
-        lambda c: c.rewrite_prompt(id="1", text="t", prompt="p", range=RANGE),
-        ("1", "t", "p", None, RANGE),
+        methods.REWRITE_PROMPT,
+        m.RewritePromptParams(id="1", text="t", prompt="p", range=RANGE),
         {"status": "prompting"},
     ),
     (
-        "workspace/didChangeWorkspaceFolders",
-        lambda c: c.workspace_did_change_workspace_folders(event=FOLDERS),
-        (FOLDERS,),
+        methods.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
+        m.WorkspaceDidChangeWorkspaceFoldersParams(event=FOLDERS),
         None,
     ),
-    ("mcp/connectServer", lambda c: c.mcp_connect_server(name="name"), NAME, None),
-    ("mcp/logoutServer", lambda c: c.mcp_logout_server(name="name"), NAME, None),
-    ("mcp/enableServer", lambda c: c.mcp_enable_server(name="name"), NAME, None),
-    ("mcp/disableServer", lambda c: c.mcp_disable_server(name="name"), NAME, None),
+    (methods.MCP_CONNECT_SERVER, m.MCPConnectServerParams(**NAMED), None),
+    (methods.MCP_LOGOUT_SERVER, m.MCPLogoutServerParams(**NAMED), None),
+    (methods.MCP_ENABLE_SERVER, m.MCPEnableServerParams(**NAMED), None),
+    (methods.MCP_DISABLE_SERVER, m.MCPDisableServerParams(**NAMED), None),
+    (methods.MCP_ADD_SERVER, m.MCPAddServerParams(**NAMED, command="x"), {}),
+    (methods.MCP_UPDATE_SERVER, m.MCPUpdateServerParams(**NAMED, command="x", args=("y",)), {}),
+    (methods.MCP_REMOVE_SERVER, m.MCPRemoveServerParams(**NAMED), {"removed": True}),
+    (methods.PROVIDERS_LIST, m.ProvidersListParams(), {"providers": ()}),
     (
-        "mcp/updateServer",
-        lambda c: c.mcp_update_server(name="name", command="x", args=("y",)),
-        ("name", "x", ("y",), None, None, None),
-        {},
-    ),
-    ("mcp/removeServer", lambda c: c.mcp_remove_server(name="name"), NAME, {"removed": True}),
-    ("providers/list", lambda c: c.providers_list(), (), {"providers": ()}),
-    (
-        "providers/login",
-        lambda c: c.providers_login(provider="p", method="m"),
-        ("p", "m"),
+        methods.PROVIDERS_LOGIN,
+        m.ProvidersLoginParams(provider="p", method="m"),
         {"action": "done"},
     ),
     (
-        "providers/loginInput",
-        lambda c: c.providers_login_input(provider="p", data={"a_b": "1"}),
-        ("p", {"a_b": "1"}),
+        methods.PROVIDERS_LOGIN_INPUT,
+        m.ProvidersLoginInputParams(provider="p", data={"a_b": "1"}),
         {"action": "done"},
     ),
-    ("providers/logout", lambda c: c.providers_logout(provider="p"), ("p",), {}),
-    ("jobs/list", lambda c: c.jobs_list(), (), {"jobs": ()}),
-    ("jobs/kill", lambda c: c.jobs_kill(job_id="1"), ("1",), {"killed": True}),
-    ("jobs/readOutput", lambda c: c.jobs_read_output(job_id="1"), ("1",), {"lines": ()}),
+    (methods.PROVIDERS_LOGOUT, m.ProvidersLogoutParams(provider="p"), {}),
+    (methods.JOBS_LIST, m.JobsListParams(), {"jobs": ()}),
+    (methods.JOBS_KILL, m.JobsKillParams(job_id="1"), {"killed": True}),
+    (methods.JOBS_READ_OUTPUT, m.JobsReadOutputParams(job_id="1"), {"lines": ()}),
+]
+CALLED: list[tuple[Row, Callable[[Chat], Any], Any]] = [
+    (
+        methods.CHAT_PROMPT_STEER,
+        lambda chat: chat.steer("m"),
+        m.ChatPromptSteerParams(chat_id="c", message="m"),
+    ),
+    (methods.CHAT_CLEAR, lambda chat: chat.clear(), m.ChatClearParams(chat_id="c", messages=True)),
+    (
+        methods.CHAT_UPDATE,
+        lambda chat: chat.update(title="t"),
+        m.ChatUpdateParams(chat_id="c", title="t"),
+    ),
+    (
+        methods.CHAT_HISTORY,
+        lambda chat: chat.history(before="b"),
+        m.ChatHistoryParams(chat_id="c", before="b"),
+    ),
 ]
 
 
-async def test_each_of_current_s_messages_has_its_method_and_reaches_the_server() -> None:
+async def test_each_of_current_s_messages_reaches_the_server() -> None:
+    rows = {row.name for row, *_ in (*SENT, *CALLED)}
+    since_current = {
+        name
+        for name, row in ECA.received_by("server").items()
+        if not row.window.written_in(Revision.R2025_10)
+    }
+    assert rows == since_current
     async with connected(speaks=Revision.CURRENT, revision=Revision.CURRENT) as (client, server):
-        for method, call, _, result in CALLS:
-            if result is not None:
-                server.answers(method, ECA[method].result(**result))
-            outcome = call(client)
+        for row, params, result in SENT:
+            if isinstance(row, ClientRequest):
+                server.answers(row.name, row.result(**result))
+                assert await client.request(row, params) == row.result(**result)
+            else:
+                client.notify(row, params)
+        for row, call, _ in CALLED:
+            if isinstance(row, ClientRequest):
+                server.answers(row.name, row.result())
+            outcome = call(client.chat("c"))
             if inspect.isawaitable(outcome):
                 await outcome
-        await client.chat_query_commands()
-        for method, _, values, _ in CALLS:
-            (params,) = server.params_of(method)
-            assert attrs.astuple(params, recurse=False) == values, method
+        await client.chat().query_commands()
+        for row, params in [*((row, params) for row, params, _ in SENT)] + [
+            (row, params) for row, _, params in CALLED
+        ]:
+            assert server.params_of(row.name) == [params]
 
 
 async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
     async with connected() as (client, server):
-        client.chat_prompt_steer(chat_id="c", message="m")
+        client.chat("c").steer("m")
         server.peer.notify("config/updated", OCTOBER)
         with pytest.raises(
             LocalProtocolError, match="chat/list: revision 2025-10 has no such method"
         ):
-            await client.chat_list()
-        client.chat_prompt_steer(chat_id="c", message="m")
-        await client.chat_query_commands()
+            await client.request(CHAT_LIST, m.ChatListParams())
+        client.chat("c").steer("m")
+        await client.chat().query_commands()
         assert server.params_of("chat/promptSteer") == []
 
 
@@ -208,13 +215,15 @@ async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
         chats: list[Any] = []
 
         async def list_chats() -> None:
-            chats.append(await client.chat_list())
+            chats.append(await client.request(CHAT_LIST, m.ChatListParams()))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(list_chats)
             tasks.start_soon(client.chat("c").prompt("hi", trust=True).start)
             await anyio.wait_all_tasks_blocked()
-            client.chat_selected_model_changed(model="c/d")
+            client.notify(
+                methods.CHAT_SELECTED_MODEL_CHANGED, m.ChatSelectedModelChanged(model="c/d")
+            )
             tasks.start_soon(client.chat("d").prompt("hi").start)
             await anyio.wait_all_tasks_blocked()
             assert [method for method, _ in server.received] == ["initialize", "initialized"]
@@ -224,17 +233,17 @@ async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
         assert server.received[2][0] == "chat/selectedModelChanged"
 
 
-async def test_who_never_tells_its_edition_is_taken_for_an_older_one(
+async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "CONFIGURED", 0.01)
     async with connected() as (client, server):
-        client.chat_prompt_steer(chat_id="c", message="m")
+        client.chat("c").steer("m")
         with pytest.raises(LocalProtocolError, match="revision 2025-10"):
-            await client.chat_list()
+            await client.request(CHAT_LIST, m.ChatListParams())
         server.peer.notify("config/updated", CURRENT)
         await client.wait_for_config()
-        assert await client.chat_query_commands()
+        assert await client.chat().query_commands()
         assert server.params_of("chat/promptSteer") == []
 
 
@@ -278,9 +287,9 @@ async def test_what_is_of_one_chat_changes_nothing_for_the_others() -> None:
         server.peer.notify("tool/serverUpdated", mcp)
         scoped = m.ConfigUpdatedParams(chat_id="c", chat=m.ChatConfig(select_model="c/d"))
         server.peer.notify("config/updated", scoped)
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert client.selected_model is None
         assert client.tool_servers == {"m": mcp}
         server.peer.notify("tool/serverRemoved", m.ToolServerRemovedParams(name="m"))
-        await client.chat_query_commands()
+        await client.chat().query_commands()
         assert client.tool_servers == {}

@@ -173,7 +173,7 @@ def test_every_field_and_value_is_read_and_written_as_it_came(revision: Revision
 
 @pytest.mark.requirement("W-36a", "W-40c")
 @pytest.mark.parametrize("source", REVISIONS)
-def test_another_edition_is_told_all_but_what_the_marks_name(source: Revision) -> None:
+def test_a_different_edition_is_sent_all_but_what_the_marks_name(source: Revision) -> None:
     inventory = Inventory(source)
     for method, part, name in messages_of(source):
         targets = [each for each in REVISIONS if ECA[method].window.written_in(each)]

@@ -102,7 +102,7 @@ def test_agents_are_read_in_every_revision(revision: Revision) -> None:
 
 
 @pytest.mark.requirement("W-3e")
-def test_keys_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_keys_are_passed_over() -> None:
     raw = {"message": "hi", "request-id": 7, "doc-text": None, "": [], "type": "x"}
     assert CODEC.decode_params("chat/prompt", raw) == ChatPromptParams(message="hi")
 
@@ -267,7 +267,7 @@ def test_diagnostics_beyond_the_text_are_read() -> None:
 @pytest.mark.parametrize(
     "raw", [{"type": "sound", "base64": "="}, {"type": None, "a": 1}, {"a": 1}, {"type": ""}]
 )
-def test_an_unknown_type_is_kept_whole(raw: dict[str, Any]) -> None:
+def test_an_unknown_type_is_preserved_whole(raw: dict[str, Any]) -> None:
     assert read_content(raw) == UnknownContent(type=raw.get("type"), raw=raw)
     prompt = CODEC.decode_params("chat/prompt", {"message": "", "contexts": [raw]})
     assert prompt.contexts == (UnknownContext(type=raw.get("type"), raw=raw),)
@@ -287,7 +287,9 @@ def test_an_unknown_type_is_kept_whole(raw: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["chat/prompt", "chat/queryContext"])
-def test_a_context_without_what_it_needs_is_kept_whole(method: str, raw: dict[str, Any]) -> None:
+def test_a_context_without_what_it_needs_is_preserved_whole(
+    method: str, raw: dict[str, Any]
+) -> None:
     params = CODEC.decode_params(method, {"message": "", "contexts": [FILE, raw]})
     assert params.contexts == (FileContext(path="p"), UnknownContext(type=raw["type"], raw=raw))
     for departure in explain(method, {"message": "", "contexts": [raw]}, Revision.R2025_10):
@@ -407,7 +409,7 @@ PLACE = {"start": {"line": 1, "character": 1}, "end": {"line": 1, "character": 1
         ),
     ],
 )
-def test_params_are_refused_in_words(method: str, raw: Any, words: str) -> None:
+def test_params_are_refused_with_a_reason(method: str, raw: Any, words: str) -> None:
     with pytest.raises(DecodeError) as raised:
         CODEC.decode_params(method, raw)
     assert str(raised.value) == words
@@ -444,7 +446,7 @@ def test_params_are_refused_in_words(method: str, raw: Any, words: str) -> None:
         ),
     ],
 )
-def test_results_are_refused_in_words(raw: Any, words: str) -> None:
+def test_results_are_refused_with_a_reason(raw: Any, words: str) -> None:
     with pytest.raises(DecodeError) as raised:
         CODEC.decode_result("editor/getDiagnostics", raw)
     assert str(raised.value) == words
@@ -462,7 +464,7 @@ def test_what_no_json_parser_gives_is_refused_too() -> None:
 
 
 @pytest.mark.requirement
-def test_a_method_that_is_not_in_the_table_is_our_own_fault() -> None:
+def test_a_method_that_is_not_in_the_table_is_our_own_error() -> None:
     with pytest.raises(LocalProtocolError, match="no method chat/unheard"):
         CODEC.decode_params("chat/unheard", {})
     with pytest.raises(LocalProtocolError, match="no method chat/unheard"):
@@ -490,7 +492,7 @@ def test_a_notification_comes_in_as_a_list_of_one() -> None:
         ("completion/inline", {"type": "warning", "message": "gone"}, None),
     ],
 )
-def test_an_error_that_stands_in_a_result_is_an_error(method: str, result: Any, data: Any) -> None:
+def test_an_error_that_is_in_a_result_is_an_error(method: str, result: Any, data: Any) -> None:
     with pytest.raises(RequestFailed, match="gone") as raised:
         CODEC.decode_result(method, result)
     assert raised.value.code == (-5 if data == 1 else -32603)

@@ -68,7 +68,7 @@ def test_results_come_back_as_they_were_written(method: str, data: st.DataObject
 
 @pytest.mark.requirement("W-36a", "W-40c")
 @given(data=st.data())
-def test_another_revision_is_told_all_but_what_the_marks_name(data: st.DataObject) -> None:
+def test_a_different_revision_is_sent_all_but_what_the_marks_name(data: st.DataObject) -> None:
     method = data.draw(st.sampled_from([row.name for row in ECA if row.params is not None]))
     written_in = [each for each in REVISIONS if ECA[method].window.written_in(each)]
     source, target = (data.draw(st.sampled_from(written_in)) for _ in range(2))

@@ -64,7 +64,7 @@ def test_what_the_text_requires_is_written_even_if_empty() -> None:
 
 
 @pytest.mark.requirement
-def test_the_type_of_a_union_s_member_stands_first() -> None:
+def test_the_type_of_a_union_s_member_is_first() -> None:
     assert list(written(OCTOBER, ChatTextContent(text="a"))) == ["type", "text"]
 
 
@@ -81,7 +81,7 @@ def test_a_ruling_writes_in_every_revision(codec: Codec) -> None:
 
 @pytest.mark.requirement("W-10a", "W-11a", "W-11e")
 @pytest.mark.parametrize("codec", [OLD, OCTOBER, CURRENT], ids=repr)
-def test_the_start_is_told_in_every_revision(codec: Codec) -> None:
+def test_the_start_is_announced_in_every_revision(codec: Codec) -> None:
     answer = InitializeResponse(chat_welcome_message="")
     assert codec.encode_result("initialize", answer) == {"chatWelcomeMessage": ""}
     chat = ChatConfig(
@@ -137,7 +137,7 @@ def test_the_server_of_a_call_is_written_in_every_revision() -> None:
 
 
 @pytest.mark.requirement
-def test_a_value_outside_the_revision_gives_way_to_its_stand_in() -> None:
+def test_a_value_outside_the_revision_is_replaced_by_its_fallback() -> None:
     answer = ChatPromptResponse(chat_id="c", model="m", status="error")
     assert OLD.encode_result("chat/prompt", answer)["status"] == "prompting"
     assert OCTOBER.encode_result("chat/prompt", answer)["status"] == "prompting"
@@ -148,7 +148,7 @@ def test_a_value_outside_the_revision_gives_way_to_its_stand_in() -> None:
 
 
 @pytest.mark.requirement("W-36a")
-def test_a_server_by_url_is_told_as_its_edition_spells_it() -> None:
+def test_a_server_by_url_is_announced_as_its_edition_spells_it() -> None:
     server = MCPServerUpdatedParams(name="m", url="http://x", status="running")
     old = {"type": "mcp", "name": "m", "command": "http://x", "args": [], "status": "running"}
     assert OLD.encode_params("tool/serverUpdated", server) == old
@@ -193,7 +193,7 @@ def test_a_notification_outside_the_revision_becomes_none() -> None:
 
 
 @pytest.mark.requirement
-def test_what_must_be_written_and_cannot_be_is_our_own_fault() -> None:
+def test_what_must_be_written_and_cannot_be_is_our_own_error() -> None:
     title = ChatContentReceivedParams(
         chat_id="c", role="system", content=ChatMetadataContent(title="T")
     )
@@ -218,7 +218,7 @@ def test_what_must_be_written_and_cannot_be_is_our_own_fault() -> None:
         ("chat/unheard", None, "the table has no method chat/unheard"),
     ],
 )
-def test_params_of_another_method_are_our_own_fault(method: str, params: Any, words: str) -> None:
+def test_params_of_another_method_are_our_own_error(method: str, params: Any, words: str) -> None:
     with pytest.raises(LocalProtocolError, match=words):
         OCTOBER.encode_params(method, params)
     with pytest.raises(LocalProtocolError, match=words):
@@ -226,13 +226,13 @@ def test_params_of_another_method_are_our_own_fault(method: str, params: Any, wo
 
 
 @pytest.mark.requirement
-def test_results_of_another_method_are_our_own_fault() -> None:
+def test_results_of_another_method_are_our_own_error() -> None:
     with pytest.raises(LocalProtocolError, match="expected a ChatPromptResponse, got a NoneType"):
         OCTOBER.encode_result("chat/prompt", None)
 
 
 @pytest.mark.requirement
-def test_an_object_deep_inside_that_does_not_belong_is_our_own_fault() -> None:
+def test_an_object_deep_inside_that_does_not_belong_is_our_own_error() -> None:
     params = ChatContentReceivedParams(chat_id="c", role="user", content="hi")  # type: ignore[arg-type]  # intended
     with pytest.raises(LocalProtocolError, match="expected one of ChatTextContent"):
         OCTOBER.outgoing("chat/contentReceived", params)

@@ -193,7 +193,7 @@ def test_a_prompt_is_the_draft_s_or_refused(params: m.ChatPromptParams) -> None:
     ("status", "expected"),
     [("prompting", "success"), ("login", "success"), ("error", "connection-error")],
 )
-def test_a_prompt_is_answered_in_the_draft_s_words(
+def test_a_prompt_is_answered_by_the_draft_s_messages(
     status: m.ChatPromptStatus, expected: str
 ) -> None:
     answer = m.ChatPromptResponse(chat_id="c", model="p/m", status=status)
@@ -203,7 +203,7 @@ def test_a_prompt_is_answered_in_the_draft_s_words(
     assert "p/m" in raw["resultMessage"] or status == "login"
 
 
-def test_a_server_that_cannot_start_a_turn_fails_our_prompt_in_its_own_words() -> None:
+def test_a_server_that_cannot_start_a_turn_fails_our_prompt_with_its_own_message() -> None:
     answer = {"chatId": "c", "status": "success", "resultMessage": "ok"}
     read = DraftCodec().decode_result("chat/prompt", answer)
     assert read == m.ChatPromptResponse(chat_id="c", status="prompting")

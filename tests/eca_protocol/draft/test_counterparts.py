@@ -68,7 +68,7 @@ def written(codec: DraftCodec, content: m.ChatContent) -> list[Any]:
 
 
 @pytest.mark.parametrize("type_", sorted(CONTENTS))
-def test_a_content_is_told_as_its_row_says(type_: str) -> None:
+def test_a_content_is_sent_as_its_row_says(type_: str) -> None:
     codec = DraftCodec()
     if type_ == "toolCallRejected":
         written(codec, WRITTEN_CONTENTS["toolCallRun"])

@@ -39,7 +39,7 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=12)
 
 
 @given(TEXTS, TEXTS, st.integers(1, 3))
-def test_whoever_applies_the_changes_has_the_new_file(
+def test_applying_the_changes_gives_the_new_file(
     before: list[str], after: list[str], context: int
 ) -> None:
     changes = parse_changes(diff(before, after, context))

@@ -131,14 +131,14 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> N
         ([says("a"), m.ChatMetadataContent(title="t"), says("b")], ["a", "b", ""]),
     ],
 )  # fmt: skip
-def test_the_server_s_last_word_closes_the_turn(
+def test_the_server_s_closing_text_closes_the_turn(
     contents: list[RoleContent | m.ChatContent], expected: list[str]
 ) -> None:
     assert texts(write(DraftCodec(), *contents, FINISHED)) == expected
 
 
 @pytest.mark.requirement("W-50d")
-def test_a_block_of_code_is_told_once_with_the_delta_that_ends_it() -> None:
+def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it() -> None:
     pieces = ["Look:\n``", "`py\nx = 1\n", "```", "\nDone. ~~~\n~~~sh\nls"]
     written = write(DraftCodec(), *map(says, pieces), FINISHED)
     assert [raw["content"].get("codeBlocks") for raw in written] == [
@@ -147,7 +147,7 @@ def test_a_block_of_code_is_told_once_with_the_delta_that_ends_it() -> None:
 
 
 @pytest.mark.requirement("W-50d")
-def test_a_block_that_was_never_closed_ends_before_the_server_s_own_words() -> None:
+def test_a_block_that_was_never_closed_ends_before_the_server_s_own_text() -> None:
     written = write(DraftCodec(), says("```py\nx ="), says("It broke off.", "system"), FINISHED)
     assert written[-1]["content"] == {
         "type": "text",
@@ -199,7 +199,7 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
         ),
     ],
 )
-def test_a_change_is_told_when_it_waits_or_when_it_is_made(
+def test_a_change_is_reported_when_it_waits_or_when_it_is_made(
     contents: list[m.ChatContent], expected: list[bool], expected_texts: list[str]
 ) -> None:
     written = write(DraftCodec(), *contents, FINISHED)
@@ -329,7 +329,7 @@ def test_a_draft_server_s_change_is_heard_as_a_call_with_an_end(approved: bool |
 
 
 @given(STREAMS)
-def test_what_one_side_tells_the_other_hears_as_turns_with_one_end(
+def test_what_one_side_sends_the_other_reads_as_turns_with_one_end(
     stream: list[tuple[str, m.ChatRole, m.ChatContent]],
 ) -> None:
     server, client = DraftCodec(), DraftCodec()

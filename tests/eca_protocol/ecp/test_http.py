@@ -75,7 +75,7 @@ async def test_an_evaluator_that_hangs_up_frees_the_conversation_for_the_next() 
         assert (await agent.step("fine", deadline=20)).public_output == "fine"
 
 
-async def test_a_long_step_is_answered_by_events_and_kept_alive() -> None:
+async def test_a_long_step_is_answered_by_events_and_stays_alive() -> None:
     kept_alive = anyio.Event()
 
     async def think(text: str) -> str:

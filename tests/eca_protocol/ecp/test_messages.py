@@ -45,7 +45,7 @@ def test_a_result_comes_back_as_it_was_written(result: e.Result) -> None:
 
 
 @given(values)
-def test_whatever_comes_is_a_result_or_a_fault_that_says_where(raw: Any) -> None:
+def test_whatever_comes_is_a_result_or_an_error_that_says_where(raw: Any) -> None:
     fault = None
     try:
         e.read_step_result(raw)

@@ -89,7 +89,7 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
 @pytest.mark.requirement("W-5f")
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_a_bad_answer_is_a_fault_of_its_kind_that_says_what_came(name: str) -> None:
+async def test_a_bad_answer_is_an_error_of_its_kind_that_says_what_came(name: str) -> None:
     body, kind, why = BROKEN[name]
     deadline = 0.2 if kind == "timeout" else 20
     async with connect_agent(stepping(body), limits=AgentLimits(max_message=65536)) as agent:

@@ -143,7 +143,7 @@ BROKEN: dict[Rule, list[RoleContent]] = {
 
 
 @pytest.mark.parametrize("rule", BROKEN, ids=lambda rule: rule.name)
-def test_a_broken_rule_of_a_chat_is_told_by_its_name(rule: Rule) -> None:
+def test_a_broken_rule_of_a_chat_is_reported_by_its_name(rule: Rule) -> None:
     violations = folded(BROKEN[rule]).violations
     assert {violation.rule for violation in violations} == {rule}
     assert violations[0].message.startswith("chat c: expected ")
@@ -179,7 +179,7 @@ def test_a_deleted_chat_stays_silent_until_it_is_prompted_again() -> None:
     assert (len(fold.violations), fold.chats["c"].text()) == (1, "new")
 
 
-def test_a_chat_that_nobody_prompted_is_a_stranger() -> None:
+def test_a_chat_without_a_prompt_is_unknown() -> None:
     fold = Fold()
     fold.on_prompt(None)
     folded([RUNNING], fold, "the server named it")
@@ -190,7 +190,7 @@ def test_a_chat_that_nobody_prompted_is_a_stranger() -> None:
     ]
 
 
-def test_a_chat_that_is_cleared_and_opened_again_shows_what_is_told_anew() -> None:
+def test_a_chat_that_is_cleared_and_opened_again_shows_what_came_since() -> None:
     fold = folded([RUNNING, text("old"), prepare(), rejected(), FINISHED])
     fold.take("chat/cleared", m.ChatClearedParams(chat_id="c"))
     assert fold.chats["c"].items == []
@@ -243,7 +243,7 @@ def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork() -> None
     assert list(fold.chats) == ["c"]
 
 
-def test_that_a_chat_was_forked_may_be_said_in_it_once_though_a_turn_ended_meanwhile() -> None:
+def test_a_fork_may_be_reported_once_in_its_chat_though_a_turn_ended_meanwhile() -> None:
     fold = Fold()
 
     def broken_rules(content: m.ChatContent) -> list[Rule]:
@@ -287,7 +287,7 @@ def test_raw_messages_of_both_sides_are_folded_together() -> None:
 
 @pytest.mark.parametrize("chat_id", [["c"], {}, 7, None])
 @pytest.mark.parametrize("method", ["chat/prompt", "chat/delete"])
-def test_a_client_s_odd_words_are_passed_over(method: str, chat_id: object) -> None:
+def test_a_client_s_odd_values_are_passed_over(method: str, chat_id: object) -> None:
     conversation = Conversation()
     message = {"id": {}, "method": method, "params": {"chatId": chat_id}}
     assert conversation.passed("client", message) == ()
@@ -321,7 +321,7 @@ def test_the_draft_is_known_by_initialize(initialize: dict[str, object]) -> None
         ("chat/toolCallApprove", ["whichever", "change-2"], ["rejected", "called"]),
     ],
 )
-def test_what_the_user_said_to_a_draft_s_changes_is_seen(
+def test_the_users_decision_on_a_draft_s_changes_is_seen(
     method: str, ids: list[str | None], states: list[str]
 ) -> None:
     change = {"type": "fileChange", "description": "d", "manualApproval": True}
@@ -342,7 +342,7 @@ def test_what_the_user_said_to_a_draft_s_changes_is_seen(
     assert [call.state for call in conversation.fold.chats["c"].calls()] == states
 
 
-def test_what_is_told_outside_of_chats_is_merged() -> None:
+def test_notifications_outside_of_chats_are_merged() -> None:
     fold = Fold()
     first = m.ChatConfig(models=("a/b",), select_model="a/b", behaviors=("agent",))
     server = m.EcaServerUpdatedParams(name="ECA", status="running", tools=())

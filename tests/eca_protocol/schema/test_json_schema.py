@@ -255,7 +255,7 @@ def test_the_document_describes_a_whole_message(message: Any, is_valid: bool) ->
     assert validator(Revision.R2025_10, "").is_valid(message) is is_valid
 
 
-def test_it_is_a_schema_and_its_words_are_those_of_the_wire() -> None:
+def test_it_is_a_schema_and_its_names_are_those_of_the_wire() -> None:
     Draft202012Validator.check_schema(document(Revision.R2025_10))
     for revision in Revision:
         for name, schema in document(revision)["$defs"].items():

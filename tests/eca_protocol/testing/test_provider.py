@@ -162,7 +162,7 @@ IN_BOTH_APIS = reply(
 )
 
 
-def test_the_same_steps_are_told_in_the_messages_api_where_that_is_asked_for():
+def test_the_same_steps_are_sent_by_the_messages_api_where_that_is_requested():
     with provider_in_thread([IN_BOTH_APIS]) as provider:
         asked = {"model": "m1", "messages": [], "stream": True}
         _, body = ask(provider.url, asked, path="/messages")

@@ -69,7 +69,7 @@ def test_the_messages_of_a_stream_are_those_the_decoder_gives(parts: list[bytes]
     assert [body for _, body in cut(stream, []) if body is not None] == objects
 
 
-def test_a_body_too_long_to_be_kept_passes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_too_long_to_be_buffered_passes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitter_module, "MAX_BODY", 5)
     monkeypatch.setattr(splitter_module, "MAX_HEADER", 40)
     long, short = b"Content-Length: 6\r\n\r\n", b"Content-Length: 2\r\n\r\n{}"
@@ -148,7 +148,7 @@ def test_what_is_no_transcript_is_refused_with_its_place(
     assert str(caught.value).startswith(f"{path}{message}")
 
 
-def test_a_file_whose_first_line_has_no_end_is_not_kept_for_ever(
+def test_a_file_whose_first_line_has_no_end_is_eventually_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reader_module, "_MAX_FIRST_LINE", len(HEAD))

@@ -72,7 +72,7 @@ def renamed(message: Any, **ids: str) -> Any:
     return json.loads(text)
 
 
-def test_a_client_waits_for_what_its_words_hang_on_and_uses_the_ids_of_this_run() -> None:
+def test_a_client_waits_for_what_its_messages_depend_on_and_uses_the_ids_of_this_run() -> None:
     player = Player(RECORDED, "client", process_id=99)
     assert sent(player) == [request(1, "initialize", {"processId": 99})]
     assert player.missing == ["the answer to 1"]
@@ -96,7 +96,7 @@ def test_a_client_waits_for_what_its_words_hang_on_and_uses_the_ids_of_this_run(
 
 
 @pytest.mark.parametrize("params", [{}, {"params": None}, {"params": []}])
-def test_a_client_that_said_nothing_of_itself_tells_its_process_all_the_same(params: Any) -> None:
+def test_a_client_without_client_info_still_gives_its_process_id(params: Any) -> None:
     player = Player(transcript(("client", {**request(1, "initialize"), **params})), "client",
                     process_id=99)  # fmt: skip
     assert sent(player)[0]["params"] == {"processId": 99}

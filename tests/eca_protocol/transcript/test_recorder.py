@@ -25,7 +25,7 @@ from eca_protocol.transcript import recorder as recorder_module
 FRAME = encode_frame(b'{"a": 1}')
 
 
-def test_what_passes_is_kept_in_order_for_the_user_alone(tmp_path: Path) -> None:
+def test_what_passes_is_recorded_in_order_for_the_user_alone(tmp_path: Path) -> None:
     file, path = new_file(tmp_path / "t.jsonl")
     recorder = Recorder(file, command=["eca"])
     recorder.record_data("client", FRAME + FRAME[:9])
@@ -59,7 +59,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_what_the_mask_takes_out_is_kept_nowhere(tmp_path: Path) -> None:
+def test_what_the_mask_removes_is_stored_nowhere(tmp_path: Path) -> None:
     file, path = new_file(tmp_path / "t.jsonl")
     command = ["eca", "--key", "secret"]
     recorder = Recorder(file, command=command, mask=lambda data: data.replace(b"secret", b"*"))
@@ -80,7 +80,7 @@ def test_what_the_mask_takes_out_is_kept_nowhere(tmp_path: Path) -> None:
     assert (rest.data, rest.masked) == (b"*", True)
 
 
-def test_a_full_disk_ends_the_record_with_one_word() -> None:
+def test_a_full_disk_ends_the_record_with_one_message() -> None:
     faults: list[str] = []
     failed = threading.Event()
 

@@ -103,7 +103,7 @@ async def test_bytes_and_the_end_of_input_pass_and_the_exit_code_comes_back(tmp_
 
 
 @pytest.mark.long(but=1)
-async def test_much_passes_and_is_kept_whole_both_ways_at_once(
+async def test_much_passes_and_is_recorded_whole_both_ways_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "MAX_UNWRITTEN", 2**18)
@@ -140,7 +140,7 @@ async def test_a_server_that_reads_no_more_is_learnt_by_the_client(tmp_path: Pat
         assert await ours.exit_code() == -signal.SIGKILL
 
 
-async def test_the_last_words_of_a_server_come_and_its_end_is_passed(tmp_path: Path) -> None:
+async def test_the_last_output_of_a_server_comes_and_its_end_is_passed(tmp_path: Path) -> None:
     async with session(tmp_path, "sh", "-c", "printf bye") as ours:
         assert await ours.rest() == b"bye"
         assert await ours.exit_code() == 0
@@ -148,7 +148,7 @@ async def test_the_last_words_of_a_server_come_and_its_end_is_passed(tmp_path: P
             await ours.client.send(b"x")
 
 
-async def test_a_server_that_stays_behind_in_silence_is_ended_and_its_last_words_come(
+async def test_a_server_that_stays_behind_in_silence_is_ended_and_its_last_output_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy, "PATIENCE", 0.05)
@@ -188,7 +188,7 @@ async def test_a_cancelled_tap_leaves_no_server(tmp_path: Path) -> None:
     assert isinstance(last, ExitEntry)
 
 
-async def test_a_command_that_cannot_start_is_told(tmp_path: Path) -> None:
+async def test_a_command_that_cannot_start_is_reported(tmp_path: Path) -> None:
     file, _ = new_file(tmp_path / "t.jsonl")
     there, back = os.pipe(), os.pipe()
     with pytest.raises(StartFailed):

@@ -79,7 +79,7 @@ async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("TOOL-8", "TOOL-9", "TOOL-18", "TOOL-19", "W-30f", "W-31b", "W-32b")
-async def test_a_rejected_call_does_not_run_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path: Path) -> None:
     one = calls(("eca_shell_command", {"command": "touch made"}))
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
@@ -155,7 +155,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) 
             "agent", None, "does not exist"),
     ],
 )  # fmt: skip
-async def test_a_call_that_cannot_run_asks_nobody_and_the_turn_goes_on(
+async def test_a_call_that_cannot_run_needs_no_approval_and_the_turn_continues(
     tmp_path: Path, name: str, given: Any, config: Any, behavior: str, ends: str | None, told: str
 ) -> None:
     async with session(tmp_path, calls((name, given)), **config) as (ours, provider):
@@ -331,7 +331,7 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(
 
 
 @pytest.mark.requirement("W-30e")
-async def test_one_answer_with_the_same_failing_calls_is_told_of_them(tmp_path: Path) -> None:
+async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path: Path) -> None:
     one = calls(*[("eca_read_file", {"path": "gone"})] * 4)
     async with session(tmp_path, one) as (ours, provider):
         await ours.turn("go")
@@ -467,7 +467,7 @@ async def test_a_delete_closes_the_calls_inside(tmp_path: Path, reach: Callable[
 
 
 @pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11", "W-33a", "W-33b", "W-33c")
-async def test_the_tools_are_told_again_when_the_behaviour_disables_others() -> None:
+async def test_the_tools_are_announced_again_when_the_behaviour_disables_others() -> None:
     async with editor() as ours:
 
         def told() -> list[Any]:
@@ -487,7 +487,7 @@ async def test_the_tools_are_told_again_when_the_behaviour_disables_others() -> 
 
 
 @pytest.mark.requirement
-async def test_the_user_is_told_once_that_ignore_rules_cannot_be_read(
+async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = tmp_path / ".gitignore"

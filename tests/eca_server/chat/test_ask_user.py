@@ -37,7 +37,7 @@ def outputs(ours: Editor) -> list[str]:
 
 
 @pytest.mark.requirement
-async def test_questions_are_shown_one_at_a_time_and_the_answers_told_to_the_model() -> None:
+async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_model() -> None:
     free = [{"question": "And why?"}, {"question": "And who?"}]
     made = calls(*(("eca_ask_user", each) for each in (QUESTION, *free)))
     async with (
@@ -79,7 +79,7 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_told_to_the_mod
         {"error": {"code": -32601, "message": "no such method"}},
     ],
 )
-async def test_junk_is_no_answer_and_the_turn_goes_on(junk: dict[str, Any]) -> None:
+async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) -> None:
     made = calls(("eca_ask_user", {"question": "?"}))
     async with (
         Provider([made, reply("the end")]) as provider,

@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-async def test_what_a_file_was_is_kept_though_another_server_holds_the_disk_up(
+async def test_the_previous_content_of_a_file_is_stored_though_another_server_delays_the_disk(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "b").write_text("old")
@@ -52,7 +52,7 @@ async def test_what_a_file_was_is_kept_though_another_server_holds_the_disk_up(
         assert tree(folder) == {"b": "old"}
 
 
-async def test_a_file_is_named_if_what_it_was_could_not_be_kept(
+async def test_a_file_is_named_if_its_previous_content_could_not_be_saved(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "b").write_text("old")

@@ -55,7 +55,7 @@ async def test_what_is_no_page_on_the_web_is_no_link() -> None:
     assert text(received[2:]) == "a"
 
 
-async def test_sources_of_a_search_are_shown_as_they_come_and_kept_by_a_stop() -> None:
+async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop() -> None:
     cites = [citation(PAGE, "A", 0, 4), citation(PAGE, "A", 5, 9)]
     begun = answer(search("rain", PAGE), message("Rain", cites=cites))[:-5]
     script = [

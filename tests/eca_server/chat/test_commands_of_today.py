@@ -57,7 +57,7 @@ async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -
 async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() -> None:
     async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
         await ours.turn("/model script", model=ECHO)
-        assert "* agent\n" in text(await ours.turn("/agent"))
+        assert "* code\n" in text(await ours.turn("/agent"))
         begun = len(ours.seen)
         await ours.turn("/agent MINE")
         told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
@@ -147,7 +147,7 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
 
 
 @pytest.mark.requirement("W-27")
-async def test_what_fills_the_context_is_told_with_the_usage_and_by_a_command() -> None:
+async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_command() -> None:
     script = [reply("a", finish("stop"), usage(4_990, 10))] * 2
     async with Provider(script) as provider:
         config = provider_config(provider.url)

@@ -124,7 +124,7 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past() -> 
 
 
 @pytest.mark.parametrize("prompt", [9000, 7000])
-async def test_what_is_said_meanwhile_is_told_again_behind_the_summary(prompt: int) -> None:
+async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(prompt: int) -> None:
     working = reply("at work", wait("now"), finish("stop"), usage(prompt, 5))
     too_long = [] if prompt == 9000 else [TOO_LONG]
     answers = [working, *too_long, answered("b")]
@@ -148,7 +148,7 @@ async def test_what_a_summary_takes_is_counted_in_its_turn() -> None:
         assert used["sessionTokens"] == 9005 + 705 + 15
 
 
-async def test_where_there_is_room_nothing_is_summarized() -> None:
+async def test_where_there_is_space_nothing_is_summarized() -> None:
     async with chatting([answered("a", 7000), answered("b"), answered("c")]) as case:
         for words in ("one", "two", "three"):
             assert COMPACTED not in await case.turn(words)
@@ -198,7 +198,7 @@ async def test_a_model_whose_context_is_unknown_is_asked_as_it_is() -> None:
         assert COMPACTED not in await case.turn("two")
 
 
-async def test_in_the_middle_of_a_turn_its_prompt_is_told_again() -> None:
+async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again() -> None:
     call = tool_call("eca_nothing", '{"n": 1}')
     answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
     async with chatting(answers, [answered("IT CALLED nothing")]) as case:
@@ -254,7 +254,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_where_there_is_no_summary_the_chat_goes_on_whole(failure: str) -> None:
+async def test_where_there_is_no_summary_the_chat_continues_whole(failure: str) -> None:
     async with chatting([FULL, answered("b")], [FAILURES[failure]]) as case:
         await case.turn("one")
         said = await case.turn("two")

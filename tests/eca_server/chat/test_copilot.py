@@ -60,7 +60,7 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(
 
 
 @pytest.mark.requirement
-async def test_a_login_that_github_refuses_is_told(tmp_path: Path) -> None:
+async def test_a_login_that_github_refuses_is_reported(tmp_path: Path) -> None:
     async with Provider([]) as provider, github(provider.url) as shop:
         shop.refuses = (401, {"message": "Bad credentials"})
         async with editor(config(shop), GITHUB_COPILOT_API_KEY=LOGIN) as ours:
@@ -69,7 +69,7 @@ async def test_a_login_that_github_refuses_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement
-async def test_without_a_login_the_user_is_told_how_to_log_in() -> None:
+async def test_without_a_login_the_user_is_shown_how_to_log_in() -> None:
     async with (
         Provider([]) as provider,
         github(provider.url) as shop,

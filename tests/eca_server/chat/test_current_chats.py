@@ -70,7 +70,7 @@ async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition(
 
 @pytest.mark.requirement("W-24d", "W-24a")
 @pytest.mark.parametrize("name", ["emacs", "VsCode"])
-async def test_a_deleted_chat_is_told_before_the_answer(name: str) -> None:
+async def test_a_deleted_chat_is_announced_before_the_answer(name: str) -> None:
     async with current(clientInfo={"name": name}) as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -132,7 +132,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) 
 
 
 @pytest.mark.requirement
-async def test_a_chat_that_runs_is_opened_without_a_word_twice() -> None:
+async def test_a_chat_that_runs_is_opened_silently_twice() -> None:
     async with current() as ours:
         await ours.turn("hi", model=ECHO)
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -163,7 +163,7 @@ async def opening(ours: Editor) -> dict[str, Any]:
 
 
 @pytest.mark.requirement
-async def test_a_long_chat_is_shown_while_others_go_on_and_what_is_new_stands_behind_it() -> None:
+async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it() -> None:
     async with current() as ours:
         asked = await opening(ours)
         assert ours.connection.peer.transport._outbox.size < 100_000
@@ -257,7 +257,7 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) 
 
 
 @pytest.mark.requirement
-async def test_a_stored_chat_is_cleared_in_its_place_even_if_nobody_waits_for_it(
+async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(
     tmp_path: Path,
 ) -> None:
     async with current(data=tmp_path) as ours:
@@ -281,7 +281,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_nobody_waits_for_it
 
 
 @pytest.mark.requirement
-async def test_what_is_said_after_a_second_clear_stays_however_slow_the_first_is(
+async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clear = queries.clear
@@ -332,7 +332,7 @@ async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_i
 
 
 @pytest.mark.requirement("W-22d", "W-23d")
-async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_goes_on_after_it() -> None:
+async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it() -> None:
     async with current() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -382,7 +382,7 @@ async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path
 
 
 @pytest.mark.requirement
-async def test_an_older_client_is_told_of_newer_things_only_what_it_asks_for() -> None:
+async def test_an_older_client_is_sent_newer_things_only_on_request() -> None:
     async with editor() as ours:
         await ours.turn("hi", model=ECHO)
         await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})

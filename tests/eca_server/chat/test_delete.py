@@ -87,7 +87,7 @@ async def test_a_delete_of_nothing_is_answered_alike(params: object) -> None:
 
 
 @pytest.mark.requirement("W-24a", "W-24f", "CHAT-36")
-async def test_an_idle_chat_is_deleted_without_a_word_even_for_emacs() -> None:
+async def test_an_idle_chat_is_deleted_silently_even_for_emacs() -> None:
     async with editor(started=False) as ours:
         await ours.start(clientInfo={"name": "emacs"})
         await ours.turn("hi", model=ECHO)

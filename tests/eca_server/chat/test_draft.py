@@ -16,7 +16,7 @@ pytestmark = pytest.mark.trio
 
 
 @pytest.mark.requirement("W-52")
-async def test_a_change_that_nobody_approves_is_rejected_after_a_while(
+async def test_an_unapproved_change_is_rejected_after_a_while(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     write = json.dumps({"path": "new.txt", "content": "x\n"})

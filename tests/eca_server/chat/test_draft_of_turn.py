@@ -162,7 +162,7 @@ async def test_after_the_turns_end_nothing_is_stored(
     assert disk.told() == []
 
 
-async def test_pieces_of_one_kind_are_joined_and_thoughts_are_kept_apart() -> None:
+async def test_pieces_of_one_kind_are_joined_and_thoughts_are_separate() -> None:
     events = [ReasoningStarted("k"), ReasoningDelta("k", "one"), ReasoningStarted("l")]
     events_of_text = [ReasoningDelta("l", "two"), TextDelta("a"), TextDelta("b")]
     parts = drafts._parts_of([*events, *events_of_text])
@@ -263,7 +263,7 @@ async def test_nothing_is_left_of_a_running_turn_whose_chat_goes(
     assert rows(tmp_path, "SELECT * FROM message") == []
 
 
-async def test_a_turn_goes_on_and_is_whole_where_no_piece_can_be_stored(
+async def test_a_turn_continues_and_is_whole_where_no_piece_can_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = trio.Event()

@@ -58,7 +58,7 @@ async def assert_goes_on(ours: Editor) -> None:
         ("broken/m", "providers.broken.url"),
     ],
 )
-async def test_a_model_that_cannot_be_asked_is_told_in_a_turn(model: str, words: str) -> None:
+async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn(model: str, words: str) -> None:
     config = {"providers": {"broken": {"api": "openai-chat", "models": {"m": {}}}}}
     async with editor(config) as ours:
         asked = ours.prompt_request("hi", model=model)
@@ -85,7 +85,7 @@ async def test_a_prompt_that_cannot_be_asked_queues_like_any_other(autojump_cloc
 
 @pytest.mark.requirement("W-21d", "W-22e")
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
-async def test_each_class_of_error_is_told_in_words(kind: str, autojump_clock: object) -> None:
+async def test_each_class_of_error_is_explained(kind: str, autojump_clock: object) -> None:
     async with editor() as ours:
         await ours.prompt(f"fail {kind} the provider says so", model=SCRIPT)
         await ours.finished()
@@ -109,7 +109,7 @@ async def test_each_class_of_error_is_told_in_words(kind: str, autojump_clock: o
         ("crash", "See the server's log for details."),
     ],
 )
-async def test_a_turn_that_breaks_off_keeps_what_came_and_tells_why(
+async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(
     script: str, words: str, autojump_clock: object
 ) -> None:
     async with editor() as ours:
@@ -154,7 +154,7 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
 
 
 @pytest.mark.requirement("W-20d", "W-27")
-async def test_a_context_that_cannot_be_told_keeps_neither_the_usage_nor_the_end_back(
+async def test_a_context_that_cannot_be_announced_delays_neither_the_usage_nor_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(turn, "breakdown", lambda *_: 1 / 0)

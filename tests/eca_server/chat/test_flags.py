@@ -41,7 +41,7 @@ def order(shown: list[Content]) -> list[str]:
 
 
 @pytest.mark.requirement("W-43a", "W-43b", "W-43c")
-async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_kept(tmp_path: Path) -> None:
+async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_path: Path) -> None:
     async with current({"toolCall": {"approval": {"byDefault": "allow"}}}, data=tmp_path) as ours:
         await ours.turn("think hm\ncall eca_directory_tree\nsay done", model=SCRIPT)
         shown = ours.contents()

@@ -62,7 +62,7 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
 
 
 @pytest.mark.requirement
-async def test_after_a_restart_the_model_is_told_what_was_said_before(tmp_path: Path) -> None:
+async def test_after_a_restart_the_model_is_sent_the_messages_before(tmp_path: Path) -> None:
     provider = Provider([reply("first answer"), reply("second answer")])
     async with provider:
         config = provider_config(provider.url)
@@ -93,7 +93,7 @@ async def test_after_a_stop_the_text_that_came_is_remembered() -> None:
 
 @pytest.mark.requirement("CHAT-34", "W-21d")
 @pytest.mark.parametrize("ending", ["stop", "fault", "reasoning"])
-async def test_after_an_answer_of_nothing_the_prompts_stand_together(ending: str) -> None:
+async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> None:
     first = {
         "stop": Reply(steps=[finish("stop")], before_headers=[wait("never")]),
         "fault": REFUSED,

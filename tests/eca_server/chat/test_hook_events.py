@@ -45,7 +45,7 @@ async def settled(ours: Editor) -> None:
 
 
 @pytest.mark.requirement("W-13", "W-24")
-async def test_each_event_is_told_once_and_states_as_they_change(tmp_path: Path) -> None:
+async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path: Path) -> None:
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     async with current({**ALL, "agent": SCOUT}, folder=folder, data=data) as ours:
@@ -127,7 +127,7 @@ async def test_a_stop_ends_the_hook_at_the_start(tmp_path: Path) -> None:
         await trio.to_thread.run_sync(assert_gone, {int(pid)})
 
 
-async def test_a_chat_that_asks_its_user_something_is_told_as_waiting(tmp_path: Path) -> None:
+async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_path: Path) -> None:
     config = hooked(h=hook("chatStatusChanged", KEEPS))
     async with current(config, folder=tmp_path) as ours:
         await ours.prompt(call("ask_user", question="which?"), model=SCRIPT)
@@ -164,7 +164,7 @@ async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gon
         assert_gone({int(each) for each in (tmp_path / "pids").read_text().split()}, within=0.2)
 
 
-async def test_nothing_is_told_before_the_client_listens_nor_after_who_never_did(
+async def test_nothing_is_sent_before_the_client_is_initialized(
     tmp_path: Path,
 ) -> None:
     async with editor(ALL, started=False) as ours:
@@ -207,7 +207,7 @@ async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
         ("postCompact", says(**{"continue": False}), "Turn stopped by hook 'h'.", 3),
     ],
 )
-async def test_a_turn_ends_that_a_hook_has_end_or_without_the_room_it_needs(
+async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
     event: str, shell: str, words: str, requests: int, tmp_path: Path
 ) -> None:
     replies = [reply("one"), TOO_LONG, reply("a summary")]
@@ -221,7 +221,7 @@ async def test_a_turn_ends_that_a_hook_has_end_or_without_the_room_it_needs(
     assert len(provider.requests) == requests
 
 
-async def test_hooks_of_a_subagent_add_and_go_on_as_those_of_a_turn(tmp_path: Path) -> None:
+async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path: Path) -> None:
     first = """grep -q '"follow_up_active":false' && echo 'go on' >&2 && exit 2; exit 0"""
     config = hooked(
         start=hook("subagentStart", says(additionalContext="the date")),

@@ -141,7 +141,7 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("W-20b")
-async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is(
+async def test_a_message_to_a_running_turn_is_read_as_a_prompt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
@@ -180,7 +180,7 @@ async def test_what_is_said_to_a_turn_that_runs_is_heard_as_a_prompt_is(
 
 
 @pytest.mark.requirement("W-20b")
-async def test_what_a_job_said_is_not_lost_with_a_blocked_prompt(
+async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
@@ -235,7 +235,7 @@ async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(
         (says(approval="deny"), "Denied by the hook h"),
     ],
 )
-async def test_a_hook_rejects_a_call_and_the_turn_goes_on(
+async def test_a_hook_rejects_a_call_and_the_turn_continues(
     tmp_path: Path, shell: str, model_hears: str
 ) -> None:
     config = hooked(h=hook("preToolCall", shell, matcher="eca__write_.*"))
@@ -357,7 +357,7 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path: 
 
 
 @pytest.mark.requirement("W-33")
-async def test_an_older_client_hears_of_failures_in_words_and_hooks_hold_no_keys(
+async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_hold_no_keys(
     tmp_path: Path,
 ) -> None:
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))

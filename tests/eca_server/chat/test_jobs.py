@@ -79,7 +79,7 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
 
 
 @pytest.mark.requirement
-async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended(
+async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.3)
@@ -125,7 +125,7 @@ async def test_the_model_reads_what_is_new_and_is_told_once_that_a_job_has_ended
 @pytest.mark.requirement
 @pytest.mark.parametrize("is_subagent", [False, True])
 @pytest.mark.parametrize(("action", "standing"), [("read_output", "failed"), ("kill", "killed")])
-async def test_a_chat_is_told_of_its_job_s_end_whoever_else_has_read_or_killed_it(
+async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_killed_it(
     is_subagent: bool,
     action: str,
     standing: str,
@@ -156,7 +156,7 @@ async def test_a_chat_is_told_of_its_job_s_end_whoever_else_has_read_or_killed_i
 
 
 @pytest.mark.requirement("W-24f")
-async def test_who_takes_the_id_of_a_deleted_chat_is_told_nothing_of_its_jobs(
+async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)

@@ -12,7 +12,7 @@ from tests.eca_server.llm.ollama.scripted import text as said
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 
-async def test_it_is_said_that_a_model_is_loaded_and_what_it_cannot_do() -> None:
+async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> None:
     others = {
         "/api/ps": Reply(body={"models": []}),
         "/api/show": Reply(body=shown("completion", context=40_960)),
@@ -34,7 +34,7 @@ async def test_it_is_said_that_a_model_is_loaded_and_what_it_cannot_do() -> None
     assert usage["limit"] == {"context": 40_960, "output": 40_960}
 
 
-async def test_a_model_in_memory_is_not_said_to_be_loaded() -> None:
+async def test_a_model_in_memory_is_not_reported_as_loading() -> None:
     others = {
         "/api/ps": Reply(body=running("m:latest", 32_768)),
         "/api/show": Reply(body=shown("completion", "tools")),

@@ -90,7 +90,7 @@ async def test_a_login_is_given_up(end: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement
-async def test_what_is_no_key_is_not_stored_nor_sent_and_the_wait_goes_on(tmp_path: Path) -> None:
+async def test_what_is_no_key_is_not_stored_nor_sent_and_the_wait_continues(tmp_path: Path) -> None:
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.turn("/login p")
         received = await ours.turn(f"my key: {KEY}", model=ECHO)
@@ -111,7 +111,9 @@ async def test_only_the_chat_that_asked_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("W-11g")
-async def test_new_models_are_told_and_those_of_a_removed_key_taken_back(tmp_path: Path) -> None:
+async def test_new_models_are_announced_and_those_of_a_removed_key_taken_back(
+    tmp_path: Path,
+) -> None:
     config = {"providers": {"openai": {"models": {"gpt": {}}}}}
     async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.turn(f"/login openai {KEY}")
@@ -163,7 +165,7 @@ async def test_a_login_that_cannot_be_stored_says_so_without_the_key(tmp_path: P
 
 
 @pytest.mark.requirement
-async def test_a_damaged_file_of_logins_is_told_at_the_start(tmp_path: Path) -> None:
+async def test_a_damaged_file_of_logins_is_reported_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "eca-python" / "logins.json"
     file.parent.mkdir()
     file.write_text("{")

@@ -141,7 +141,7 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(
 
 @pytest.mark.requirement
 @pytest.mark.parametrize("code", ["access_denied", "expired_token"])
-async def test_a_login_that_fails_is_told(server, tmp_path: Path, code) -> None:
+async def test_a_login_that_fails_is_reported(server, tmp_path: Path, code) -> None:
     planned = by_device(server)
     server.says["/token"] = [(200, {"error": code, "error_description": "You said no"})]
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
@@ -152,7 +152,7 @@ async def test_a_login_that_fails_is_told(server, tmp_path: Path, code) -> None:
 
 
 @pytest.mark.requirement
-async def test_an_unreachable_login_is_told(server, tmp_path: Path) -> None:
+async def test_an_unreachable_login_is_reported(server, tmp_path: Path) -> None:
     planned = config(server, deviceUrl="http://127.0.0.1:1/device")
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
         assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
@@ -176,7 +176,7 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: 
 
 
 @pytest.mark.requirement
-async def test_a_damaged_file_of_logins_is_kept_aside_and_that_is_told(tmp_path: Path) -> None:
+async def test_a_damaged_file_of_logins_is_set_aside_and_that_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "eca-python"
     folder.mkdir()
     (folder / "logins.json").write_text("{")

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.trio
 
 
 @pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-17", "W-11d", "W-11f")
-async def test_servers_start_when_the_client_knows_the_rest_and_tell_how_they_are(
+async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(
     places: Places, autojump_clock: Any
 ) -> None:
     places["git"].opening = 3
@@ -101,7 +101,7 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 
 
 @pytest.mark.requirement("CONF-9")
-async def test_why_a_server_failed_is_told_in_words_and_logged(
+async def test_why_a_server_failed_is_explained_and_logged(
     places: Places, autojump_clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
@@ -123,7 +123,7 @@ async def test_a_url_that_is_none_costs_only_its_server(
 
 
 @pytest.mark.requirement("CONF-10")
-async def test_what_is_told_of_tools_is_bounded(places: Places, autojump_clock: Any) -> None:
+async def test_descriptions_of_tools_are_bounded(places: Places, autojump_clock: Any) -> None:
     deep: dict[str, Any] = {}
     for _ in range(100):
         deep = {"items": deep}
@@ -142,9 +142,7 @@ async def test_what_is_told_of_tools_is_bounded(places: Places, autojump_clock: 
 
 
 @pytest.mark.requirement
-async def test_no_secret_of_a_server_is_in_what_is_told_of_it(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_no_secret_of_a_server_is_announced(places: Places, autojump_clock: Any) -> None:
     secret = "not-a-real-secret-0123"
     places["git"].refuses = MCPError(f"it said: wrong token {secret}", kind="start")
     server = {"command": "x", "args": ["--token", secret], "env": {"TOKEN": secret}}
@@ -189,7 +187,7 @@ async def test_programs_that_may_have_to_download_the_server_have_longer(
 
 
 @pytest.mark.requirement
-async def test_logins_are_kept_apart_as_the_configuration_says(
+async def test_logins_are_separated_as_the_configuration_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     keys: dict[str, str] = {}
@@ -281,7 +279,7 @@ async def test_names_no_api_would_take_are_mapped_back(tmp_path: Path, places: P
 
 
 @pytest.mark.requirement("W-23c")
-async def test_a_stop_works_while_a_server_is_called_and_the_server_is_told(
+async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
     places: Places, autojump_clock: Any
 ) -> None:
     async def never(_: str) -> ToolResult:
@@ -323,7 +321,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
 
 
 @pytest.mark.requirement
-async def test_a_fault_of_a_call_shows_no_secret_of_the_server(
+async def test_an_error_of_a_call_shows_no_secret_of_the_server(
     tmp_path: Path, places: Places
 ) -> None:
     secret = "not-a-real-secret-0123"
@@ -454,7 +452,7 @@ async def test_a_disabled_tool_is_shown_as_such_and_not_offered(
 
 
 @pytest.mark.requirement
-async def test_another_behaviour_tells_what_it_disables(
+async def test_a_changed_behaviour_announces_what_it_disables(
     places: Places, autojump_clock: Any
 ) -> None:
     behavior = {"plan": {"disabledTools": ["git"]}}
@@ -515,7 +513,7 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
 
 
 @pytest.mark.requirement
-async def test_what_a_server_says_of_itself_is_marked_as_its_own_words(
+async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(
     tmp_path: Path, places: Places
 ) -> None:
     places["git"].instructions = "Always commit."
@@ -531,7 +529,7 @@ async def test_what_a_server_says_of_itself_is_marked_as_its_own_words(
 
 
 @pytest.mark.requirement
-async def test_more_tools_than_an_api_takes_are_left_out_and_it_is_told_once(
+async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(
     tmp_path: Path, places: Places
 ) -> None:
     places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
@@ -576,7 +574,7 @@ async def test_servers_are_gone_before_shutdown_is_answered(
 
 
 @pytest.mark.requirement
-async def test_where_no_server_is_configured_nothing_is_told_of_any(
+async def test_where_no_server_is_configured_none_is_announced(
     places: Places, autojump_clock: Any
 ) -> None:
     async with with_servers({}) as ours:

@@ -285,7 +285,7 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
 
 
 @pytest.mark.requirement
-async def test_doctor_tells_how_servers_are_and_why(places: Places, autojump_clock: Any) -> None:
+async def test_doctor_shows_how_servers_are_and_why(places: Places, autojump_clock: Any) -> None:
     places["bad"].refuses = MCPError("no such\nprogram", kind="start")
     offers(places["git"], COMMIT, Prompt(name="look"))
     servers = {**GIT, "bad": {"command": "x"}, "off": {"command": "x", "disabled": True}}
@@ -297,7 +297,7 @@ async def test_doctor_tells_how_servers_are_and_why(places: Places, autojump_clo
 
 
 @pytest.mark.requirement("CONF-10")
-async def test_the_newest_editions_are_told_of_prompts_and_resources(
+async def test_the_newest_editions_are_sent_prompts_and_resources(
     places: Places, autojump_clock: Any
 ) -> None:
     offers(places["git"], COMMIT)

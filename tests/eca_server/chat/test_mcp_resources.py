@@ -37,7 +37,7 @@ def context(uri: str, server: str = "git") -> dict[str, Any]:
 
 
 @pytest.mark.requirement("CHAT-24", "CHAT-25", "CHAT-26", "W-40a")
-async def test_resources_are_offered_behind_the_roots_and_found_by_what_is_told_of_them(
+async def test_resources_are_offered_behind_the_roots_and_found_by_their_descriptions(
     tmp_path: Path, places: Places
 ) -> None:
     (tmp_path / "readme.md").write_text("x")

@@ -210,7 +210,7 @@ async def test_text_at_a_stop_waits_for_the_end(drops: bool, autojump_clock: obj
 
 
 @pytest.mark.requirement
-async def test_what_the_user_said_is_written_as_it_is() -> None:
+async def test_the_users_message_is_written_as_it_is() -> None:
     written: list[ChatContent] = []
     async with trio.open_nursery() as nursery:
         merger = Merger(lambda _, content: written.append(content), MERGING, nursery)

@@ -90,7 +90,7 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
         ("other", CURRENT, ("Editing file file", "Creating file b (c).txt")),
     ],
 )
-async def test_a_client_that_names_the_changed_file_is_not_told_its_name_twice(
+async def test_a_client_that_names_the_changed_file_is_not_sent_its_name_twice(
     tmp_path: Path, client: str, capabilities: dict[str, Any], summaries: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").write_text("old")

@@ -62,7 +62,7 @@ async def test_what_is_too_long_is_summarized_and_asked_once_more(
 
 
 @pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
-async def test_what_is_still_too_long_is_told_and_not_tried_again(api: ScriptedAPI) -> None:
+async def test_what_is_still_too_long_is_reported_and_not_tried_again(api: ScriptedAPI) -> None:
     script = [
         api.reply(ScriptedAnswer(text=["first answer"])),
         too_long(api, "refused"),

@@ -79,7 +79,7 @@ async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings() -> N
         ({"behavior": {"plan": {"systemPromptFile": "EMPTY"}}}, None),
     ],
 )
-async def test_the_users_prompt_stands_in_place_of_ours(
+async def test_the_users_prompt_replaces_ours(
     tmp_path: Path, config: dict[str, Any], expected: str | None
 ) -> None:
     for name, content in (("FILE", f"{OWN}\n"), ("EMPTY", "\n")):
@@ -92,7 +92,7 @@ async def test_the_users_prompt_stands_in_place_of_ours(
     assert systems(provider) == [expected or instructions("plan", ())]
 
 
-async def test_a_prompt_that_cannot_be_read_is_told_and_ours_is_taken(tmp_path: Path) -> None:
+async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (LARGEST_PROMPT + 1))
     for name, reason in (("none", "does not exist"), ("large", "at most"), (".", "a directory")):
         path = tmp_path / name
@@ -158,7 +158,7 @@ async def test_a_behaviours_own_approval_counts_in_it_alone() -> None:
 
 
 @pytest.mark.requirement("W-25a")
-async def test_the_users_words_stand_in_place_of_ours_wherever_a_model_is_told_something(
+async def test_the_users_prompts_replace_ours_in_every_text_for_a_model(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "compact.md").write_text("Sum it up in verse.\n")
@@ -194,7 +194,7 @@ async def test_the_users_words_stand_in_place_of_ours_wherever_a_model_is_told_s
 
 
 @pytest.mark.requirement("W-25a")
-async def test_a_behaviour_s_own_words_and_limits_stand_over_the_common_ones(
+async def test_a_behaviour_s_own_prompts_and_limits_replace_the_common_ones(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.txt").write_text("1\n2\n3\n")

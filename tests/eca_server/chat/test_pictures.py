@@ -92,7 +92,7 @@ async def test_pictures_are_shown_where_they_come_given_to_the_model_and_shown_a
             assert pictures(await opened(ours)) == expected
 
 
-async def test_who_cannot_show_a_picture_is_told_of_it(tmp_path: Path) -> None:
+async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path: Path) -> None:
     script = "say Look:\ndraw\ndraw 00ff00\ndraw green\nsay done"
     async with current() as ours:
         drawn = [each["base64"] for each in await ours.turn(script, model=SCRIPT)
@@ -205,7 +205,7 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:
     ],
     ids=["small", "none", "large", "too large"],
 )
-async def test_what_no_frame_holds_and_what_is_no_picture_is_told_in_words(
+async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(
     content: ChatImageContent, told: str | None
 ) -> None:
     formatter = ContentFormatter(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))

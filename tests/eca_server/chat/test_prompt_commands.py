@@ -174,7 +174,7 @@ async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path: Path) ->
 
 
 @pytest.mark.requirement
-async def test_prompt_show_tells_what_a_request_would_hold_and_asks_nobody(tmp_path: Path) -> None:
+async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Always ```be``` kind.")
     (tmp_path / "a.txt").write_text("text of a file")
     async with scripted.Provider([scripted.reply(scripted.text("hello back"))]) as endpoint:
@@ -218,7 +218,7 @@ async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path: Path
 
 
 @pytest.mark.requirement
-async def test_config_tells_what_is_set_and_doctor_what_decides() -> None:
+async def test_config_shows_what_is_set_and_doctor_what_decides() -> None:
     config = {
         "providers": {"p": {"key": "planted-0123456789-key"}},
         "toolCall": {"approval": {"deny": {"eca_grep": {}}}},

@@ -160,7 +160,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
         ("no words", "", "status 503"),
     ],
 )
-def test_a_provider_s_fault_is_told_in_words_and_the_chat_goes_on(
+def test_a_provider_s_error_is_explained_and_the_chat_continues(
     setting: Setting, words: str, shown: str, told: str
 ) -> None:
     came = setting.turn(words, words)
@@ -192,7 +192,7 @@ def test_ten_megabytes_in_one_event_are_passed_on(setting: Setting) -> None:
 
 
 @pytest.mark.requirement("W-22e", "W-20d")
-def test_a_fault_before_the_first_word_is_tried_again_and_one_answer_is_seen(
+def test_an_error_before_the_first_output_is_retried_and_one_answer_is_seen(
     setting: Setting,
 ) -> None:
     came = setting.turn("once", "once")
@@ -261,7 +261,7 @@ def test_a_client_that_is_gone_closes_the_connection_to_the_provider(start_serve
 
 
 @pytest.mark.requirement("W-23e", "W-23f", "W-22e", "W-23a")
-def test_more_stops_at_once_than_any_pool_has_slots_leave_room_for_the_next_turn(
+def test_more_stops_at_once_than_any_pool_has_slots_leave_a_slot_for_the_next_turn(
     setting: Setting,
 ) -> None:
     count = 150
@@ -293,7 +293,7 @@ def test_more_stops_at_once_than_any_pool_has_slots_leave_room_for_the_next_turn
 @pytest.mark.parametrize(
     ("capabilities", "reason"), [(CURRENT, "interrupted"), ({}, "user-choice")]
 )
-async def test_a_call_whose_answer_breaks_off_is_rejected_by_nobody_s_choice(
+async def test_a_call_whose_answer_breaks_off_is_rejected_as_interrupted(
     capabilities: dict[str, Any], reason: str
 ) -> None:
     script = [reply(tool_call("eca_shell_command", '{"comm'), reset())]

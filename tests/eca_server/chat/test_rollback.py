@@ -70,7 +70,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.requirement("FIELD:ChatRollbackParams.chatId", "FIELD:ChatRollbackParams.contentId")
-async def test_a_chat_goes_back_and_the_client_is_shown_what_is_kept(
+async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(
     tmp_path: Path, folder: Path
 ) -> None:
     async with current(data=tmp_path, folder=folder) as ours:
@@ -123,7 +123,7 @@ async def test_messages_and_files_go_back_each_without_the_other(
 
 @pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
 @pytest.mark.parametrize("patiently", [True, False])
-async def test_a_file_that_somebody_changed_since_keeps_all_of_them(
+async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, patiently: bool
 ) -> None:
     (folder / "kept").write_text("old")
@@ -193,7 +193,7 @@ async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it
 
 
 @pytest.mark.requirement
-async def test_what_commands_changed_stays_and_the_user_is_told(
+async def test_what_commands_changed_stays_and_the_user_is_notified(
     tmp_path: Path, folder: Path
 ) -> None:
     async with current(data=tmp_path, folder=folder) as ours:
@@ -278,9 +278,7 @@ async def test_what_was_refused_is_not_done_later(
 
 
 @pytest.mark.requirement
-async def test_a_word_said_meanwhile_is_a_message_to_go_back_to(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path: Path, folder: Path) -> None:
     made = [calls(("eca_write_file", {"path": name, "content": name})) for name in ("a", "b")]
     async with session(folder, *made, data=tmp_path) as (ours, provider):
         await ours.prompt("go")
@@ -453,7 +451,7 @@ async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
     "FIELD:ChatForkParams.contentId",
     "FIELD:ChatForkResponse.chatId",
 )
-async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folder: Path) -> None:
+async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path: Path, folder: Path) -> None:
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
         second = await said(ours, "say two")
@@ -486,7 +484,7 @@ async def test_a_fork_goes_on_beside_the_chat_it_came_from(tmp_path: Path, folde
 
 
 @pytest.mark.requirement("W-24a")
-async def test_in_a_chat_deleted_meanwhile_nothing_is_said_of_its_fork(
+async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def store_copy(*_: object) -> None:
@@ -521,7 +519,9 @@ async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
 
 
 @pytest.mark.requirement
-async def test_where_chats_are_not_stored_the_user_is_told_that_files_stay(folder: Path) -> None:
+async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(
+    folder: Path,
+) -> None:
     async with current(folder=folder) as ours:
         first = await said(ours, writes(a="1"))
         second = await said(ours, "say hello")

@@ -35,7 +35,7 @@ def updates(ours: Editor, begun: int = 0) -> list[Content]:
 
 
 @pytest.mark.requirement("W-16b", "W-11a", "W-11h")
-async def test_today_s_edition_is_told_the_variants_of_the_selected_model_at_once() -> None:
+async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_once() -> None:
     async with Provider() as provider:
         async with current(configured(provider)) as ours:
             assert updates(ours)[0]["chat"]["variants"] == ["low"]
@@ -47,7 +47,7 @@ async def test_today_s_edition_is_told_the_variants_of_the_selected_model_at_onc
 
 
 @pytest.mark.requirement("W-28b")
-async def test_of_a_selected_model_only_the_variants_are_told_and_for_whom() -> None:
+async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom() -> None:
     async with Provider() as provider, current(configured(provider)) as ours:
         begun = len(ours.seen)
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": None})
@@ -128,7 +128,7 @@ async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path: Path) 
 
 
 @pytest.mark.requirement
-async def test_even_in_a_trusted_chat_a_path_outside_asks_and_a_denial_stands(
+async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -150,7 +150,7 @@ async def test_even_in_a_trusted_chat_a_path_outside_asks_and_a_denial_stands(
 
 
 @pytest.mark.requirement("W-44b")
-async def test_trust_is_kept_with_the_chat(tmp_path: Path) -> None:
+async def test_trust_is_stored_with_the_chat(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("say hi", model=SCRIPT, trust=True, agent="plan")
     async with current(data=tmp_path) as ours:

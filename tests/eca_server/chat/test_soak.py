@@ -180,12 +180,14 @@ async def check_soak(folder: Path, batches: int) -> None:
 
 
 @pytest.mark.long
-async def test_a_hundred_turns_with_faults_end_once_each_and_leave_nothing(tmp_path: Path) -> None:
+async def test_a_hundred_turns_with_failures_end_once_each_and_leave_nothing(
+    tmp_path: Path,
+) -> None:
     await check_soak(tmp_path, 1)
 
 
 @pytest.mark.long
-async def test_two_thousand_turns_with_faults_end_once_each_and_leave_nothing(
+async def test_two_thousand_turns_with_failures_end_once_each_and_leave_nothing(
     tmp_path: Path,
 ) -> None:
     await check_soak(tmp_path, 20)

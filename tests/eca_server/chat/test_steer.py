@@ -29,7 +29,7 @@ def roles_and_words(provider: Provider, request: int = -1) -> list[tuple[str, st
 
 
 @pytest.mark.requirement
-async def test_it_stands_behind_the_results_in_the_next_request(tmp_path: Path) -> None:
+async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> None:
     async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
         await ours.prompt("go")
         call = await ours.content("toolCallRun")

@@ -116,7 +116,7 @@ async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("W-30e")
-async def test_what_can_never_be_done_is_told_at_once_where_nothing_is_to_come(
+async def test_what_can_never_be_done_is_reported_at_once_where_nothing_is_to_come(
     tmp_path: Path,
 ) -> None:
     made = calls(edit("a", "one", "two"), ("eca_read_file", {"path": 5}), write("b", "two"))
@@ -216,7 +216,7 @@ async def test_all_that_a_turn_changed_can_be_undone(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement
-async def test_a_file_is_kept_before_it_is_changed(
+async def test_a_file_is_saved_before_it_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, data = tmp_path / "w", tmp_path / "data"
@@ -235,7 +235,7 @@ async def test_a_file_is_kept_before_it_is_changed(
 
 
 @pytest.mark.requirement
-async def test_of_a_large_file_only_that_it_was_there_is_kept(
+async def test_of_a_large_file_only_its_existence_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, data = tmp_path / "w", tmp_path / "data"
@@ -251,7 +251,7 @@ async def test_of_a_large_file_only_that_it_was_there_is_kept(
 
 
 @pytest.mark.requirement("W-24a")
-async def test_nothing_is_kept_or_changed_by_a_call_whose_chat_was_deleted_meanwhile(
+async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, data = tmp_path / "w", tmp_path / "data"

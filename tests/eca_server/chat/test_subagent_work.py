@@ -156,7 +156,7 @@ def result(name: str, text: str = "") -> Message:
     return Message(role="tool", parts=(ToolResultPart(call_id=name, parts=parts, subagent=inside),))
 
 
-def test_what_is_kept_of_a_subagents_chat_can_be_shown_and_is_bounded() -> None:
+def test_what_is_stored_of_a_subagents_chat_can_be_shown_and_is_bounded() -> None:
     task = Message(role="user", parts=(TextPart("go"),), content_id="u")
     long = "x" * 50_000
     (part,) = reduced([task, call("a", raw=f'"{long}"', path="p", text=long)])[1].parts

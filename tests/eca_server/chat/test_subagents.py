@@ -48,7 +48,7 @@ def spawned(received: list[Content]) -> list[Content]:
 
 
 @pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
-async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_words_are_the_result(
+async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lengths: list[int] = []
@@ -240,7 +240,7 @@ async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
         ({"mode": "primary"}, {}, "There is no tool"),
     ],
 )
-async def test_what_the_agent_is_told_of_a_task(
+async def test_what_the_agent_is_sent_of_a_task(
     settings: dict[str, Any], arguments: dict[str, str], told: str
 ) -> None:
     config = {"agent": {"scout": {**SCOUT["scout"], **settings}, **NONE_OF_OURS}}
@@ -358,7 +358,7 @@ async def test_the_parent_says_that_it_waits_for_approval_as_long_as_a_call_does
         assert said[0] == "Waiting subagent"
 
 
-async def test_a_call_that_waits_is_told_though_another_one_runs(tmp_path: Path) -> None:
+async def test_a_call_that_waits_is_reported_though_another_one_runs(tmp_path: Path) -> None:
     write = call("write_file", path=str(tmp_path / "new"), content="x")
     async with current(folder=tmp_path) as ours:
         read = call("directory_tree", path=str(tmp_path))

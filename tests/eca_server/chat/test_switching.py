@@ -43,7 +43,7 @@ def notes(contents: list[Content]) -> list[str]:
     return [each["text"] for each in contents if "answers from here on" in each.get("text", "")]
 
 
-async def test_each_api_goes_on_where_another_one_was(tmp_path: Path) -> None:
+async def test_each_api_continues_where_another_one_was(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("what stands there\n")
     (tmp_path / "p.png").write_bytes(PNG)
     script: list[Reply] = []

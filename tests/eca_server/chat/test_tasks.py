@@ -40,7 +40,7 @@ def of_tasks(received: list[Content]) -> list[Content]:
 
 @pytest.mark.trio
 @pytest.mark.requirement("W-35", "VALUE:TaskDetails.type=task")
-async def test_a_list_is_told_with_each_call_and_is_there_when_the_chat_is_opened(
+async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opened(
     tmp_path: Path,
 ) -> None:
     async with current(data=tmp_path) as ours:
@@ -110,7 +110,7 @@ async def test_an_older_client_has_no_list() -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_is_told_and_changes_nothing(
+def test_what_cannot_be_done_is_reported_and_changes_nothing(
     arguments: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ToolError, match=told):

@@ -125,7 +125,7 @@ async def test_what_is_shown_at_run_is_shown_to_the_end() -> None:
 
 @pytest.mark.requirement("W-34a")
 @pytest.mark.trio
-async def test_a_decision_that_comes_early_is_not_kept_for_later() -> None:
+async def test_a_decision_that_comes_early_is_not_stored_for_later() -> None:
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     assert not call.approve()
@@ -140,7 +140,7 @@ async def test_a_decision_that_comes_early_is_not_kept_for_later() -> None:
 
 @pytest.mark.requirement("W-30a")
 @pytest.mark.trio
-async def test_of_a_call_that_was_never_begun_on_the_wire_nothing_is_said_by_a_stop() -> None:
+async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop() -> None:
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     call.stop()
@@ -150,7 +150,7 @@ async def test_of_a_call_that_was_never_begun_on_the_wire_nothing_is_said_by_a_s
 
 @pytest.mark.requirement("TOOL-7", "W-30g")
 @pytest.mark.trio
-async def test_a_result_tells_how_long_it_took(autojump_clock: object) -> None:
+async def test_a_result_says_how_long_it_took(autojump_clock: object) -> None:
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     give(call, CallInput.ANNOUNCE)

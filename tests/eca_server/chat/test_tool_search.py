@@ -106,7 +106,7 @@ async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(
     ],
     ids=["unknown", "missing", "unsupported", "disabled", "nothing found", "disabled one"],
 )
-async def test_what_cannot_be_called_or_found_is_told(
+async def test_what_cannot_be_called_or_found_is_reported(
     tmp_path: Path, places: Places, made: tuple[str, Any], said: str
 ) -> None:
     config = {"mcpToolSearch": True, "disabledTools": ["git__log"], **ALLOW}

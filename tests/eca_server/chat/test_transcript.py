@@ -30,7 +30,7 @@ def with_result(output: str, raw: str = "{}") -> list[Message]:
     return [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
 
 
-def test_it_says_who_said_what_and_what_came_of_calls() -> None:
+def test_it_names_the_author_of_each_message_and_the_results_of_calls() -> None:
     messages = [
         Message(
             role="user",

@@ -160,7 +160,7 @@ async def test_a_prompt_without_an_id_opens_a_chat_of_ours(given: dict[str, obje
 
 @pytest.mark.requirement("W-21c", "CHAT-2", "CHAT-10", "CHAT-11")
 @pytest.mark.parametrize("chat", ["EMPTY", "0", "ünïcode 😀", "x" * 500])
-async def test_any_id_is_accepted_and_kept(chat: str) -> None:
+async def test_any_id_is_accepted_and_preserved(chat: str) -> None:
     async with editor() as ours:
         answer = await ours.prompt("hi", chat, model=ECHO)
         assert answer["chatId"] == chat
@@ -227,7 +227,7 @@ async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm() -> None:
 
 
 @pytest.mark.requirement("W-26a")
-async def test_a_call_of_a_tool_that_does_not_exist_is_told_and_the_turn_goes_on() -> None:
+async def test_a_call_of_a_tool_that_does_not_exist_is_reported_and_the_turn_continues() -> None:
     async with editor() as ours:
         received = await ours.turn('say a\ncall rm {"x": 1}\nsay b', model=SCRIPT)
         calls = [each for each in received if each["type"].startswith("toolCall")]
@@ -242,7 +242,7 @@ async def test_a_call_of_a_tool_that_does_not_exist_is_told_and_the_turn_goes_on
 
 
 @pytest.mark.requirement
-async def test_thoughts_stand_between_the_tags_that_a_provider_is_said_to_have() -> None:
+async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
     async with Provider([reply("[th", "]Hm[/t", "h]Hi")]) as provider:
         config = provider_config(provider.url)
         config["providers"]["p"] |= {"thinkTagStart": "[th]", "thinkTagEnd": "[/th]"}
@@ -254,7 +254,7 @@ async def test_thoughts_stand_between_the_tags_that_a_provider_is_said_to_have()
 
 @pytest.mark.requirement
 @pytest.mark.parametrize("script", ["repeat 5000 x", "say " + "é" * 5000])
-async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_told(script: str) -> None:
+async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_notified(script: str) -> None:
     async with editor({"answerMaxKb": 1}) as ours:
         received = await ours.turn(script, model=SCRIPT)
         shown = [each for each in ours.contents() if each["type"] == "text"]

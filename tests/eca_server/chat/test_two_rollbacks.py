@@ -68,7 +68,7 @@ class Hold:
 
 @pytest.mark.parametrize("at", ["note_rollback", "finish_rollback"])
 @pytest.mark.parametrize("goes_to", ["the same prompt", "a later prompt", "an earlier prompt"])
-async def test_the_second_of_two_rollbacks_at_once_succeeds_and_forgets_the_words(
+async def test_the_second_of_two_rollbacks_at_once_succeeds_and_forgets_the_messages(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, goes_to: str, at: str
 ) -> None:
     async with two_servers(tmp_path, folder) as (first, second):

@@ -125,7 +125,7 @@ async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(
         assert await shown(ours) == ("mine", ["one", "here", "one", "two", "two"])
 
 
-async def test_a_chat_that_is_cleared_unread_keeps_its_title_and_what_is_said_then(
+async def test_a_chat_that_is_cleared_unread_keeps_its_title_and_later_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await stored(tmp_path)

@@ -38,7 +38,7 @@ async def test_tokens_and_costs_are_summed_over_the_chat() -> None:
 
 
 @pytest.mark.requirement("W-27b", "W-27c", "CHAT-19", "CHAT-20", "W-27d")
-async def test_costs_and_limits_are_told_when_they_are_known() -> None:
+async def test_costs_and_limits_are_sent_when_they_are_known() -> None:
     script = [
         reply("a", finish("stop"), usage(10, 5, cost=0.5)),
         reply("b", finish("stop"), usage(10, 5, cost=0.001234)),
@@ -64,7 +64,7 @@ async def test_costs_and_limits_are_told_when_they_are_known() -> None:
 
 @pytest.mark.requirement("W-27c", "CHAT-20")
 @pytest.mark.parametrize("limit", [{}, {"context": 1000}, {"output": 50}])
-async def test_half_a_limit_is_not_told(limit: dict[str, int]) -> None:
+async def test_half_a_limit_is_not_sent(limit: dict[str, int]) -> None:
     async with Provider([reply("a")]) as provider:
         config = provider_config(provider.url)
         config["providers"]["p"]["models"]["m"] = {"limit": limit}
@@ -74,7 +74,7 @@ async def test_half_a_limit_is_not_told(limit: dict[str, int]) -> None:
 
 @pytest.mark.requirement("W-27b")
 @pytest.mark.parametrize("cost", [-0.5, float("inf"), float("nan"), -1])
-async def test_a_cost_that_is_none_is_not_told(cost: float) -> None:
+async def test_a_missing_cost_is_not_sent(cost: float) -> None:
     session = SessionUsage()
     session.add([Usage(input=1, cost=cost)])
     content = session.content(None)
@@ -96,7 +96,7 @@ async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, told: st
 
 
 @pytest.mark.requirement("W-27a", "W-23d")
-async def test_a_stopped_turn_is_counted_but_not_told(autojump_clock: object) -> None:
+async def test_a_stopped_turn_is_counted_but_not_reported(autojump_clock: object) -> None:
     async with editor() as ours:
         await ours.prompt("usage 100 0\nfinish length", "known", model=SCRIPT)
         await ours.finished("known")
@@ -109,7 +109,7 @@ async def test_a_stopped_turn_is_counted_but_not_told(autojump_clock: object) ->
 
 
 @pytest.mark.requirement("CHAT-18", "CHAT-30", "W-27a")
-async def test_the_costs_command_tells_the_same() -> None:
+async def test_the_costs_command_shows_the_same() -> None:
     async with editor() as ours:
         await ours.turn("usage 100 7", model=SCRIPT)
         received = await ours.turn("/costs", model=ECHO)
@@ -118,7 +118,7 @@ async def test_the_costs_command_tells_the_same() -> None:
 
 
 @pytest.mark.requirement("W-27b", "CHAT-19")
-async def test_a_cost_the_provider_does_not_tell_is_worked_out_by_price() -> None:
+async def test_a_cost_that_the_provider_omits_is_computed_from_prices() -> None:
     script = [
         reply("a", finish("stop"), usage(2_000, 100)),
         reply("b", finish("stop"), usage(10, 5, cost=0.5)),

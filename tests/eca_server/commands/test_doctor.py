@@ -2,24 +2,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
-from eca_server.commands.doctor import ProviderFacts, report
-from eca_server.config import Problem, Provider, Source
+from eca_server.commands.doctor import report
+from eca_server.config import Model, Problem, Provider, Source
 from eca_server.credentials import find_key, find_url
+from eca_server.llm import provider as llm
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"
 ENVIRON = {"NAMED_KEY": KEY, "BROKEN_API_KEY": f"{KEY}\n{KEY}", "P_API_URL": "http://own/v1"}
 
 
-def facts(name: str, provider: Provider, *models: str) -> ProviderFacts:
-    return ProviderFacts(
+def facts(name: str, provider: Provider, *models: str) -> llm.Provider:
+    return llm.Provider(
         name=name,
         api="openai-chat",
+        settings=attrs.evolve(provider, models=dict.fromkeys(models, Model())),
         location=find_url(name, provider, ENVIRON),
         credential=find_key(name, provider, ENVIRON),
-        models=models,
     )
 
 
@@ -101,9 +103,7 @@ def test_values_in_the_query_of_a_url_are_masked() -> None:
 
 
 def test_a_provider_without_key_and_url_is_complete() -> None:
-    simulator = ProviderFacts(
-        name="simulator", api="simulator", location=None, credential=None, models=("echo",)
-    )
+    simulator = llm.Provider(name="simulator", api="simulator")
     lines = lines_of(providers=[simulator, facts("p", Provider())])
     assert any("key: none needed" in line for line in lines)
     assert any("url: http://own/v1 (from P_API_URL)" in line for line in lines)

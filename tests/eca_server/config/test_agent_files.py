@@ -116,7 +116,7 @@ def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house: House) -
         ("---\n- &a [*a]\n---\nx", "-: expected at most 5000 values"),
     ],
 )
-def test_what_is_wrong_with_one_is_told_and_loosens_nothing(
+def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(
     house: House, text: str, expected: str
 ) -> None:
     path = in_root(house, "a.md", text)

@@ -123,6 +123,6 @@ def test_a_folder_names_a_bounded_number_of_files(house: House) -> None:
     assert len([path for path in loaded.files if path.name.isdigit()]) <= 2_000
 
 
-def test_what_is_refused_is_not_told_without_end(house: House) -> None:
+def test_what_is_refused_is_not_reported_without_end(house: House) -> None:
     house.in_root(0, {"providers": {"openai": {f"k{number}": 1 for number in range(1_000)}}})
     assert len(house.load(known_providers=lambda: ["openai"]).problems) < 100

@@ -23,10 +23,10 @@ tools: {allow: [eca_shell_command], deny: [eca_edit_file]}
 ---
 Read.
 """
-UNTIL_THEN = " (until this is fixed, each call that no rule of this agent allows asks first)"
+UNTIL_THEN = " (until this is fixed, each call that no rule of this agent allows needs approval)"
 
 
-def test_an_agent_begins_with_all_another_one_has_and_its_own_word_counts(house: House) -> None:
+def test_an_agent_begins_with_all_another_one_has_and_its_own_settings_win(house: House) -> None:
     agents = house.user.parent / "agents"
     house.write(agents / "reader.md", READER)
     house.write(agents / "quick.md", "---\ninherit: reader\nmodel: p/quick\n---\n")
@@ -85,7 +85,7 @@ CYCLE = "expected an agent that does not inherit from this one, got "
         ),
     ],
 )
-def test_a_base_that_cannot_be_is_told_where_it_stands_and_loosens_nothing(
+def test_an_impossible_base_is_reported_with_its_place_and_loosens_nothing(
     agents: dict[str, Any], at: str, message: str, house: House
 ) -> None:
     house.write(house.user, {"agent": {"other": {"inherit": "plan", "maxSteps": 3}}})

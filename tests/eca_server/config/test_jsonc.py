@@ -71,7 +71,7 @@ def test_a_text_without_json_is_an_empty_object(text: str) -> None:
         ("[1,\n 2, ]", Position(2, 3)),
     ],
 )
-def test_a_trailing_comma_is_named_where_it_stands(text: str, position: Position) -> None:
+def test_a_trailing_comma_is_named_where_it_is(text: str, position: Position) -> None:
     with pytest.raises(InvalidText) as caught:
         parse(text)
     assert caught.value.position == position
@@ -92,7 +92,7 @@ def test_a_trailing_comma_is_named_where_it_stands(text: str, position: Position
         ("{} {}", Position(1, 4)),
     ],
 )
-def test_a_fault_is_found_by_line_and_column(text: str, position: Position) -> None:
+def test_an_error_is_found_by_line_and_column(text: str, position: Position) -> None:
     with pytest.raises(InvalidText) as caught:
         parse(text)
     assert caught.value.position == position
@@ -107,7 +107,7 @@ def test_what_is_beyond_the_reader_is_refused(text: str) -> None:
 
 
 @given(commented())
-def test_every_key_of_a_text_is_found_where_it_stands(case: tuple[object, str]) -> None:
+def test_every_key_of_a_text_is_found_where_it_is(case: tuple[object, str]) -> None:
     value, text = case
     places = Positions(text)
     lines = text.split("\n")

@@ -75,7 +75,7 @@ def test_lists_are_replaced(house: House) -> None:
     assert house.config().providers["p"].models["m"].extra_payload == {"stop": ["c"], "x": 1}
 
 
-def test_null_unsets_what_an_earlier_source_said(house: House) -> None:
+def test_null_unsets_the_value_of_an_earlier_source(house: House) -> None:
     house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}, "q": {}}}
     house.in_user({"defaultModel": None, "providers": {"p": {"url": None}, "q": None}})
     config = house.config()
@@ -89,7 +89,7 @@ def test_a_null_inside_a_payload_is_the_users_own(house: House) -> None:
     assert house.config().providers["p"].models["m"].extra_payload == {"temperature": None}
 
 
-def test_an_older_spelling_counts_where_its_source_stands(house: House) -> None:
+def test_an_older_spelling_counts_where_its_source_is(house: House) -> None:
     house.options = {
         "chat": {"defaultBehavior": "plan", "welcomeMessage": "old", "defaultModel": "a/b"},
         "welcomeMessage": "beside it",
@@ -122,7 +122,7 @@ def test_a_pure_configuration_has_no_other_source(house: House) -> None:
     assert house.load().config.default_model == "first/m"
 
 
-def test_a_given_file_stands_in_place_of_the_users_and_the_workspaces(house: House) -> None:
+def test_a_given_file_replaces_the_users_and_the_workspaces(house: House) -> None:
     house.environ["ECA_CONFIG"] = '{"welcomeMessage": "hello", "defaultModel": "variable/m"}'
     house.write(house.user, {"defaultModel": "user/m", "chat": {"title": False}})
     house.in_root(0, {"defaultModel": "first/m"})
@@ -323,7 +323,7 @@ def test_a_wrong_value_costs_its_own_key_and_is_named(
         ("defaultModel", 7, "a number"),
     ],
 )
-def test_a_number_or_a_word_that_does_not_fit_is_said_and_no_key(
+def test_a_number_or_a_text_that_does_not_fit_is_reported_without_a_key(
     house: House, key: str, value: object, got: str
 ) -> None:
     house.options = nested(key.split("."), value)
@@ -349,7 +349,7 @@ def test_when_a_chat_is_compacted_and_what_a_model_costs_is_read(house: House) -
     )
 
 
-def test_a_wrong_value_leaves_what_an_earlier_source_said(house: House) -> None:
+def test_a_wrong_value_leaves_that_of_an_earlier_source(house: House) -> None:
     house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}}}
     house.in_user({"defaultModel": 3, "providers": {"p": {"url": [], "key": "x"}}})
     loaded = house.load()
@@ -391,7 +391,7 @@ def test_a_broken_source_is_named_and_the_rest_counts(house: House) -> None:
     assert loaded.config.chat_title is False
 
 
-def test_a_thousand_faults_are_not_a_thousand_messages(house: House) -> None:
+def test_a_thousand_errors_are_not_a_thousand_messages(house: House) -> None:
     house.options = {"providers": {f"p{n}": 1 for n in range(1000)}}
     problems = house.load().problems
     assert len(problems) == 21

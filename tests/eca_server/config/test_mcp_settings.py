@@ -161,7 +161,7 @@ def test_what_must_not_be_shown_is_known() -> None:
     }
 
 
-def test_what_a_reference_stands_for_must_not_be_shown(house: House) -> None:
+def test_the_value_of_a_reference_must_not_be_shown(house: House) -> None:
     house.environ.update(
         HOME="/home/somebody", A="a-first-secret", B="a-second-secret", C="a-third-secret", D="8080"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,11 @@ def untrusted(house: House) -> House:
     return house
 
 
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
 def hook(file: str) -> dict[str, Any]:
     return {"hooks": {"h": {"type": "sessionStart", "actions": [{"file": file}]}}}
 
@@ -35,7 +41,10 @@ def run_hook(loaded: LoadedConfig, folder: Path) -> ActionResult:
     (action,) = loaded.config.hooks["h"].actions
 
     async def run() -> ActionResult:
-        return await run_action(action, b"{}", directory=folder, environment=HERE, timeout=10)
+        environment = {**HERE, "XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}
+        return await run_action(
+            action, b"{}", directory=folder, environment=environment, timeout=10
+        )
 
     return trio.run(run)
 
@@ -58,8 +67,12 @@ def test_a_hooks_file_behind_a_reference_is_a_part_of_what_is_accepted(
     assert run_hook(accepted, folder).stdout == "accepted\n"
     script.write_text("echo changed")
     assert not accepted.is_current()
-    assert only(untrusted.load(accepted)).key == "hooks.h"
-    assert "echo changed" not in run_hook(accepted, folder).stdout
+    changed = untrusted.load(accepted)
+    assert only(changed).key == "hooks.h"
+    assert run_hook(accepted, folder).stdout == "accepted\n"
+    assert run_hook(changed, folder).stdout == "accepted\n"
+    untrusted.accept(changed)
+    assert run_hook(untrusted.load(changed), folder).stdout == "changed\n"
 
 
 def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(
@@ -74,7 +87,7 @@ def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_
     untrusted.accept(waiting)
     ran = run_hook(untrusted.load(), folder)
     assert (ran.status, ran.stdout) == (1, "")
-    assert "after you accepted it" in ran.stderr
+    assert "was never accepted. The hook was not run." in ran.stderr
 
 
 def change(path: Path) -> None:
@@ -99,7 +112,7 @@ def enlarge(path: Path) -> None:
 
 
 @pytest.mark.parametrize("swap", [change, link, link_the_directory, enlarge, Path.unlink])
-def test_a_hooks_file_that_changed_after_it_was_loaded_is_not_run(
+def test_a_hooks_file_that_changed_after_it_was_loaded_runs_as_it_was_accepted(
     untrusted: House, swap: Any
 ) -> None:
     folder = untrusted.in_root(0, hook("guard.sh")).parent
@@ -108,9 +121,64 @@ def test_a_hooks_file_that_changed_after_it_was_loaded_is_not_run(
     accepted = untrusted.load()
     assert run_hook(accepted, folder).stdout == "accepted\n"
     swap(script)
-    ran = run_hook(accepted, untrusted.folder)
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "The hook was not run" in ran.stderr
+    assert run_hook(accepted, untrusted.folder).stdout == "accepted\n"
+    changed = untrusted.load(accepted)
+    if swap is link_the_directory:  # the setting itself leads out of the folder now
+        assert changed.config.hooks == {}
+        return
+    assert only(changed).is_changed
+    assert run_hook(changed, untrusted.folder).stdout == "accepted\n"
+    assert run_hook(untrusted.load(changed), untrusted.folder).stdout == "accepted\n"
+
+
+def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted: House) -> None:
+    folder = untrusted.in_root(0, {"extraConfigs": ["more.json"]}).parent
+    more = untrusted.write(folder / "more.json", hook("guard.sh"))
+    script = untrusted.write(folder / "guard.sh", "echo accepted")
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    script.write_text("echo changed")
+    changed = untrusted.load(accepted)
+    assert only(changed).is_changed
+    assert run_hook(changed, folder).stdout == "accepted\n"
+    again = untrusted.load(changed)
+    assert run_hook(again, folder).stdout == "accepted\n"
+    untrusted.accept(again)
+    assert run_hook(untrusted.load(again), folder).stdout == "changed\n"
+    untrusted.write(more, hook("./guard.sh"))
+    assert untrusted.load(again).config.hooks == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("echo by the shell", "by the shell\n"),
+        ("#!/bin/cat\n", "#!/bin/cat\n"),
+        ("#!/bin/sh\necho $0", "guard.sh\n"),
+    ],
+)
+@pytest.mark.parametrize("mode", [0o600, 0o700])
+def test_the_first_line_of_a_folders_file_says_what_runs_it(
+    untrusted: House, content: str, expected: str, mode: int
+) -> None:
+    folder = untrusted.in_root(0, hook("guard.sh")).parent
+    untrusted.write(folder / "guard.sh", content).chmod(mode)
+    untrusted.accept(untrusted.load())
+    assert run_hook(untrusted.load(), folder).stdout.endswith(expected)
+
+
+def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(
+    untrusted: House, tmp_path: Path
+) -> None:
+    folder = untrusted.in_root(0, hook("guard.sh")).parent
+    untrusted.write(folder / "guard.sh", "echo $0")
+    untrusted.accept(untrusted.load())
+    accepted = untrusted.load()
+    copy = Path(run_hook(accepted, folder).stdout.strip())
+    assert copy.is_relative_to(tmp_path / "data" / "eca-python" / "hooks")
+    assert copy.parent.stat().st_mode & 0o077 == copy.stat().st_mode & 0o077 == 0
+    copy.write_text("echo changed")
+    assert run_hook(accepted, folder).stdout == f"{copy}\n"
 
 
 def test_a_hooks_file_too_large_to_be_looked_at_never_runs(untrusted: House) -> None:
@@ -199,7 +267,13 @@ def test_files_whose_text_is_put_in_are_named_in_the_question(untrusted: House) 
     untrusted.write(folder / "cmd", "rm -rf /")
     item = only(untrusted.load())
     assert item.uses == ()
-    assert item.lines == ("starts the MCP server s: ${file:cmd} (inserts the text of cmd)",)
+    shown = 'starts the MCP server s: ${file:cmd} (inserts the text of cmd: "rm -rf /")'
+    assert item.lines == (shown,)
+    untrusted.write(folder / "cmd", "a\n\x1b" + "b" * 300)
+    (line,) = only(untrusted.load()).lines
+    assert line.endswith(
+        f'(inserts the text of cmd: "a\\n\\u001b{"b" * 197}" and 103 more characters)'
+    )
 
 
 OUTSIDE: list[tuple[str, dict[str, Any]]] = [

@@ -106,7 +106,7 @@ def test_a_change_that_fails_leaves_it_as_it_was(layer: SavedSettings) -> None:
         *['{"version": 1, "workspaces": []}', '{"version": 1, "workspaces": {"/a": 1}}'],
     ],
 )
-def test_a_damaged_one_is_told_and_left_alone(
+def test_a_damaged_one_is_reported_and_left_alone(
     house: House, layer: SavedSettings, content: str
 ) -> None:
     say(layer, "ours/m")
@@ -128,14 +128,14 @@ def test_a_damaged_one_is_told_and_left_alone(
     assert again.config.default_model == "ours/m"
 
 
-def test_a_folder_that_cannot_be_made_is_told(house: House) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(house: House) -> None:
     house.write(house.home / ".local", "a file")
     layer = SavedSettings({"HOME": str(house.home)})
     with pytest.raises(SavedSettingsError, match=r"settings\.json: "):
         say(layer, "a/b")
 
 
-def test_a_secret_is_kept_elsewhere_and_put_in_here_alone(
+def test_a_secret_is_stored_elsewhere_and_inserted_here_alone(
     house: House, layer: SavedSettings
 ) -> None:
     server = {"url": "https://x", "headers": {"Authorization": "${kept:s:headers/Authorization}"}}

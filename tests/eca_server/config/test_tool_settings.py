@@ -88,7 +88,7 @@ def test_the_sandbox_is_a_word_or_an_object(
     assert loaded.config.tool_call.sandbox == expected
 
 
-def test_a_word_changes_only_the_mode_of_an_earlier_layer(house: House) -> None:
+def test_a_mode_alone_changes_only_the_mode_of_an_earlier_layer(house: House) -> None:
     house.write(
         house.user, {"toolCall": {"sandbox": {"mode": "auto", "network": True, "writable": ["/x"]}}}
     )
@@ -197,7 +197,7 @@ def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(
     assert [problem.key for problem in errors] == [f"toolCall.approval.{verdict}.{SHELL}{key}"]
 
 
-def test_what_a_later_source_mends_is_whole_again(house: House) -> None:
+def test_what_a_later_source_fixes_is_whole_again(house: House) -> None:
     house.options = {"toolCall": {"approval": {"deny": {SHELL: 3}}}}
     house.in_user({"toolCall": {"approval": {"deny": {SHELL: {}}}}})
     assert house.load().config.tool_call.approval.deny == {SHELL: ApprovalRule()}

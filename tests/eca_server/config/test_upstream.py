@@ -42,7 +42,7 @@ def test_what_is_read_counts_and_is_complained_of_nowhere(house: House) -> None:
         assert (config != plain) or value == [], key
 
 
-def test_what_has_no_effect_here_is_told_once_with_what_follows(house: House) -> None:
+def test_what_has_no_effect_here_is_reported_once_with_what_follows(house: House) -> None:
     for key, value in TABLE["warned"].items():
         _, (problem,) = loaded_alone(house, key, value)
         assert problem.level == "warning", key
@@ -70,16 +70,16 @@ def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house: House)
     assert loaded.config.hooks["prePrompt"].type == "preRequest"
     house.write(house.user, {"hooks": {"h": {"type": "chatBegin"}, "i": {"matcher": "("}}})
     first, second = house.load().problems
-    assert "expected sessionStart or" in first.message
+    assert "expected one of sessionStart," in first.message
     assert "the hook runs for every call" in second.message
 
 
-def test_what_needs_no_word_gets_none(house: House) -> None:
+def test_what_needs_no_message_gets_none(house: House) -> None:
     for key, value in TABLE["needless"].items():
         assert loaded_alone(house, key, value)[1] == (), key
 
 
-def test_the_table_has_every_key_there_is_a_word_on() -> None:
+def test_the_table_has_every_documented_key() -> None:
     listed = {pattern_of(key) for kind in ("warned", "needless") for key in TABLE[kind]}
     listed |= {key.replace("agent.", "behavior.", 1) for key in listed if key.startswith("agent.")}
     assert listed == set(UPSTREAM_KEYS)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from eca_server.config import Config, load
 from eca_server.config.reading import Workspace, settings_of
 from eca_server.config.trust_store import TrustStore, TrustStoreError
+from eca_server.config.trust_texts import guards_off
 from eca_server.tools.approval import Call, policy_of
 
 if TYPE_CHECKING:
@@ -378,8 +379,12 @@ def test_a_hooks_file_is_a_part_of_what_is_accepted(untrusted: House) -> None:
     script.write_text("curl https://evil.example")
     assert not accepted.is_current()
     changed = untrusted.load(accepted)
-    assert changed.config.hooks == {}
+    assert changed.config.hooks == accepted.config.hooks  # runs as it was accepted
     assert [item.key for item in changed.withheld] == ["hooks.guard"]
+    assert guards_off(changed.withheld) == ""
+    after_restart = untrusted.load()
+    assert after_restart.config.hooks == {}
+    assert "the hook guard, which can block calls" in guards_off(after_restart.withheld)
 
 
 def test_a_hooks_file_outside_the_folder_is_named_and_not_read(untrusted: House) -> None:
@@ -539,7 +544,7 @@ def test_decisions_are_private_and_a_damaged_file_trusts_nothing(untrusted: Hous
         assert store.path.read_bytes() == damaged.encode("latin-1")
 
 
-def test_a_decision_that_cannot_be_stored_is_told(untrusted: House) -> None:
+def test_a_decision_that_cannot_be_stored_is_reported(untrusted: House) -> None:
     blocked = untrusted.write(untrusted.folder / "file", "")
     store = TrustStore({"XDG_DATA_HOME": str(blocked)})
     with pytest.raises(TrustStoreError, match=r"trust\.json"):

@@ -139,11 +139,11 @@ def test_the_table_details_broken_requirements_and_groups_unjudged_ones():
     assert "expected  a" in brief
     assert "\\x1b[2J" in brief
     assert "warn       CLIENT-2  Clients in the field (observed)\n" in brief
-    assert "untestable W-22a W-22b\n    why       no time\n" in brief
+    assert "untestable W-22a W-22b\n    reason    no time\n" in brief
     assert "The target ended during a case\n    case      c.f\n" in brief
     assert (
-        "1 fail, 1 warn, 1 pass, 3 untestable, 1 not-applicable\n1 requirements had no time:"
-        in brief
+        "1 failed, 1 warning, 1 passed, 3 untestable, 1 not applicable\n"
+        "The time limit left 1 requirements unjudged:" in brief
     )
     assert "to remove from the list: W-20b\n" in brief
     assert brief.endswith("Not conformant: W-20a c.f\n")

@@ -128,7 +128,7 @@ def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, m
     text = render_table(run)
     assert "The suite itself failed in a case\n    case      here.c\n" in text
     assert "KeyError(1) at here.py:7, in c" in text
-    assert text.endswith("No judged requirement is broken, but the run is not complete.\n")
+    assert text.endswith("No judged requirement is broken, but not all requirements were judged.\n")
     assert "Tr!" not in text
     assert "Tr!" in render_table(run, verbose=True)
     assert "#855600" in render_badge(run)

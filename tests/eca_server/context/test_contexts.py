@@ -72,7 +72,7 @@ async def test_without_contexts_there_is_nothing(workspace) -> None:
     assert await built(workspace, message="hello @property") == PromptContext()
 
 
-async def test_a_text_from_elsewhere_stands_under_its_label(workspace) -> None:
+async def test_a_text_from_elsewhere_is_under_its_label(workspace) -> None:
     query, plain = TextContext(label="a query", content="SELECT 1"), TextContext(content="x")
     text = await block(workspace, query, plain, query)
     assert '<eca_text label="a query">\nSELECT 1\n</eca_text>\n<eca_text>\nx\n</eca_text>' in text
@@ -128,7 +128,7 @@ async def test_a_path_in_contexts_is_read_outside_the_roots(outside, workspace) 
 
 
 @pytest.mark.requirement("W-41b")
-async def test_a_mention_outside_the_roots_is_said_and_not_read(outside, workspace) -> None:
+async def test_a_mention_outside_the_roots_is_reported_and_not_read(outside, workspace) -> None:
     result = await built(workspace, message=f"read @{outside}/secret")
     assert result.parts == ()
     (note,) = result.notes
@@ -240,7 +240,7 @@ async def test_a_root_swapped_for_a_link_is_left_out_of_the_map(
     assert "changed after it was checked" in draw_roots(workspace)
 
 
-async def test_the_texts_of_a_directory_never_have_more_than_their_room(project, workspace) -> None:
+async def test_the_texts_of_a_directory_never_exceed_their_limit(project, workspace) -> None:
     for number in range(6):
         (project / f"{number}").write_text("xy\n" * 99)
     for room in range(1, 700, 23):
@@ -300,7 +300,7 @@ async def test_the_cursor_is_passed_on_as_it_came(workspace) -> None:
 
 
 @pytest.mark.requirement("W-41e")
-async def test_what_cannot_be_given_is_said_to_the_user_and_to_the_model(
+async def test_what_cannot_be_given_is_reported_to_the_user_and_to_the_model(
     project, workspace
 ) -> None:
     (project / "binary").write_bytes(b"a\0b")
@@ -342,7 +342,7 @@ async def test_what_cannot_be_given_is_said_to_the_user_and_to_the_model(
 
 
 @pytest.mark.requirement("CTX-8")
-async def test_contexts_of_all_types_stand_in_one_order(project, workspace) -> None:
+async def test_contexts_of_all_types_are_in_one_order(project, workspace) -> None:
     (project / "a.py").write_text("x")
     (project / "b.py").write_text("y")
     contexts = [
@@ -361,7 +361,7 @@ async def test_contexts_of_all_types_stand_in_one_order(project, workspace) -> N
     assert text == await block(workspace, *contexts, *contexts)
 
 
-async def test_pictures_stand_after_the_text(project, workspace) -> None:
+async def test_pictures_follow_the_text(project, workspace) -> None:
     for name in ("a.png", "no-name-tells"):
         (project / name).write_bytes(PNG)
     (project / "b.jpg").write_bytes(b"\xff\xd8\xff...")
@@ -420,7 +420,7 @@ async def test_all_texts_together_are_bounded(project, workspace) -> None:
     assert len(result.notes) == 3
 
 
-async def test_more_contexts_than_are_looked_at_are_said(project, workspace) -> None:
+async def test_more_contexts_than_are_looked_at_are_reported(project, workspace) -> None:
     files = [file(project / f"{number}") for number in range(30)]
     result = await built(workspace, *files, limits=Limits(contexts=25))
     assert len(result.notes) == 21

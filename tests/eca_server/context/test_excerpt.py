@@ -46,13 +46,13 @@ def test_lines_count_from_1_include_the_end_and_end_with_the_file(write, request
 
 
 @pytest.mark.parametrize(("data", "last"), [(b"1\n2", 2), (b"1\n2\n", 2), (b"", 0)])
-def test_lines_past_the_end_are_said(write, data: bytes, last: int) -> None:
+def test_lines_past_the_end_are_reported(write, data: bytes, last: int) -> None:
     with pytest.raises(LinesOutOfRange, match=f"expected a line up to {last}, the last one, got 3"):
         excerpt_of(write(data), lines=lines(3, 5))
 
 
 @pytest.mark.requirement("W-38a")
-def test_what_has_no_room_is_cut_at_the_end_of_a_line_and_told_in_bytes(write) -> None:
+def test_what_exceeds_the_limit_is_cut_at_the_end_of_a_line_and_counted_in_bytes(write) -> None:
     excerpt = excerpt_of(write(b"12345678\n" * 10), size=20)
     assert excerpt.text == "12345678\n12345678\n"
     assert excerpt.marked.endswith("\n... cut, 72 bytes left out ...")
@@ -63,7 +63,7 @@ def test_a_file_of_one_long_line_is_cut_inside_it_but_in_no_character(write) -> 
     assert excerpt == Excerpt(text="é" * 10, left_out=80)
 
 
-def test_lines_that_have_no_room_are_cut_too(write) -> None:
+def test_lines_beyond_the_limit_are_cut_too(write) -> None:
     excerpt = excerpt_of(write(b"12345678\n" * 10), size=20, lines=lines(2, 9))
     assert excerpt == Excerpt(text="12345678\n" * 2, left_out=54)
 
@@ -89,7 +89,7 @@ def test_other_encodings_are_read(write, encoding: str) -> None:
     assert excerpt_of(write("zwölf\n".encode(encoding))).text == "zwölf\n"
 
 
-def test_a_character_at_the_border_of_what_is_looked_at_is_no_fault(write) -> None:
+def test_a_character_at_the_border_of_the_inspected_bytes_is_no_error(write) -> None:
     text = "x" * ((1 << 16) - 1) + "é" * 10
     assert excerpt_of(write(text.encode())).text == text
 

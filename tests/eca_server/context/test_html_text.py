@@ -27,7 +27,7 @@ def test_a_page_is_its_text_in_paragraphs() -> None:
     assert page.text == "# Head\n\nOne two three.\n\nFour\nfive & é!"
 
 
-def test_lists_tables_and_pictures_are_told_by_their_text() -> None:
+def test_lists_tables_and_pictures_become_text() -> None:
     assert text_of("<ul><li>a<li>b</ul>") == "- a\n- b"
     assert text_of("<table><tr><th>a<td>b</td></tr><tr><td>c</table>") == "| a | b\n| c"
     assert text_of("<p>see <img src=x alt='a cat'>") == "see a cat"
@@ -71,7 +71,7 @@ def test_what_a_reader_does_not_see_is_dropped(dropped: str) -> None:
         ("<a href='/x'></a>", ""),
     ],
 )
-def test_a_link_is_kept_as_text(link: str, text: str) -> None:
+def test_a_link_is_left_as_text(link: str, text: str) -> None:
     assert text_of(link) == text
 
 
@@ -143,7 +143,7 @@ TAGS = st.sampled_from(
 
 
 @given(st.lists(TAGS | st.text(max_size=5)).map("".join))
-def test_no_page_is_a_fault(source: str) -> None:
+def test_no_page_is_an_error(source: str) -> None:
     page = page_of(source)
     assert "\n\n\n" not in page.text
     assert "\n" not in page.title

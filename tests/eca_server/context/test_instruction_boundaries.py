@@ -200,7 +200,7 @@ async def test_only_the_users_own_file_mentions_what_it_likes(
     assert len(instructions.notes) == 2
 
 
-async def test_a_workspace_takes_no_room_from_the_users_rules(
+async def test_a_workspace_takes_no_space_from_the_users_rules(
     repository: Path, user_directory: Path
 ) -> None:
     names = [f"{number}.md" for number in range(9)]

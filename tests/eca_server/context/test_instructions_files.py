@@ -169,7 +169,7 @@ async def test_a_file_above_the_project_counts_only_if_it_is_the_users_own(
     assert instructions == InstructionFiles()
 
 
-async def test_what_cannot_be_read_is_said_and_the_rest_counts(
+async def test_what_cannot_be_read_is_reported_and_the_rest_counts(
     project, workspace, user_directory
 ) -> None:
     (project / "AGENTS.md").write_bytes(b"a\0b")
@@ -219,7 +219,7 @@ async def test_what_an_agents_file_mentions_is_read_with_it(
     assert note == f"{outside}/secret.md was left out: it leads out of '{project}'."
 
 
-async def test_each_file_stands_before_those_that_it_mentions(
+async def test_each_file_is_before_those_that_it_mentions(
     project, workspace, user_directory
 ) -> None:
     write(project / "AGENTS.md", "@a.md @b.md")

@@ -14,7 +14,7 @@ from eca_server.jobs import Jobs
 pytestmark = pytest.mark.trio
 
 
-async def test_the_last_words_of_a_job_are_told_however_long_its_lines_are(
+async def test_the_last_output_of_a_job_is_sent_however_long_its_lines_are(
     nursery: trio.Nursery,
 ) -> None:
     jobs = Jobs(nursery, lambda: None)

@@ -113,7 +113,7 @@ def test_text_after_a_fence_is_text_again(files, workspace) -> None:
 
 
 @pytest.mark.parametrize("mention", ["@./missing.py", "@src/missing.py", "@missing/../missing.py"])
-def test_a_missing_file_is_said_where_its_folder_is_there(files, workspace, mention) -> None:
+def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, mention) -> None:
     assert followed(mention, workspace) == [f"{mention} was not read: the file does not exist"]
 
 

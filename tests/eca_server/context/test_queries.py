@@ -118,7 +118,7 @@ async def test_a_name_that_could_not_be_written_is_not_offered(files, workspace)
     assert await offered(workspace, "main") == ["src/main.py", "src/domain.py"]
 
 
-async def test_without_a_folder_there_is_nothing_and_no_fault() -> None:
+async def test_without_a_folder_there_is_nothing_and_no_error() -> None:
     for query in ("", "x"):
         assert (await answer(Workspace([]), query)).contexts == ()
 

@@ -44,7 +44,7 @@ def test_no_tree_has_more_entries_than_it_may(paths: set[str], limit: int) -> No
 
 
 @given(PATHS)
-def test_with_room_for_all_nothing_is_left_out(paths: set[str]) -> None:
+def test_with_space_for_all_nothing_is_left_out(paths: set[str]) -> None:
     drawn = draw_tree(paths, limit=1_000)
     assert drawn.count("file") == len(paths)
     assert "left out" not in drawn

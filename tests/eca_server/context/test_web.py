@@ -127,7 +127,7 @@ async def test_what_is_no_text_is_refused(body, content_type, words) -> None:
         await fetched({"/": answer(body, content_type)})
 
 
-async def test_an_error_of_the_server_is_told() -> None:
+async def test_an_error_of_the_server_is_reported() -> None:
     with pytest.raises(PageError, match="the server answered 404 Not Found"):
         await fetched({})
 
@@ -159,7 +159,7 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch) -> None:
         await fetched({"/": hang})
 
 
-async def test_a_server_that_breaks_off_is_told() -> None:
+async def test_a_server_that_breaks_off_is_reported() -> None:
     with pytest.raises(PageError, match="the connection was lost"):
         await fetched({"/": lambda responder: responder.reset()})
 
@@ -362,7 +362,7 @@ class OnlyOnce(list):
         return iter(addresses)
 
 
-async def test_an_unknown_name_is_told(names) -> None:
+async def test_an_unknown_name_is_reported(names) -> None:
     assert await fault_of("http://nowhere.example/") == (
         "the host 'nowhere.example' cannot be found"
     )

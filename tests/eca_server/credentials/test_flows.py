@@ -142,7 +142,7 @@ async def test_two_logins_have_states_and_ports_of_their_own() -> None:
         assert one.url != two.url
 
 
-async def test_nobody_coming_back_ends_the_login(autojump_clock) -> None:
+async def test_an_abandoned_login_ends(autojump_clock) -> None:
     async with redirect_page() as page:
         began = trio.current_time()
         with pytest.raises(OAuthError, match="in 5 minutes"):
@@ -150,7 +150,7 @@ async def test_nobody_coming_back_ends_the_login(autojump_clock) -> None:
         assert trio.current_time() - began == pytest.approx(300)
 
 
-async def test_a_taken_port_is_told(server) -> None:
+async def test_a_taken_port_is_reported(server) -> None:
     port = urlsplit(server.url).port
     with pytest.raises(OAuthError, match=f"port {port}"):
         async with redirect_page(port=port or 0):
@@ -261,14 +261,16 @@ async def test_a_device_login_ends_with_its_code(user, server) -> None:
     assert len(server.requests) > 2
 
 
-async def test_an_ending_token_of_a_device_login_is_kept_with_what_renews_it(user, server) -> None:
+async def test_an_expiring_token_of_a_device_login_is_stored_with_what_renews_it(
+    user, server
+) -> None:
     server.says["/device"] = [(200, SOON)]
     tokens = await device_login(server).run(user.http, user.tell)
     assert isinstance(tokens, TokenSet)
     assert tokens.refresh == Secret("refresh-1")
 
 
-async def test_an_odd_answer_to_a_device_login_is_told(user, server) -> None:
+async def test_an_odd_answer_to_a_device_login_is_reported(user, server) -> None:
     server.says["/device"] = [(200, {"device_code": "x", "user_code": 7})]
     with pytest.raises(OAuthError, match="verification_uri"):
         await device_login(server).run(user.http, user.tell)
@@ -277,7 +279,7 @@ async def test_an_odd_answer_to_a_device_login_is_told(user, server) -> None:
 @pytest.mark.parametrize(
     "number", [10**400, -(10**400), 0, True, "soon"], ids=["huge", "below", "none", "true", "text"]
 )
-async def test_whatever_an_answer_calls_a_number_of_seconds_the_login_goes_on(
+async def test_whatever_an_answer_calls_a_number_of_seconds_the_login_continues(
     user, server, number
 ) -> None:
     server.says["/device"] = [(200, SOON | {"expires_in": number})]

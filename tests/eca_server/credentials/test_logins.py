@@ -35,7 +35,7 @@ def test_a_stored_key_is_read_back_and_removed(logins: Logins) -> None:
     assert logins.read().keys == {"openai": Secret(KEY)}
 
 
-def test_nobody_but_the_user_can_read_it(logins: Logins) -> None:
+def test_only_the_user_can_read_it(logins: Logins) -> None:
     before = os.umask(0)
     try:
         logins.store("openai", Secret(KEY))
@@ -51,7 +51,7 @@ def test_nobody_but_the_user_can_read_it(logins: Logins) -> None:
 @pytest.mark.parametrize(
     "damaged", ["{", "[]", "{}", '{"version": 1, "providers": []}', "[" * 9999]
 )
-def test_a_damaged_file_is_told_and_kept_aside(logins: Logins, damaged: str) -> None:
+def test_a_damaged_file_is_reported_and_set_aside(logins: Logins, damaged: str) -> None:
     logins.path.parent.mkdir(parents=True)
     logins.path.write_text(damaged)
     stored = logins.read()

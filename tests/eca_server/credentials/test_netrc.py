@@ -68,7 +68,7 @@ default login anonymous password anybody
         (f'machine wanted password "{KEY}\\nb"', 1, "control character"),
     ],
 )
-def test_what_is_wrong_is_told_without_what_stands_there(file: Path, text, line, words) -> None:
+def test_what_is_wrong_is_reported_without_the_value(file: Path, text, line, words) -> None:
     file.write_text(text)
     with pytest.raises(NetrcError, match=words) as caught:
         password_in(file, "wanted")

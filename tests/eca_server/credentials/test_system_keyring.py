@@ -27,7 +27,7 @@ def logins(tmp_path: Path) -> Logins:
     return Logins({"XDG_DATA_HOME": str(tmp_path)}, in_keyring=lambda: True)
 
 
-def test_the_file_tells_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: Path) -> None:
+def test_the_file_shows_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: Path) -> None:
     ours = logins(tmp_path)
     ours.store("openai", Secret(KEY))
     assert ours.read().keys == {"openai": Secret(KEY)}
@@ -35,6 +35,7 @@ def test_the_file_tells_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: 
     assert KEY in json.dumps(list(fake.stored.values()))
     later = logins(tmp_path)
     assert later.is_locked
+    assert [*later.names()] == ["openai"]
     assert later.read().keys == {}, "the event loop does not wait for a keyring"
     later.unlock()
     assert not later.is_locked
@@ -53,7 +54,7 @@ def test_a_login_that_the_user_took_away_is_none(fake: FakeKeyring, tmp_path: Pa
     assert later.remove("openai")
 
 
-def test_a_keyring_that_fails_is_told_and_nothing_is_stored(
+def test_a_keyring_that_fails_is_reported_and_nothing_is_stored(
     fake: FakeKeyring, tmp_path: Path
 ) -> None:
     def refuse(*_: str) -> None:
@@ -78,7 +79,7 @@ def test_a_keyring_that_hangs_is_not_waited_for(
     go_on.set()
 
 
-def test_without_the_package_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(LoginsError, match=r"eca-protocol\[keyring\]"):
         logins(tmp_path).store("openai", Secret(KEY))

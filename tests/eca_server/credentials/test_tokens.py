@@ -122,7 +122,7 @@ async def test_many_tasks_and_servers_renew_once(world) -> None:
     assert len(world.server.requests) == 1
 
 
-async def test_whoever_waits_for_the_lock_takes_what_the_holder_stored(world, monkeypatch) -> None:
+async def test_a_waiting_task_takes_what_the_holder_of_the_lock_stored(world, monkeypatch) -> None:
     descriptor = os.open(world.logins.renewal_lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     tokens, is_waiting = world.tokens(), trio.Event()
@@ -282,7 +282,7 @@ async def test_a_file_that_cannot_be_read_now_does_not_end_the_login(world) -> N
     assert await tokens.current() == NEW
 
 
-async def test_a_failed_renewal_is_no_fault_as_long_as_the_token_lives(world) -> None:
+async def test_a_failed_renewal_is_no_error_while_the_token_is_valid(world) -> None:
     world.server.says["/token"] = [
         (500, {}),
         (500, b"<html>"),
@@ -298,7 +298,7 @@ async def test_a_failed_renewal_is_no_fault_as_long_as_the_token_lives(world) ->
     assert await tokens.current() == NEW, "the next try may work"
 
 
-async def test_an_unreachable_server_of_logins_is_told(world) -> None:
+async def test_an_unreachable_login_server_is_reported(world) -> None:
     client = Client(id="ours", token_url="http://127.0.0.1:1/token")
     world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
     with pytest.raises(HTTPError):
@@ -313,7 +313,7 @@ async def test_tokens_go_only_over_https_or_to_this_machine(world, url) -> None:
         await world.tokens().current()
 
 
-async def test_what_a_server_says_of_a_fault_is_shown_without_the_token(world) -> None:
+async def test_a_servers_error_is_shown_without_the_token(world) -> None:
     words = {"error": "invalid_request", "error_description": "refresh-0 is odd, so is ours"}
     world.server.says["/token"] = [(400, words)]
     with pytest.raises(OAuthError) as caught:
@@ -337,7 +337,7 @@ async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch
     assert world.stored().access == Secret("access-2")
 
 
-async def test_a_lock_that_is_held_too_long_is_told(world, monkeypatch) -> None:
+async def test_a_lock_that_is_held_too_long_is_reported(world, monkeypatch) -> None:
     monkeypatch.setattr(token_room, "_LOCK_SECONDS", 0.05)
     with (
         lock.lock_in_thread(world.logins.renewal_lock, seconds=1),

@@ -112,7 +112,7 @@ def test_a_probability_is_one_whichever_side_comes_first(data: st.DataObject) ->
             [4],
             20,
             0.0,
-            "1 runs: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)",
+            "1 run: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)",
         ),
         (
             [0, 1, 2],

@@ -133,7 +133,7 @@ def test_the_page_has_everything_and_no_markup_of_an_agent() -> None:
         assert part in text, part
 
 
-def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_word() -> None:
+def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_mark() -> None:
     step = attrs.evolve(POLITE, output="x" * 60_000, usage=None)
     many = [ScenarioReport(name=str(place), index=place) for place in range(120)]
     text = render_html(a_report(ScenarioReport(name="long", index=999, steps=(step,)), *many))

@@ -42,7 +42,7 @@ def test_a_command_is_split_like_in_a_shell_without_expansions() -> None:
         max_size=4,
     )
 )
-def test_any_words_that_are_quoted_arrive_as_they_are(words: list[str]) -> None:
+def test_any_quoted_words_arrive_as_they_are(words: list[str]) -> None:
     if not any("${env:" in word for word in words):
         assert resolved(shlex.join(["sh", *words])).command[1:] == (*words,)
 

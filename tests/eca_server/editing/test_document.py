@@ -64,11 +64,11 @@ IN_CALL = split_at("print(f(1))\n", line=1, character=9)
         ("a\n" * 90, ("a\n" * 40).rstrip()),
     ],
 )
-def test_an_answer_is_cut_to_what_stands_at_the_cursor(answer: str, expected: str) -> None:
+def test_an_answer_is_cut_to_what_belongs_at_the_cursor(answer: str, expected: str) -> None:
     assert extract_completion(answer, AT_RETURN) == expected
 
 
-def test_what_stands_behind_the_cursor_is_not_said_again() -> None:
+def test_text_behind_the_cursor_is_not_repeated() -> None:
     assert trim_completion("2, 1))", IN_CALL) == "2,"
     assert trim_completion("1))", IN_CALL) == ""
     assert trim_completion("3 + ", IN_CALL) == "3 +"

@@ -68,7 +68,7 @@ BEFORE, AFTER = "import the_zen\n\ndef f():\n", "\nprint(f(), the_zen)\n"
         ("return 2  # print(f(), the_zen)", "    return 2  # print(f(), the_zen)\n"),
     ],
 )
-def test_what_stands_around_the_new_text_is_told_at_the_end(answered: str, expected: str) -> None:
+def test_what_is_around_the_new_text_is_reported_at_the_end(answered: str, expected: str) -> None:
     replacement = Replacement(INNER)
     replacement.feed(answered)
     replacement.close()

@@ -69,7 +69,7 @@ async def test_a_selection_is_rewritten_piece_by_piece() -> None:
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_words_around_the_new_text_are_taken_back() -> None:
+async def test_explanations_around_the_new_text_are_removed() -> None:
     async with current(ON_SCRIPT) as ours:
         await ours.ask("rewrite/prompt", params("say Sure:\\n```\\nx = 2\\n```\\nBetter."))
         await until_received(ours, "finished")
@@ -155,7 +155,7 @@ async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older() -> 
         assert "error" not in again
 
 
-async def test_the_model_is_shown_what_stands_around_and_told_no_chat(tmp_path: Path) -> None:
+async def test_the_model_is_sent_the_surrounding_text_and_no_chat(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("import the_zen\nx = 1\nprint(x, the_zen)\n")
     answer = reply(

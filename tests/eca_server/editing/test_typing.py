@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from eca_server.editing.completing import PAUSE, TIMEOUT, Completions
 from eca_server.editing.document import split_at
-from eca_server.llm.backend import Capabilities, ModelInfo, Request
+from eca_server.llm.backend import ModelInfo, Request
 from eca_server.llm.events import Event, Finished, Started, TextDelta
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import Origin
 from eca_server.llm.models import Model
 from eca_server.llm.retry import RetryPolicy

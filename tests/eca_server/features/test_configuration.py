@@ -105,7 +105,7 @@ async def project(
     ],
 )
 @pytest.mark.trio
-async def test_a_change_is_told_and_nothing_else(
+async def test_a_change_is_announced_and_nothing_else(
     tmp_path: Path, content: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     async with project(tmp_path) as ours:
@@ -122,7 +122,7 @@ async def test_a_change_is_told_and_nothing_else(
     "content", [{"lspTimeoutSeconds": 7}, '// only a comment\n{"defaultModel": "simulator/echo"}']
 )
 @pytest.mark.trio
-async def test_a_change_that_is_no_news_is_not_told(tmp_path: Path, content: Any) -> None:
+async def test_an_unchanged_value_is_not_announced(tmp_path: Path, content: Any) -> None:
     async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
         models = ours.editor.connection.models
         ours.write(content)
@@ -141,7 +141,7 @@ async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) 
 
 
 @pytest.mark.trio
-async def test_a_broken_file_is_told_once_and_changes_nothing_until_it_is_mended(
+async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fixed(
     tmp_path: Path,
 ) -> None:
     async with project(tmp_path, {"welcomeMessage": "one", "disabledTools": ["grep"]}) as ours:
@@ -173,7 +173,7 @@ async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
-async def test_a_value_that_does_not_fit_is_told_with_its_place(tmp_path: Path) -> None:
+async def test_a_value_that_does_not_fit_is_reported_with_its_place(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
         error, warning = [each["params"] for each in await ours.unsolicited()]
@@ -185,7 +185,9 @@ async def test_a_value_that_does_not_fit_is_told_with_its_place(tmp_path: Path) 
 
 @pytest.mark.requirement("W-33b")
 @pytest.mark.trio
-async def test_tools_are_told_again_when_the_configuration_disables_others(tmp_path: Path) -> None:
+async def test_tools_are_announced_again_when_the_configuration_disables_others(
+    tmp_path: Path,
+) -> None:
     async with project(tmp_path) as ours:
         ours.write({"disabledTools": ["eca_grep"], "customTools": {"hi": {"command": "true"}}})
         (update,) = await ours.unsolicited()
@@ -199,7 +201,7 @@ async def test_tools_are_told_again_when_the_configuration_disables_others(tmp_p
 
 @pytest.mark.requirement("W-33b", "W-28b")
 @pytest.mark.trio
-async def test_tools_are_told_again_when_a_prompt_comes_with_another_behaviour(
+async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behaviour(
     tmp_path: Path,
 ) -> None:
     async with editor() as ours:
@@ -212,7 +214,7 @@ async def test_tools_are_told_again_when_a_prompt_comes_with_another_behaviour(
 
 @pytest.mark.requirement("W-10e")
 @pytest.mark.trio
-async def test_before_it_is_introduced_a_client_is_told_nothing_unasked() -> None:
+async def test_before_the_handshake_a_client_is_sent_nothing_unasked() -> None:
     async with editor(started=False) as ours:
         await ours.ask("initialize", {"capabilities": {}})
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
@@ -367,7 +369,7 @@ SELECTIONS = st.sampled_from(["agent", "plan", "review", "novel"])
 @pytest.mark.requirement("CONF-3", "W-11g")
 @given(steps=st.lists(CONFIGS | SELECTIONS, max_size=6))
 @example(steps=[{"behavior": {"review": {}}, "defaultBehavior": "review"}, "agent", {}])
-def test_what_was_told_adds_up_to_what_is_so(steps: list[Any]) -> None:
+def test_what_was_announced_adds_up_to_the_state(steps: list[Any]) -> None:
     """The merged updates are equal to the announcement to a new client."""
 
     async def scenario() -> None:

@@ -54,7 +54,9 @@ def first_told(ours: Editor) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("W-11g", "CONF-3")
-async def test_what_an_endpoint_lists_is_told_and_nothing_but_the_models(tmp_path: Path) -> None:
+async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(
+    tmp_path: Path,
+) -> None:
     listed = ("m", "n", "text-embedding-3-small")
     async with Provider(models=listed, otherwise=reply("Hi")) as there:
         p = provider(there.url, models={"m": {}})
@@ -121,7 +123,7 @@ async def test_nothing_waits_for_an_endpoint_that_does_not_answer(tmp_path: Path
                 await ours.ask("shutdown")
 
 
-async def test_an_answer_that_is_no_list_is_no_news(tmp_path: Path) -> None:
+async def test_an_answer_that_is_no_list_changes_nothing(tmp_path: Path) -> None:
     answered = trio.Event()
 
     async def answer(request: HTTPRequest, responder: Responder) -> None:
@@ -218,7 +220,7 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
     assert told == ({"context": 70000, "output": 5}, "10.00")
 
 
-async def test_without_the_wish_nobody_is_asked() -> None:
+async def test_without_the_option_no_user_is_asked() -> None:
     async with (
         Provider(models=["n"]) as there,
         editor({"providers": {"p": provider(there.url)}}) as ours,

@@ -343,7 +343,9 @@ async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(
         assert len(given_up) == 2
 
 
-async def test_under_a_pure_configuration_nothing_is_kept_and_that_is_said(home: Home) -> None:
+async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported(
+    home: Home,
+) -> None:
     pure = {"pureConfig": True, "mcpServers": {"s": server()}}
     async with home.editor(**pure) as ours:
         await status(ours, "s", "running")
@@ -355,7 +357,7 @@ async def test_under_a_pure_configuration_nothing_is_kept_and_that_is_said(home:
     assert not list(home.data.rglob("*.json"))
 
 
-async def test_a_layer_that_cannot_be_written_is_told_and_the_server_stays_as_it_was(
+async def test_a_layer_that_cannot_be_written_is_reported_and_the_server_stays_as_it_was(
     home: Home,
 ) -> None:
     home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
@@ -393,7 +395,7 @@ async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(
     assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
 
 
-async def test_a_fault_of_ours_costs_the_change_and_nothing_else(
+async def test_a_bug_of_ours_costs_the_change_and_nothing_else(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_down(*_: Any, **__: Any) -> None:
@@ -441,7 +443,7 @@ async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets
         {"url": "https://x", "clientId": "i", "clientSecret": SECRET},
     ],
 )
-async def test_what_looks_like_a_secret_is_kept_with_the_logins(
+async def test_what_looks_like_a_secret_is_stored_with_the_logins(
     home: Home, settings: dict[str, Any]
 ) -> None:
     async with home.editor() as ours:
@@ -463,7 +465,7 @@ async def test_what_looks_like_a_secret_is_kept_with_the_logins(
         {"url": "https://example.com/${env:MY_TOKEN}/mcp"},
     ],
 )
-async def test_a_server_is_told_of_with_its_references_as_they_were_written(
+async def test_a_server_is_announced_with_its_references_as_they_were_written(
     home: Home, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     def refuse(*_: object, **__: object) -> Never:
@@ -487,7 +489,7 @@ async def test_a_server_is_told_of_with_its_references_as_they_were_written(
         ({"command": "~nobody-here/y"}, "~nobody-here/y is not an executable file"),
     ],
 )
-async def test_a_path_in_the_home_of_a_user_that_is_none_is_told(
+async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(
     tmp_path: Path, settings: dict[str, Any], why: str
 ) -> None:
     home = Home(tmp_path)

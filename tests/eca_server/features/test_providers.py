@@ -73,7 +73,7 @@ def stored(folder: Path) -> dict[str, Any]:
     return found["providers"]
 
 
-async def test_each_provider_is_told_with_its_key_s_place_and_its_models(tmp_path: Path) -> None:
+async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path: Path) -> None:
     model = {"cost": {"input": 1, "output": 2.5}, "imageInput": False}
     config = {
         "providers": {
@@ -128,7 +128,7 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path:
     assert stored(tmp_path) == {}
 
 
-async def test_a_login_with_a_code_goes_on_behind_the_answer(tmp_path: Path) -> None:
+async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path: Path) -> None:
     async with login_server() as server:
         server.says["/device"] = [(200, BEGUN)]
         server.says["/token"] = [(200, {"error": "authorization_pending"})] * 3
@@ -175,7 +175,7 @@ def way_back(begun: dict[str, Any]) -> str:
     return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
 
 
-async def test_a_fault_of_ours_in_a_login_ends_that_login_alone(
+async def test_a_bug_of_ours_in_a_login_ends_that_login_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_down(*_: Any) -> None:
@@ -203,7 +203,7 @@ async def test_a_fault_of_ours_in_a_login_ends_that_login_alone(
         ("shutdown", None, {}),
     ],
 )
-async def test_a_login_that_nobody_wants_any_more_is_given_up(
+async def test_a_login_that_is_no_longer_wanted_is_abandoned(
     tmp_path: Path, method: str, params: Any, left: dict[str, Any]
 ) -> None:
     async with login_server() as server, HTTPClient() as browser:
@@ -242,7 +242,7 @@ async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path:
         answers.set()
 
 
-async def test_a_login_that_fails_is_told(tmp_path: Path) -> None:
+async def test_a_login_that_fails_is_reported(tmp_path: Path) -> None:
     async with login_server() as server:
         config = with_auth(server, deviceUrl=f"{server.url}/device")
         login = {"provider": "p", "method": "device-code"}
@@ -256,7 +256,9 @@ async def test_a_login_that_fails_is_told(tmp_path: Path) -> None:
         assert not (tmp_path / "eca-python" / "logins.json").exists()
 
 
-async def test_a_login_of_the_chat_is_told_to_who_shows_the_providers(tmp_path: Path) -> None:
+async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_providers(
+    tmp_path: Path,
+) -> None:
     async with page(tmp_path) as ours:
         await ours.turn(f"/login groq {KEY}")
         assert "providers/updated" not in [each.get("method") for each in ours.seen]

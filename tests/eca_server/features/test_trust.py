@@ -550,7 +550,7 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("kind", HOOKS)
-async def test_no_words_of_a_hook_accept(folders: Folders, kind: str) -> None:
+async def test_no_output_of_a_hook_accepts(folders: Folders, kind: str) -> None:
     folders.configure(**server())
     event, said = HOOKS[kind]
     done = folders.folder / "done"
@@ -773,7 +773,7 @@ async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(
     assert folders.decisions() == {}
 
 
-async def test_a_decision_that_cannot_be_stored_changes_nothing_and_is_told(
+async def test_a_decision_that_cannot_be_stored_changes_nothing_and_is_reported(
     folders: Folders,
 ) -> None:
     folders.configure(**server())

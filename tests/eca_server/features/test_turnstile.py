@@ -11,7 +11,7 @@ from eca_server.features.settings import Turnstile
 pytestmark = pytest.mark.trio
 
 
-async def test_who_gives_up_waiting_lets_nobody_in_beside_who_is_inside() -> None:
+async def test_an_abandoned_wait_lets_no_second_holder_in() -> None:
     turnstile = Turnstile()
     told: list[str] = []
     leave = {name: trio.Event() for name in "abc"}

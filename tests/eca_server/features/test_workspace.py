@@ -31,7 +31,7 @@ async def change(ours: Editor, added: list[Path], removed: list[Path]) -> None:
     await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
 
 
-async def test_new_folders_are_searched_configured_and_told_of_from_the_next_turn_on(
+async def test_new_folders_are_searched_configured_and_announced_from_the_next_turn_on(
     tmp_path: Path,
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
@@ -76,7 +76,7 @@ async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path: Path)
         assert ours.connection.workspace is workspace
 
 
-async def test_servers_that_run_are_told_of_other_folders(
+async def test_servers_that_run_are_notified_of_other_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place()

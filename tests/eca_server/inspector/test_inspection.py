@@ -184,8 +184,8 @@ def test_a_page_reports_a_missing_end_and_a_transcript_in_progress(
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        (b"", "expected a transcript, got an empty file"),
-        (b"no", "expected a transcript, got an empty file"),
+        (b"", "expected a transcript, got no complete line"),
+        (b"no", "expected a transcript, got no complete line"),
         (b"no\n", ":1: expected a transcript, got"),
     ],
 )

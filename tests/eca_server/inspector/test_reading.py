@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from eca_protocol.codec.explain import explain
+from eca_protocol.codec.departures import explain
 from eca_protocol.draft import DRAFT
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision

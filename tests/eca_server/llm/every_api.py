@@ -14,6 +14,7 @@ import attrs
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing import script as chat_script
 from eca_protocol.testing.provider import Provider, Reply, Script, raw
+from eca_server import config
 from eca_server.llm.answer import Answer
 from eca_server.llm.answer_body import AnswerBody, Framing
 from eca_server.llm.anthropic.decoder import MessagesDecoder
@@ -26,12 +27,12 @@ from eca_server.llm.http_backend import HTTPBackend
 from eca_server.llm.ollama.decoder import OllamaDecoder
 from eca_server.llm.openai_chat.decoder import ChatDecoder
 from eca_server.llm.openai_responses.decoder import ResponsesDecoder
-from eca_server.llm.providers import ProviderSettings, Registry
 from eca_server.llm.stream_decoder import StreamDecoder
 from eca_server.secret import Secret
 from tests.eca_server.llm.anthropic import scripted as anthropic
 from tests.eca_server.llm.google import scripted as google
 from tests.eca_server.llm.openai_responses import scripted as responses
+from tests.eca_server.llm.providers import models_of
 
 PROMPT_TOKENS, ANSWER_TOKENS = 100, 20
 
@@ -127,16 +128,21 @@ class ScriptedAPI:
         decoder = self.decoder(lambda: f"{keys}{next(numbers)}")
         return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
 
-    def settings(self, url: str) -> ProviderSettings:
-        """Return the settings of a provider at `url`."""
-        return ProviderSettings(api=self.name, url=url, key=Secret(f"sk-planted-{self.name}"))
+    def settings(self, url: str, **model: Any) -> config.Provider:
+        """Return the settings of a provider at `url`, with those of its model."""
+        return config.Provider(
+            api=self.name,
+            url=url,
+            key=Secret(f"sk-planted-{self.name}"),
+            models={self.model: config.Model(**model)},
+        )
 
     @asynccontextmanager
     async def talking(self, script: Script) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
         """Run a provider with that script; yield it and its model."""
         async with Provider(script) as provider, HTTPClient() as http:
-            registry = Registry(http=http, providers={self.name: self.settings(provider.url)})
-            backend = registry.backend(f"{self.name}/{self.model}")
+            models = models_of({self.name: self.settings(provider.url)}, http=http)
+            backend = models.backend(f"{self.name}/{self.model}")
             assert isinstance(backend, HTTPBackend)
             assert type(backend) is APIS[self.name].load()
             yield provider, backend

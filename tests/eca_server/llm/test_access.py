@@ -84,7 +84,7 @@ async def test_a_refused_token_is_renewed_once(tmp_path) -> None:
         assert len(provider.requests) == 4
 
 
-async def test_a_login_that_is_over_is_told_with_what_to_do(tmp_path) -> None:
+async def test_a_login_that_is_over_is_reported_with_what_to_do(tmp_path) -> None:
     async with logged_in([reply("Hi")], tmp_path, lasts=0) as (provider, server, backend):
         server.valid.clear()
         with pytest.raises(BackendError, match="log in again with `/login`") as caught:
@@ -96,7 +96,7 @@ async def test_a_login_that_is_over_is_told_with_what_to_do(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "retryable"), [(500, "overloaded", True), (400, "auth", False)]
 )
-async def test_a_server_of_logins_that_fails_is_told(tmp_path, status, kind, retryable) -> None:
+async def test_a_login_server_that_fails_is_reported(tmp_path, status, kind, retryable) -> None:
     async with logged_in([reply("Hi")], tmp_path, lasts=0) as (_, server, backend):
         server.says["/token"] = [(status, {"error": "server_error"})]
         with pytest.raises(BackendError, match="cannot be renewed") as caught:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
 from eca_server.config import Config, Cost, Limit, Model, Provider
-from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.backend import ModelInfo
 from eca_server.llm.catalog import Catalog
 from eca_server.llm.events import Usage
-from eca_server.llm.facts import ModelFacts, Price
+from eca_server.llm.facts import Capabilities, ModelFacts, Price
 from eca_server.llm.listings import Endpoint, Listing
 from eca_server.llm.models import Models
 from eca_server.secret import Secret
@@ -105,7 +105,7 @@ def test_a_request_costs_what_its_tokens_cost(price: Price, usage: Usage, cost: 
     assert price.cost(usage) == (None if cost is None else Decimal(cost))
 
 
-def test_what_the_provider_tells_counts_more_than_the_table() -> None:
+def test_what_the_provider_lists_counts_more_than_the_table() -> None:
     usage = Usage(input=1_000_000, output=0, cost=0.5)
     assert ModelFacts(price=PRICE).with_cost(usage) is usage
     assert ModelFacts(price=PRICE).with_cost(Usage(input=1_000_000, output=0)).cost == 2
@@ -146,26 +146,24 @@ def test_what_is_configured_counts_more_than_the_table(model: Model, facts: Mode
 URL = "http://localhost:1/v1"
 
 
-def listed(**models: Capabilities) -> dict[Endpoint, Listing]:
-    infos = tuple(ModelInfo(name=name, capabilities=result) for name, result in models.items())
+def listed(**models: ModelFacts) -> dict[Endpoint, Listing]:
+    infos = tuple(ModelInfo(name=name, facts=result) for name, result in models.items())
     return {Endpoint("p", URL): Listing(models=infos, at=0)}
 
 
 def test_the_user_counts_more_than_the_provider_and_it_more_than_the_catalogue() -> None:
-    capabilities = Capabilities(
-        tools=False, images=False, context=3, thinking=frozenset({"adaptive"})
-    )
+    facts = ModelFacts(tools=False, images=False, context=3, thinking=frozenset({"adaptive"}))
     configured = Model(model_name="o3", limit=Limit(context=2), image_input=True)
     models = Models(
         Config(providers={"p": Provider(url=URL, models={"mine": configured})}),
         environ={},
         http=HTTPClient(),
-        listing=listed(o3=capabilities, new=capabilities).get,
+        listing=listed(o3=facts, new=facts).get,
     )
     mine = models.find("p/mine").capabilities
     assert (mine.context, mine.images, mine.tools, mine.output) == (2, True, False, 100_000)
-    assert mine.thinking == capabilities.thinking
-    assert models.find("p/new").capabilities == capabilities
+    assert mine.thinking == facts.thinking
+    assert models.find("p/new").capabilities == facts.capabilities()
     theirs = models.find("p/o3").capabilities
     assert (theirs.context, theirs.images, theirs.reasoning) == (3, False, True)
 
@@ -181,7 +179,7 @@ def test_a_provider_of_another_name_has_the_prices_of_the_one_at_its_base() -> N
     assert models.find("work/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
 
 
-def test_a_model_nobody_configured_is_known_all_the_same() -> None:
+def test_a_model_that_is_not_configured_is_known_all_the_same() -> None:
     models = Models(Config(), environ={"OPENAI_API_KEY": "sk-x"}, http=HTTPClient())
     assert models.find("openai/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
 

@@ -16,14 +16,15 @@ import trio.testing
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.llm import discovery
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo
+from eca_server.llm.backend import BackendError, ModelInfo
 from eca_server.llm.discovery import LIST_SECONDS, LIST_TTL, Discovery
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.listings import Endpoint
 
 pytestmark = pytest.mark.trio
 
 FAR = Endpoint("p", "https://far.example/v1")
-A, B = ModelInfo(name="a", capabilities=Capabilities(context=7)), ModelInfo(name="b")
+A, B = ModelInfo(name="a", facts=ModelFacts(context=7)), ModelInfo(name="b")
 
 
 class Lists:
@@ -54,7 +55,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time
 
 
-async def test_a_list_is_kept_for_the_next_start_and_is_news_only_if_it_is_another(
+async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_changed(
     tmp_path: Path, now: list[float]
 ) -> None:
     first = Discovery(tmp_path)
@@ -103,7 +104,7 @@ async def test_who_does_not_answer_in_time_is_shown_as_before(
     assert listing.models == (A,)
 
 
-async def test_an_answer_that_nobody_understands_ends_nothing(
+async def test_an_incomprehensible_answer_ends_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -136,7 +137,7 @@ async def test_a_file_that_is_broken_or_half_written_is_as_good_as_none(
     assert Discovery(tmp_path).listing(FAR) is not None
 
 
-async def test_where_nothing_can_be_kept_it_is_learned_all_the_same(tmp_path: Path) -> None:
+async def test_where_nothing_can_be_stored_it_is_learned_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file")
     discovery = Discovery(tmp_path)
     assert await discovery.ask(FAR, lists([A]))

@@ -26,7 +26,7 @@ def user(text: str) -> Message:
 
 
 @given(histories, markers, histories)
-def test_nothing_before_the_last_summary_is_told(before, marker, after):
+def test_nothing_before_the_last_summary_is_sent(before, marker, after):
     effective = effective_history([*before, marker, *after])
     assert effective == effective_history([marker, *after])
     summary, *rest = marker.parts
@@ -51,7 +51,7 @@ def test_any_history_is_valid_from_any_summary_on(marker, after):
 
 
 @given(histories)
-def test_a_history_without_a_summary_is_told_whole(history):
+def test_a_history_without_a_summary_is_sent_whole(history):
     assert effective_history(history) == tuple(history)
 
 
@@ -63,7 +63,7 @@ def test_of_two_summaries_the_last_counts():
     assert effective[1:] == (user("c"),)
 
 
-def test_the_result_of_a_call_that_was_summarized_is_not_told():
+def test_the_result_of_a_call_that_was_summarized_is_not_sent():
     call = ToolCallPart(id="a", name="f", raw="{}", arguments={})
     result = ToolResultPart(call_id="a", parts=(TextPart("r"),))
     marker = Message(role="user", parts=(CompactionPart("s"),))

@@ -45,7 +45,7 @@ from eca_server.llm.errors import (
         (418, "\u2615", "invalid_request", "\u2615"),
     ],
 )  # fmt: skip
-def test_every_shape_of_body_has_its_class_and_its_words(status, body, kind, message):
+def test_every_shape_of_body_has_its_class_and_its_message(status, body, kind, message):
     raw = body if isinstance(body, str) else json.dumps(body)
     error = error_from_response(status, {"x-request-id": "r1"}, raw.encode())
     assert (error.kind, error.status, error.request_id) == (kind, status, "r1")
@@ -70,7 +70,7 @@ def test_every_shape_of_body_has_its_class_and_its_words(status, body, kind, mes
         "too many tokens",
     ],
 )
-def test_an_overflow_is_known_by_its_words(message):
+def test_an_overflow_is_recognized_by_its_message(message):
     assert classify(400, None, message) == "context_overflow"
     assert classify(None, "unheard_of", message) == "context_overflow"
 
@@ -97,7 +97,7 @@ def test_an_overflow_is_known_by_its_words(message):
         (None, None, "odd", "unknown"),
     ],
 )
-def test_structure_counts_before_status_and_status_before_words(status, code, message, kind):
+def test_structure_counts_before_status_and_status_before_text(status, code, message, kind):
     assert classify(status, code, message) == kind
 
 
@@ -156,7 +156,7 @@ def test_only_what_is_an_error_is_taken_for_one(payload, failed, is_error):
         (HTTPTimeout("idle", 5, "silence"), "timeout", True),
     ],
 )
-def test_a_fault_below_http_has_its_class(fault, kind, retryable):
+def test_an_error_below_http_has_its_class(fault, kind, retryable):
     error = error_from_fault(fault)
     assert (error.kind, error.retryable) == (kind, retryable)
 
@@ -188,7 +188,7 @@ def test_the_user_reads_who_failed_how_and_what_to_do():
     )
 
 
-def test_words_that_name_the_class_are_said_once() -> None:
+def test_text_that_names_the_class_is_reported_once() -> None:
     error = BackendError("empty_response", "the model answered nothing; it may be the prompt")
     assert user_message(error, provider="p", model="m") == (
         "p/m: the model answered nothing; it may be the prompt. "
@@ -197,7 +197,7 @@ def test_words_that_name_the_class_are_said_once() -> None:
 
 
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
-def test_every_class_has_its_words(kind):
+def test_every_class_has_its_message(kind):
     text = user_message(BackendError(kind, "said"), provider="p", model="m")
     assert text.startswith("p/m: ")
     assert "said" in text

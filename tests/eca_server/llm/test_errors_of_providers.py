@@ -218,7 +218,7 @@ def test_a_provider_says_itself_whether_to_try_again_but_where_it_is_hopeless(
         (429, _exhausted("Day"), 17, "details (status 429). Trying again does not help"),
     ],
 )
-def test_a_wait_is_said_in_words_that_a_person_uses(status, body, seconds, said):
+def test_a_wait_is_written_as_a_person_says_it(status, body, seconds, said):
     error = error_from_response(status, {}, json.dumps(body).encode())
     assert error.retry_after == seconds
     assert said in user_message(error, provider="p", model="m")

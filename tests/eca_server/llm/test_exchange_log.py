@@ -44,7 +44,7 @@ def lines(caplog) -> list[str]:
     ]
 
 
-async def test_a_request_is_told_from_its_size_to_its_tokens(caplog):
+async def test_a_request_is_logged_from_its_size_to_its_tokens(caplog):
     caplog.set_level(logging.DEBUG, "eca_server.llm")
     await ask([reply("the ", "answer")], query="?api-version=1&key=planted-query")
     sent, answered, first, ended = lines(caplog)
@@ -58,7 +58,7 @@ async def test_a_request_is_told_from_its_size_to_its_tokens(caplog):
     assert ended == "finished (stop) after N ms; tokens: 10 input, 2 output"
 
 
-async def test_nothing_that_was_said_and_no_key_is_in_the_log(caplog):
+async def test_no_message_and_no_key_is_in_the_log(caplog):
     caplog.set_level(logging.DEBUG, "eca_server.llm")
     quoting = Reply(status=400, body={"error": {"message": "the prompt, by planted-key"}})
     await ask([reply("the answer")])
@@ -68,7 +68,7 @@ async def test_nothing_that_was_said_and_no_key_is_in_the_log(caplog):
         assert content not in caplog.text
 
 
-async def test_refusals_and_further_tries_are_told(caplog):
+async def test_refusals_and_further_tries_are_reported(caplog):
     caplog.set_level(logging.DEBUG, "eca_server.llm")
     busy = Reply(status=503, body={"error": {"message": "busy"}})
     await ask([busy, reply("Hi")])
@@ -80,14 +80,14 @@ async def test_refusals_and_further_tries_are_told(caplog):
     ]
 
 
-async def test_a_stop_is_told(caplog):
+async def test_a_stop_is_reported(caplog):
     caplog.set_level(logging.DEBUG, "eca_server.llm")
     with trio.CancelScope() as scope:
         await ask([reply("Hi", wait("for ever"))], on_event=lambda _: scope.cancel())
     assert lines(caplog)[-1] == "stopped after N ms"
 
 
-async def test_without_debug_there_is_not_a_word(caplog):
+async def test_without_debug_nothing_is_logged(caplog):
     caplog.set_level(logging.INFO, "eca_server.llm")
     await ask([reply("Hi")])
     assert lines(caplog) == []

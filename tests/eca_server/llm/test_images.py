@@ -22,7 +22,7 @@ from eca_server.llm.attachments import (
     suspected_attachments,
     without_attachments,
 )
-from eca_server.llm.backend import BackendError, Capabilities, Request, Tool
+from eca_server.llm.backend import BackendError, Request, Tool
 from eca_server.llm.events import Event, Note
 from eca_server.llm.history import (
     FilePart,
@@ -34,9 +34,9 @@ from eca_server.llm.history import (
     ToolResultPart,
 )
 from eca_server.llm.http_backend import HTTPBackend
-from eca_server.llm.providers import Registry
 from eca_server.secret import Secret
 from tests.eca_server.llm.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ask
+from tests.eca_server.llm.providers import models_of
 
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
@@ -88,12 +88,8 @@ async def talking(
     """Run a model with or without images; `known`: the provider whose options apply."""
     async with Provider(script) as provider, HTTPClient() as http:
         name = known or api.name
-        registry = Registry(
-            http=http,
-            providers={name: attrs.evolve(api.settings(provider.url), key=Secret(KEY))},
-            capabilities=lambda _provider, _model: Capabilities(images=images),
-        )
-        backend = registry.backend(f"{name}/{api.model}")
+        settings = attrs.evolve(api.settings(provider.url, image_input=images), key=Secret(KEY))
+        backend = models_of({name: settings}, http=http).backend(f"{name}/{api.model}")
         assert isinstance(backend, HTTPBackend)
         yield provider, backend
 

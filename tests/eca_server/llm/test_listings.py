@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.llm.backend import Capabilities, ModelInfo
+from eca_server.llm.backend import ModelInfo
+from eca_server.llm.facts import Capabilities, ModelFacts
 from eca_server.llm.listings import (
     MAX_MODELS,
     Listing,
@@ -61,7 +62,7 @@ def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
 @pytest.mark.parametrize(
     ("listed", "told"),
     [
-        ({"id": "m", "object": "model"}, Capabilities()),
+        ({"id": "m", "object": "model"}, ModelFacts()),
         (
             {
                 "id": "m",
@@ -70,7 +71,7 @@ def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
                 "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
                 "supported_parameters": ["max_tokens", "reasoning"],
             },
-            Capabilities(context=9, output=5, images=False, tools=False, reasoning=True),
+            ModelFacts(context=9, output=5, images=False, tools=False, reasoning=True),
         ),
         (
             {
@@ -82,34 +83,34 @@ def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
                     "vision": False,
                 },
             },
-            Capabilities(context=7, tools=False, images=False),
+            ModelFacts(context=7, tools=False, images=False),
         ),
         (
             {"id": "m", "context_window": 6, "max_completion_tokens": 3, "active": True},
-            Capabilities(context=6, output=3),
+            ModelFacts(context=6, output=3),
         ),
-        ({"id": "m", "max_model_len": 4}, Capabilities(context=4)),
-        ({"id": "m", "type": "llm", "max_context_length": 4}, Capabilities(context=4)),
-        ({"id": "m", "meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, Capabilities(context=8192)),
-        ({"id": "m", "meta": {"n_ctx_train": 32768}}, Capabilities(context=32768)),
-        ({"id": "m", "context_length": 5, "meta": {"n_ctx": 9}}, Capabilities(context=5)),
+        ({"id": "m", "max_model_len": 4}, ModelFacts(context=4)),
+        ({"id": "m", "type": "llm", "max_context_length": 4}, ModelFacts(context=4)),
+        ({"id": "m", "meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, ModelFacts(context=8192)),
+        ({"id": "m", "meta": {"n_ctx_train": 32768}}, ModelFacts(context=32768)),
+        ({"id": "m", "context_length": 5, "meta": {"n_ctx": 9}}, ModelFacts(context=5)),
         (
             {"id": "m", "reasoning": {"supported_efforts": ["low", "high", "high", 3, "A b"]}},
-            Capabilities(reasoning=True, efforts=("low", "high")),
+            ModelFacts(reasoning=True, efforts=("low", "high")),
         ),
         (
             {"id": "m", "supported_reasoning_efforts": ["none", "max"]},
-            Capabilities(reasoning=True, efforts=("none", "max")),
+            ModelFacts(reasoning=True, efforts=("none", "max")),
         ),
-        ({"id": "m", "reasoning": {"supported_efforts": None}}, Capabilities()),
-        ({"id": "m", "context_length": None, "architecture": None}, Capabilities()),
-        ({"id": "m", "context_length": "9", "capabilities": ["x"]}, Capabilities()),
+        ({"id": "m", "reasoning": {"supported_efforts": None}}, ModelFacts()),
+        ({"id": "m", "context_length": None, "architecture": None}, ModelFacts()),
+        ({"id": "m", "context_length": "9", "capabilities": ["x"]}, ModelFacts()),
     ],
 )
-def test_what_each_server_tells_of_its_models_is_read(
+def test_what_each_server_lists_of_its_models_is_read(
     listed: dict[str, Any], told: Capabilities
 ) -> None:
-    model = ModelInfo(name="m", capabilities=told)
+    model = ModelInfo(name="m", facts=told)
     assert read_models({"data": [listed]}) == [model]
     assert read_models([listed]) == [model]
 
@@ -136,8 +137,8 @@ infos = st.builds(
     ModelInfo,
     name=st.text(min_size=1, max_size=8),
     api=st.none() | st.just("anthropic"),
-    capabilities=st.builds(
-        Capabilities,
+    facts=st.builds(
+        ModelFacts,
         tools=st.booleans(),
         images=st.booleans(),
         reasoning=st.booleans(),
@@ -151,9 +152,7 @@ infos = st.builds(
 
 
 @given(st.lists(infos, max_size=4), st.floats(0, 1e12))
-def test_a_listing_that_is_kept_is_the_same_after_a_restart(
-    models: list[ModelInfo], at: float
-) -> None:
+def test_a_stored_listing_is_the_same_after_a_restart(models: list[ModelInfo], at: float) -> None:
     listing = Listing(models=chat_models(models), at=at)
     assert listing_from_json(listing_to_json(listing)) == listing
 
@@ -171,7 +170,7 @@ odd = st.recursive(
 
 
 @given(odd)
-def test_whatever_is_kept_breaks_nothing(value: Any) -> None:
+def test_whatever_is_stored_breaks_nothing(value: Any) -> None:
     for rest in (value, {"at": 1, "models": value}, {"at": 1, "models": [value]}):
         listing = listing_from_json(rest)
         assert listing is None or isinstance(listing, Listing)

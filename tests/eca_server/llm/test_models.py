@@ -14,11 +14,12 @@ from eca_server.config import Model as ModelConfig
 from eca_server.config import Provider as ProviderConfig
 from eca_server.config.login_settings import Network
 from eca_server.config.settings import Retry
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
-from eca_server.llm.configured import policy_of
+from eca_server.llm.backend import BackendError, ModelInfo, Request, Tool
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.llm.listings import Listing
 from eca_server.llm.models import Models
+from eca_server.llm.retry import RetryPolicy
 from eca_server.secret import Secret
 
 pytestmark = pytest.mark.trio
@@ -29,7 +30,7 @@ ASKED = Message(role="user", parts=(TextPart("hi"),))
 
 async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
     """Return the body of a request to a model with this configuration."""
-    result = [ModelInfo(name="cannot", capabilities=Capabilities(tools=False))]
+    result = [ModelInfo(name="cannot", facts=ModelFacts(tools=False))]
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         configured = ProviderConfig(
             url=provider.url, models={"m": ModelConfig(**model), "cannot": ModelConfig()}
@@ -46,7 +47,9 @@ async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
         return provider.requests[0].body
 
 
-async def test_tools_are_offered_to_who_can_use_them_and_whose_abilities_nobody_knows() -> None:
+async def test_tools_are_offered_to_models_that_can_use_them_or_whose_abilities_are_unknown() -> (
+    None
+):
     request = Request(messages=[ASKED], tools=[TOOL])
     assert len((await sent(request))["tools"]) == 1
     assert "tools" not in await sent(request, "p/cannot")
@@ -82,12 +85,12 @@ async def test_a_variant_is_sent_under_the_models_own_name() -> None:
 
 async def test_a_model_that_thinks_has_variants_by_how_much() -> None:
     capabilities = {
-        "thinks": Capabilities(reasoning=True),
-        "says": Capabilities(reasoning=True, efforts=("none", "max")),
-        "plain": Capabilities(),
+        "thinks": ModelFacts(reasoning=True),
+        "says": ModelFacts(reasoning=True, efforts=("none", "max")),
+        "plain": ModelFacts(),
     }
     listing = Listing(
-        models=tuple(ModelInfo(name=name, capabilities=can) for name, can in capabilities.items()),
+        models=tuple(ModelInfo(name=name, facts=can) for name, can in capabilities.items()),
         at=0,
     )
     own = {"low": {}, "max": {"thinking": "all"}}
@@ -134,10 +137,8 @@ async def test_a_well_known_model_has_variants_by_its_name(
     config = ProviderConfig(models={model: ModelConfig()})
     if provider == "gateway":
         config = ProviderConfig(url="http://nowhere.invalid", models=config.models)
-    capabilities = Capabilities(reasoning=True, efforts=("low", "max"))
-    listed = Listing(
-        models=(ModelInfo(name="advertised-gpt-5.2", capabilities=capabilities),), at=0
-    )
+    facts = ModelFacts(reasoning=True, efforts=("low", "max"))
+    listed = Listing(models=(ModelInfo(name="advertised-gpt-5.2", facts=facts),), at=0)
     models = Models(
         Config(providers={provider: config}),
         environ={},
@@ -213,10 +214,10 @@ async def test_a_provider_s_own_retry_counts_where_it_says_something() -> None:
             "q": ProviderConfig(retry=Retry(backoff_multiplier=3)),
         },
     )
-    own, other = policy_of(config, "p"), policy_of(config, "q")
+    own, other = RetryPolicy.of(config, "p"), RetryPolicy.of(config, "q")
     assert (own.attempts, own.base, own.max_demanded) == (1, 0.5, 7)
     assert (other.attempts, other.factor, other.max_demanded) == (3, 3, 30)
-    assert policy_of(config, "unknown") == policy_of(config)
+    assert RetryPolicy.of(config, "unknown") == RetryPolicy.of(config)
 
 
 @pytest.mark.parametrize("retries", [0, 2])

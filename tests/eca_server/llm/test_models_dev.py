@@ -50,7 +50,7 @@ def test_a_models_facts_are_read_under_our_name_of_its_provider() -> None:
     assert read(document) == {"z-ai": {"glm-9": FACTS}}
 
 
-def test_what_is_kept_is_small_and_reads_the_same() -> None:
+def test_what_is_stored_is_small_and_reads_the_same() -> None:
     extracted = extract({"openai": {"models": {"m": MODEL}, "env": ["A"]}})
     assert "name" not in extracted["openai"]["models"]["m"]
     assert read_catalog(extracted)["openai"]["m"] == FACTS
@@ -186,7 +186,7 @@ async def test_an_edition_that_we_have_is_not_sent_again() -> None:
 
 
 @pytest.mark.trio
-async def test_a_network_that_is_not_there_is_said() -> None:
+async def test_a_missing_network_is_reported() -> None:
     async with HTTPClient() as http:
         with pytest.raises(FetchError, match="cannot connect"):
             await fetch(http, "http://127.0.0.1:9/api.json", None)

@@ -8,48 +8,38 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply
+from eca_server.config import Model
+from eca_server.config import Provider as Settings
+from eca_server.config.settings import Limit
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import BackendError, Capabilities, Request
+from eca_server.llm.backend import BackendError, Request
+from eca_server.llm.backends import Timers
 from eca_server.llm.history import Message, Origin, TextPart
 from eca_server.llm.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.llm.openai_chat import OpenAIChat
 from eca_server.llm.openai_chat.profiles import PROFILES
 from eca_server.llm.openai_responses.profiles import PROFILES as RESPONSES_PROFILES
-from eca_server.llm.providers import (
-    ModelSettings,
-    ProviderSettings,
-    Registry,
-    Timers,
-    is_local,
-)
+from eca_server.llm.provider import is_local
 from eca_server.llm.simulator import Simulator
 from eca_server.secret import Secret
+from tests.eca_server.llm.providers import models_of
 
 
-def registry(**providers: ProviderSettings) -> Registry:
-    return Registry(http=HTTPClient(), providers=providers)
-
-
-def trouble(name: str, **providers: ProviderSettings) -> BackendError:
+def trouble(name: str, **providers: Settings) -> BackendError:
     with pytest.raises(BackendError) as caught:
-        registry(**providers).backend(name)
+        models_of(providers).backend(name)
     return caught.value
 
 
 def test_the_embedded_models_are_always_there():
-    assert registry().names() == ("simulator/echo", "simulator/script")
-    assert isinstance(registry().backend("simulator/script"), Simulator)
+    assert models_of({}).names == ("simulator/echo", "simulator/script")
+    assert isinstance(models_of({}).backend("simulator/script"), Simulator)
 
 
 def test_a_configured_model_is_named_by_provider_and_model_and_made_once():
-    models = {"m": ModelSettings()}
-    settings = ProviderSettings(url="http://corp/v1", models=models)
-    made = Registry(
-        http=HTTPClient(),
-        providers={"corp": settings},
-        capabilities=lambda provider, model: Capabilities(context=len(provider + model)),
-    )
-    assert made.names()[0] == "corp/m"
+    models = {"m": Model(limit=Limit(context=5))}
+    made = models_of({"corp": Settings(url="http://corp/v1", models=models)})
+    assert made.names[0] == "corp/m"
     backend = made.backend("corp/m")
     assert isinstance(backend, OpenAIChat)
     assert backend is made.backend("corp/m")
@@ -58,56 +48,56 @@ def test_a_configured_model_is_named_by_provider_and_model_and_made_once():
 
 
 def test_a_model_name_may_hold_slashes():
-    made = registry(corp=ProviderSettings(url="http://corp", models={"org/m": ModelSettings()}))
+    made = models_of({"corp": Settings(url="http://corp", models={"org/m": Model()})})
     assert made.backend("corp/org/m").origin.model == "org/m"
 
 
 def test_a_known_provider_needs_only_its_key():
-    made = registry(openrouter=ProviderSettings(key=Secret("k"), models={"a/b": ModelSettings()}))
-    assert made.names()[0] == "openrouter/a/b"
+    made = models_of({"openrouter": Settings(key=Secret("k"), models={"a/b": Model()})})
+    assert made.names[0] == "openrouter/a/b"
     assert made.backend("openrouter/a/b").origin.provider == "openrouter"
-    assert registry().backend("lmstudio/any").origin.model == "any"
+    assert models_of({}).backend("lmstudio/any").origin.model == "any"
 
 
 @pytest.mark.requirement("W-21")
 @pytest.mark.parametrize(
     ("name", "settings", "kind", "words"),
     [
-        ("corp/n", ProviderSettings(url="u", models={"m": ModelSettings()}), "model_not_found",
+        ("corp/n", Settings(url="u", models={"m": Model()}), "model_not_found",
          "corp/m"),
-        ("nobody/m", ProviderSettings(), "model_not_found", "simulator/echo"),
-        ("plain", ProviderSettings(), "model_not_found", "plain"),
-        ("corp/m", ProviderSettings(), "configuration", "providers.corp.url"),
-        ("corp/m", ProviderSettings(api="telepathy", url="u"), "configuration", "telepathy"),
+        ("nobody/m", Settings(), "model_not_found", "simulator/echo"),
+        ("plain", Settings(), "model_not_found", "no model of this name"),
+        ("corp/m", Settings(), "configuration", "providers.corp.url"),
+        ("corp/m", Settings(api="telepathy", url="u"), "configuration", "telepathy"),
         ("groq/m", None, "configuration", "GROQ_API_KEY"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_said_with_where_to_set_it(name, settings, kind, words):
+def test_what_is_missing_is_reported_with_the_place_to_set_it(name, settings, kind, words):
     error = trouble(name, **({} if settings is None else {"corp": settings}))
     assert (error.kind, error.retryable) == (kind, False)
     assert words in error.message
 
 
 def test_a_model_that_cannot_be_asked_is_not_offered():
-    no_key = ProviderSettings(models={"m": ModelSettings()})
-    assert registry(groq=no_key).names() == ("simulator/echo", "simulator/script")
+    no_key = Settings(models={"m": Model()})
+    assert models_of({"groq": no_key}).names == ("simulator/echo", "simulator/script")
 
 
 @pytest.mark.parametrize(
     ("settings", "offered"),
     [
-        (ProviderSettings(url="https://api.openai.com"), False),
-        (ProviderSettings(url="https://api.openai.com/v1", key=Secret("k")), True),
+        (Settings(url="https://api.openai.com"), False),
+        (Settings(url="https://api.openai.com/v1", key=Secret("k")), True),
         (
-            ProviderSettings(url="https://api.openai.com", extra_headers={"Authorization": "b"}),
+            Settings(url="https://api.openai.com", extra_headers={"Authorization": "b"}),
             True,
         ),
-        (ProviderSettings(url="https://proxy.invalid/openai"), True),
+        (Settings(url="https://proxy.invalid/openai"), True),
     ],
 )
 def test_a_url_waives_no_key_where_it_is_the_providers_own(settings, offered):
-    made = registry(openai=attrs.evolve(settings, models={"m": ModelSettings()}))
-    assert ("openai/m" in made.names()) is offered
+    made = models_of({"openai": attrs.evolve(settings, models={"m": Model()})})
+    assert ("openai/m" in made.names) is offered
 
 
 @pytest.mark.parametrize(
@@ -121,19 +111,19 @@ def test_a_url_waives_no_key_where_it_is_the_providers_own(settings, offered):
     ],
 )
 def test_googles_base_for_chat_completions_is_asked_by_them(url, api):
-    made = registry(google=ProviderSettings(url=url, key=Secret("k")))
+    made = models_of({"google": Settings(url=url, key=Secret("k"))})
     assert made.backend("google/m").origin.api == api
 
 
 def test_a_variant_is_a_model_of_its_own_with_another_payload():
-    chosen = ModelSettings(
+    chosen = Model(
         extra_payload={"thinking": {"type": "enabled", "budget": 1}, "seed": 1},
         variants={"high": {"thinking": {"budget": 9}, "seed": None}, "off": {}, "free": {"a": 1}},
     )
-    models = {"m": chosen, "m:free": ModelSettings(), "n": ModelSettings()}
-    made = registry(corp=ProviderSettings(url="http://corp", models=models))
+    models = {"m": chosen, "m:free": Model(), "n": Model()}
+    made = models_of({"corp": Settings(url="http://corp", models=models)})
     names = ("corp/m", "corp/m:high", "corp/m:free", "corp/n")
-    assert made.names()[:-2] == names
+    assert made.names[:-2] == names
     high = made.backend("corp/m:high")
     assert high.origin.model == high.wire_model == "m"
     payload = high.payload(Request(messages=()))
@@ -141,16 +131,14 @@ def test_a_variant_is_a_model_of_its_own_with_another_payload():
     assert "seed" not in payload
     assert made.backend("corp/m:free").wire_model == "m:free"
     for wrong in ("corp/m:off", "corp/m:low", "corp/n:high"):
-        with pytest.raises(BackendError, match="there is no model"):
+        with pytest.raises(BackendError, match="there is no model of this name"):
             made.backend(wrong)
 
 
 def test_what_an_endpoint_lists_is_offered_behind_what_is_configured():
-    settings = ProviderSettings(
-        url="http://corp", models={"b": ModelSettings()}, listed=("a", "b", "c")
-    )
-    made = registry(corp=settings)
-    assert made.names()[:-2] == ("corp/b", "corp/a", "corp/c")
+    settings = Settings(url="http://corp", models={"b": Model()})
+    made = models_of({"corp": settings}, listed={"corp": ["a", "b", "c"]})
+    assert made.names[:-2] == ("corp/b", "corp/a", "corp/c")
     assert made.backend("corp/c").origin.model == "c"
 
 
@@ -163,27 +151,30 @@ def test_what_an_endpoint_lists_is_offered_behind_what_is_configured():
     ],
 )
 def test_a_known_provider_offers_its_default_first_unless_it_does_not_list_it(listed, names):
-    made = registry(anthropic=ProviderSettings(key=Secret("k"), listed=listed))
-    assert made.names()[:-2] == tuple(f"anthropic/{name}" for name in names)
-    own = ProviderSettings(key=Secret("k"), listed=listed, models={"mine": ModelSettings()})
-    assert registry(anthropic=own).names()[0] == "anthropic/mine"
+    listing = {"anthropic": listed}
+    made = models_of({"anthropic": Settings(key=Secret("k"))}, listed=listing)
+    assert made.names[:-2] == tuple(f"anthropic/{name}" for name in names)
+    own = {"anthropic": Settings(key=Secret("k"), models={"mine": Model()})}
+    assert models_of(own, listed=listing).names[0] == "anthropic/mine"
 
 
 def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
     names = {
         endpoint.provider: endpoint.url
-        for endpoint in registry(
-            openai=ProviderSettings(),
-            groq=ProviderSettings(key=Secret("k")),
-            mistral=ProviderSettings(key=Secret("k"), lists=False),
-            corp=ProviderSettings(url="https://corp.example/v1"),
-            house=ProviderSettings(url="http://192.168.0.9/v1"),
-            ollama=ProviderSettings(url="https://ollama.example"),
-            vllm=ProviderSettings(),
-            odd=ProviderSettings(url="http://localhost", api="telepathy"),
-            azure=ProviderSettings(key=Secret("k")),
-            work=ProviderSettings(url="https://w.openai.azure.com", key=Secret("k")),
-        ).endpoints()
+        for endpoint in models_of(
+            {
+                "openai": Settings(),
+                "groq": Settings(key=Secret("k")),
+                "mistral": Settings(key=Secret("k"), fetch_models=False),
+                "corp": Settings(url="https://corp.example/v1"),
+                "house": Settings(url="http://192.168.0.9/v1"),
+                "ollama": Settings(url="https://ollama.example"),
+                "vllm": Settings(),
+                "odd": Settings(url="http://localhost", api="telepathy"),
+                "azure": Settings(key=Secret("k")),
+                "work": Settings(url="https://w.openai.azure.com", key=Secret("k")),
+            }
+        ).endpoints
     }
     assert names == {
         "groq": "https://api.groq.com/openai/v1",
@@ -247,8 +238,8 @@ def test_a_provider_of_any_name_is_known_by_where_it_is(name, url, server):
 
 def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
     url = "https://api.mistral.ai/v1"
-    keys = {name: ProviderSettings(url=url, key=Secret(name)) for name in ("work", "home")}
-    made = registry(**keys)
+    keys = {name: Settings(url=url, key=Secret(name)) for name in ("work", "home")}
+    made = models_of(keys)
     for name in keys:
         backend = made.backend(f"{name}/devstral")
         assert isinstance(backend, OpenAIChat)
@@ -276,31 +267,33 @@ def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
     ],
 )
 async def test_each_api_adds_its_path_to_the_base(api, base, asked):
-    settings = ProviderSettings(api=api, url=base, key=Secret("k"))
-    assert await target(registry(p=settings)) == asked
-    other = ProviderSettings(api=api, url=base, key=Secret("k"), path="/own/path?v=1")
-    assert await target(registry(p=other)) == f"{base.rstrip('/')}/own/path?v=1"
+    settings = Settings(api=api, url=base, key=Secret("k"))
+    assert await target(models_of({"p": settings})) == asked
+    other = Settings(
+        api=api, url=base, key=Secret("k"), completion_url_relative_path="/own/path?v=1"
+    )
+    assert await target(models_of({"p": other})) == f"{base.rstrip('/')}/own/path?v=1"
 
 
 async def target(made):
     backend = made.backend("p/m")
-    return (await backend._access.target(backend._path, Request(messages=()))).url
+    return (await backend.client.access.target(backend._path, Request(messages=()))).url
 
 
 @pytest.mark.trio
 async def test_settings_reach_the_wire():
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
-        settings = ProviderSettings(
+        settings = Settings(
             url=provider.url,
             key=Secret("k1"),
-            path="/alt/chat/completions",
+            completion_url_relative_path="/alt/chat/completions",
             extra_headers={"x-a": "1"},
             models={
-                "m": ModelSettings(wire_name="wire", extra_payload={"seed": 1}),
-                "n": ModelSettings(extra_headers={"x-a": "2"}),
+                "m": Model(model_name="wire", extra_payload={"seed": 1}),
+                "n": Model(extra_headers={"x-a": "2"}),
             },
         )
-        made = Registry(http=http, providers={"corp": settings})
+        made = models_of({"corp": settings}, http=http)
         for name in ("corp/m", "corp/n"):
             answer = Answer()
             user = Message(role="user", parts=(TextPart("x"),))
@@ -334,9 +327,9 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
         return Reply(status=400, body={"error": {"message": words}})
 
     async with Provider(script) as provider, HTTPClient() as http:
-        models = dict.fromkeys("mn", ModelSettings(extra_payload={"temperature": 0}))
-        settings = ProviderSettings(url=provider.url, key=Secret("k"), models=models)
-        made = Registry(http=http, providers={"corp": settings})
+        models = dict.fromkeys("mn", Model(extra_payload={"temperature": 0}))
+        settings = Settings(url=provider.url, key=Secret("k"), models=models)
+        made = models_of({"corp": settings}, http=http)
         user = Message(role="user", parts=(TextPart("x"),))
         sent_request = Request(messages=[user], reasoning_effort="high")
         for name in ("corp/m", "corp/n", "corp/m"):
@@ -347,8 +340,10 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
 
 def test_nothing_of_http_is_loaded_before_its_use():
     program = (
-        "import sys, eca_server.llm.providers as p; from eca_protocol.http import HTTPClient;"
-        "p.Registry(http=HTTPClient(), providers={}).backend('lmstudio/x');"
+        "import sys; from eca_protocol.http import HTTPClient;"
+        "from eca_server.config import Config;"
+        "from eca_server.llm.models import Models;"
+        "Models(Config(), environ={}, http=HTTPClient()).backend('lmstudio/x');"
         "print([name for name in ('httpx', 'ssl.SSLContext', 'certifi') if name in sys.modules])"
     )
     command = [sys.executable, "-c", program]

@@ -65,7 +65,7 @@ async def test_a_script_says_thinks_cites_and_counts():
     assert events[-2:] == [Usage(input=7, output=9), Finished(reason="stop")]
 
 
-async def test_a_script_calls_tools_and_goes_on_behind_their_results():
+async def test_a_script_calls_tools_and_continues_behind_their_results():
     script = 'say first\ncall f {"n": 1}\ncall g\nsay second\ncall h {"bad\nsay third'
     events = await play(script)
     calls = [event for event in events if isinstance(event, ToolCallFinished)]

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.http import HTTPClient
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import BackendError, Capabilities, Request, Tool
+from eca_server.llm.backend import BackendError, Request, Tool
 from eca_server.llm.encoding import encoded
 from eca_server.llm.history import (
     FilePart,
@@ -30,13 +29,13 @@ from eca_server.llm.history import (
     ToolResultPart,
 )
 from eca_server.llm.http_backend import HTTPBackend
-from eca_server.llm.providers import Registry
 from tests.eca_server.llm.anthropic.test_request import check as check_anthropic
 from tests.eca_server.llm.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.eca_server.llm.google.test_request import check_contents
 from tests.eca_server.llm.ollama.test_request import check_messages as check_ollama
 from tests.eca_server.llm.openai_chat.test_request import check_messages as check_chat
 from tests.eca_server.llm.openai_responses.checker import check_input
+from tests.eca_server.llm.providers import models_of
 
 GRAMMARS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "openai-chat": lambda payload: check_chat(payload["messages"], short_ids=False),
@@ -142,12 +141,8 @@ own_turns = turns.map(lambda turn: attrs.evolve(turn, model=turn.by.model))
 
 
 def backend_of(api: ScriptedAPI, *, images: bool) -> HTTPBackend:
-    registry = Registry(
-        http=HTTPClient(),
-        providers={api.name: api.settings("http://localhost")},
-        capabilities=lambda _provider, _model: Capabilities(images=images),
-    )
-    backend = registry.backend(f"{api.name}/{api.model}")
+    models = models_of({api.name: api.settings("http://localhost", image_input=images)})
+    backend = models.backend(f"{api.name}/{api.model}")
     assert isinstance(backend, HTTPBackend)
     return backend
 
@@ -161,7 +156,7 @@ def requested(backend: HTTPBackend, history: Sequence[Message]) -> tuple[dict[st
 
 @each_api
 @given(st.lists(turns | own_turns | own_turns, min_size=1, max_size=5), st.booleans())
-def test_whoever_answered_before_the_next_request_is_a_legal_one(api, chat, images):
+def test_any_answer_before_the_next_request_is_legal(api, chat, images):
     backend = backend_of(api, images=images)
     history: list[Message] = []
     for number, turn in enumerate(chat):

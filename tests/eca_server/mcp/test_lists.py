@@ -180,7 +180,7 @@ async def test_prompts_and_resources_are_listed_and_given():
         assert (blob.text, blob.blob) == (None, b"\x00\x01")
 
 
-async def test_a_resource_that_is_not_there_is_a_fault():
+async def test_a_resource_that_is_not_there_is_an_error():
     script = {"on": {"resources/read": [["error", -32002, "Resource not found"]]}}
     async with session_with(script) as session:
         with pytest.raises(MCPError, match="Resource not found") as raised:

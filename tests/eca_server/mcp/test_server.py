@@ -357,7 +357,7 @@ async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: A
         assert trio.current_time() - begun == pytest.approx(3)
 
 
-async def test_a_call_of_a_server_that_does_not_run_is_a_fault(autojump_clock: Any) -> None:
+async def test_a_call_of_a_server_that_does_not_run_is_an_error(autojump_clock: Any) -> None:
     async with server_at(Place()) as (server, _):
         with pytest.raises(MCPError, match="stopped"):
             await server.call_tool("echo", {})

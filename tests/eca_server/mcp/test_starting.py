@@ -167,7 +167,7 @@ async def test_a_start_can_be_cancelled():
     assert patience.cancelled_caught
 
 
-async def test_a_refused_handshake_fails_with_the_servers_words():
+async def test_a_refused_handshake_fails_with_the_servers_message():
     error = await fault_of(scripted({"on": {"initialize": [["error", -32000, "no licence"]]}}))
     assert "no licence" in error.message
 

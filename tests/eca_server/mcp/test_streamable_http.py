@@ -52,7 +52,7 @@ async def test_every_request_after_the_handshake_has_the_session_id():
         assert exchange.headers["x-team"] == "red"
 
 
-async def test_nothing_overtakes_the_word_that_the_handshake_is_over():
+async def test_nothing_overtakes_the_notification_that_ends_the_handshake():
     overtakers: list[str] = []
 
     async def slowly(exchange: Exchange) -> None:
@@ -172,7 +172,7 @@ async def test_a_server_need_not_have_anything_to_say_unasked(status: int):
         assert len(server.of("GET")) == 1
 
 
-async def test_a_stream_that_breaks_is_taken_up_where_it_stood():
+async def test_a_stream_that_breaks_is_resumed_where_it_was():
     async def breaks(exchange: Exchange) -> None:
         asked.append(exchange)
         await exchange.begin_events()

@@ -171,7 +171,7 @@ def test_a_cut_result_has_a_note() -> None:
 
 @pytest.mark.requirement("W-38a")
 @pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
-def test_a_result_without_room_has_a_note(cap: Cap) -> None:
+def test_a_result_beyond_the_limit_has_a_note(cap: Cap) -> None:
     content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
     first, *others = texts(ToolResult(content=content), cap)
     assert first == "... cut, 3 bytes left out ..."

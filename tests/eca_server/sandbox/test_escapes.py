@@ -150,7 +150,9 @@ async def test_no_further_namespaces_are_made(world: World) -> None:
 
 KEYS = [".ssh/id_ed25519", ".aws/credentials", ".gnupg/secring", ".netrc", ".config/gcloud/x.db",
         ".local/share/eca-python/logins.json", ".config/eca/config.json", ".mozilla/p/key4.db",
-        ".docker/config.json", ".kube/config", ".git-credentials", ".bash_history"]  # fmt: skip
+        ".docker/config.json", ".kube/config", ".git-credentials", ".bash_history",
+        ".env", ".bitcoin/wallet.dat", ".config/opencode/x", ".mcp-auth/x/y.json",
+        ".lesshst"]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", KEYS)

@@ -255,7 +255,7 @@ def test_the_deciding_rule_is_named_as_the_configuration_names_it() -> None:
     assert "reading" in policy.decide(READ).rule
 
 
-def test_a_behaviours_rules_stand_beside_the_common_ones() -> None:
+def test_a_behaviours_rules_are_added_to_the_common_ones() -> None:
     config = Config(
         tool_call=ToolCall(
             approval=Approval(
@@ -350,7 +350,7 @@ def test_plan_asks_for_a_tool_that_may_do_anything() -> None:
     assert plan.decide(GITHUB).verdict == "ask"
 
 
-def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
+def test_a_policy_reports_its_rules_and_what_counts_without_one() -> None:
     approval = Approval(
         by_default="allow",
         deny={"shell_command": ApprovalRule(args_matchers={"command": ("rm .*",)})},
@@ -363,14 +363,14 @@ def test_a_policy_tells_its_rules_and_what_counts_without_one() -> None:
         "ask server (toolCall.approval.ask.server)",
         "reading in the workspace is allowed",
         "allow everything else in the workspace (toolCall.approval.byDefault)",
-        "a path outside the workspace asks, whatever is allowed",
-        "a change of a guarded path in it (.git, .vscode, AGENTS.md, ...) asks, too",
+        "a path outside the workspace always needs approval",
+        "a change of a guarded path (.git, .vscode, AGENTS.md, ...) always needs approval",
     ]
     lines = list(Policy(behavior="plan").describe())
     assert lines[0] == "the plan behaviour only reads"
-    assert "everything but reading in the workspace asks" in lines
+    assert "everything else needs approval" in lines
     lines = list(Policy(manual=True).describe())
-    assert lines == ["everything else asks (toolCall.manualApproval)"]
+    assert lines == ["everything else needs approval (toolCall.manualApproval)"]
 
 
 def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them() -> None:

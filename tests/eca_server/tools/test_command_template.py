@@ -49,9 +49,7 @@ def shown_by(script: str, environment: dict[str, str], shell: str = "bash") -> l
     ("command", "expected"),
     [(command, words) for command, words in PLACES.items() if words is not None],
 )
-def test_a_value_is_one_word_wherever_it_stands(
-    command: str, expected: list[str], shell: str
-) -> None:
+def test_a_value_is_one_word_wherever_it_is(command: str, expected: list[str], shell: str) -> None:
     if shell == "sh" and "$'" in command:
         command, expected = "p {{a}}", ["{a}"]  # a word of bash's own
     template = CommandTemplate(command, NAMES)
@@ -106,7 +104,7 @@ def test_what_is_no_string_is_given_as_json(value: Any, word: str) -> None:
         ('echo "{{a}}', "double quotes in it are not closed"),
     ],
 )
-def test_where_a_value_would_be_read_as_code_none_may_stand(command: str, place: str) -> None:
+def test_where_a_value_would_be_read_as_code_none_is_allowed(command: str, place: str) -> None:
     with pytest.raises(TemplateError) as raised:
         CommandTemplate(command, NAMES)
     assert place in str(raised.value)

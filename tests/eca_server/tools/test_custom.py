@@ -83,7 +83,7 @@ async def test_a_hostile_argument_is_a_word_and_the_rules_see_it(tmp_path: Path)
     )
 
 
-async def test_a_value_that_cannot_be_given_is_told(tmp_path: Path) -> None:
+async def test_a_value_that_cannot_be_given_is_reported(tmp_path: Path) -> None:
     [tool], _ = offered({"show": CustomTool(command="echo {{name}}", parameters=SCHEMA)}, tmp_path)
     with pytest.raises(ToolError, match="null byte"):
         await run(tool, {"name": "a\0b"})

@@ -108,11 +108,11 @@ def test_changes_far_from_each_other_are_hunks_of_their_own_and_near_ones_are_no
         assert diff(before, after).count("@@ -") == hunks
 
 
-def test_a_missing_line_end_at_the_end_is_told() -> None:
+def test_a_missing_line_end_at_the_end_is_reported() -> None:
     assert diff("a\n", "a") == "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file"
 
 
-def test_a_carriage_return_never_stands_in_a_diff() -> None:
+def test_a_diff_never_contains_a_carriage_return() -> None:
     assert "\r" not in diff("a\r\nb\r\n", "a\r\nc\rd\r\n")
 
 
@@ -133,7 +133,7 @@ def test_two_small_changes_of_a_huge_file_are_two_small_hunks() -> None:
     assert len(change.diff) < 500
 
 
-def test_texts_that_are_costly_to_compare_are_still_told_whole() -> None:
+def test_texts_that_are_costly_to_compare_are_still_reported_whole() -> None:
     choose = random.Random(1).choice
     before = "".join(choose("ab") + "\n" for _ in range(20_000))
     after = "".join(choose("ab") + "\n" for _ in range(20_000))

@@ -90,7 +90,7 @@ async def test_one_level_that_does_not_fit_is_cut(tmp_path: Path) -> None:
     assert text.endswith("0 directories, 100 files")
 
 
-async def test_more_files_than_are_listed_are_said(
+async def test_more_files_than_are_listed_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directory_tree, "_MOST", 3)

@@ -53,7 +53,7 @@ async def test_a_passage_is_replaced_and_its_change_shown_before_and_after(
     assert change_of(output) == change_of(call)
 
 
-async def test_what_was_done_is_told(tool: EditFile) -> None:
+async def test_what_was_done_is_reported(tool: EditFile) -> None:
     text = await output_text(tool, **edit_arguments("e", "E", all_occurrences=True))
     assert text.endswith("/f: 2 lines added, 2 removed. 3 occurrences were replaced.")
     assert "differs from original_content in whitespace" in await output_text(
@@ -83,7 +83,7 @@ def files(draw: st.DrawFn) -> tuple[bytes, str]:
 
 
 @given(files(), st.sampled_from(["", "é", "a\nb\n"]))
-async def test_encoding_mark_line_ends_and_final_line_end_are_kept(
+async def test_encoding_mark_line_ends_and_final_line_end_are_preserved(
     file: tuple[bytes, str], new: str
 ) -> None:
     data, newline = file
@@ -113,7 +113,7 @@ async def test_encoding_mark_line_ends_and_final_line_end_are_kept(
         (edit_arguments("caf\xe9", "€", path="latin"), "latin-1, which has no '€'"),
     ],
 )
-async def test_an_edit_that_cannot_be_done_is_refused_in_words(
+async def test_an_edit_that_cannot_be_done_is_refused_with_a_reason(
     tool: EditFile, tmp_path: Path, arguments: dict[str, object], words: str
 ) -> None:
     (tmp_path / "binary").write_bytes(b"one\0")
@@ -123,7 +123,7 @@ async def test_an_edit_that_cannot_be_done_is_refused_in_words(
     assert (tmp_path / "f").read_text() == TEXT
 
 
-async def test_of_a_file_outside_nothing_is_told_before_the_user_was_asked(
+async def test_of_a_file_outside_nothing_is_sent_before_the_user_was_asked(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     outside = tmp_path_factory.mktemp("outside") / "f"
@@ -168,7 +168,7 @@ async def test_it_refuses_if_another_edit_was_done_since_it_was_looked_at(
     assert (tmp_path / "f").read_text() == "ONE\ntwo\nthree\n"
 
 
-async def test_it_tells_what_it_takes_to_undo_it(tool: EditFile, tmp_path: Path) -> None:
+async def test_it_returns_what_is_needed_to_undo_it(tool: EditFile, tmp_path: Path) -> None:
     (tmp_path / "f").chmod(0o640)
     (tmp_path / "link").symlink_to("f")
     call = await prepare(tool, **edit_arguments("two", "2", path="link"))

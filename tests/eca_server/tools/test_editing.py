@@ -110,7 +110,7 @@ def test_a_new_line_that_cannot_be_moved_left_is_refused() -> None:
     assert "not found" in refused(CODE, "        if True:\n            return 1", "x")
 
 
-def test_places_that_differ_only_in_blanks_are_not_told_apart() -> None:
+def test_places_that_differ_only_in_blanks_are_not_distinguished() -> None:
     text = "if a:\n    go()\nif b:\n  go()\n"
     assert "2 times" in refused(text, "\tgo()", "stop()")
     assert (

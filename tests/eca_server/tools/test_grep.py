@@ -81,7 +81,7 @@ async def test_paths_are_written_as_the_model_wrote_the_directory(
     assert await output_text(tool, path="link", pattern="foo") == "link:1:foo"
 
 
-async def test_what_the_call_does_is_said(tool: Grep) -> None:
+async def test_what_the_call_does_is_reported(tool: Grep) -> None:
     call = await prepare(tool, path=".", pattern="a pattern of some length")
     assert call.summary == "Searching for 'a pattern of some leng...'"
     assert call.paths == (".",)
@@ -270,7 +270,7 @@ async def test_both_searches_find_the_same(
         assert ours == theirs
 
 
-async def test_no_match_is_no_fault(tool: Grep, tmp_path: Path) -> None:
+async def test_no_match_is_no_error(tool: Grep, tmp_path: Path) -> None:
     write(tmp_path, a="foo\nbar\n")
     assert await output_text(tool, path=".", pattern="nothing") == "No line matches."
     assert "cannot span lines" in await output_text(tool, path=".", pattern=r"foo\nbar")
@@ -322,7 +322,7 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> N
         ({"include": "{a,b}" * 10}, "alternatives"),
     ],
 )
-async def test_what_cannot_be_searched_is_refused_in_words(
+async def test_what_cannot_be_searched_is_refused_with_a_reason(
     tool: Grep, arguments: dict[str, str], words: str
 ) -> None:
     with pytest.raises(ToolError, match=words):

@@ -37,7 +37,7 @@ async def test_a_file_moves_and_directories_it_needs_are_made(
     assert (tmp_path / "a/b/g").read_text() == "text"
 
 
-async def test_what_was_done_is_told(tool: MoveFile, tmp_path: Path) -> None:
+async def test_what_was_done_is_reported(tool: MoveFile, tmp_path: Path) -> None:
     text = await output_text(tool, source="f", destination="g")
     assert text == f"Moved {tmp_path / 'f'} to {tmp_path / 'g'}."
 
@@ -52,7 +52,7 @@ async def test_what_was_done_is_told(tool: MoveFile, tmp_path: Path) -> None:
         ("f", "", "empty"),
     ],
 )
-async def test_a_move_that_cannot_be_done_is_refused_in_words(
+async def test_a_move_that_cannot_be_done_is_refused_with_a_reason(
     tool: MoveFile, tmp_path: Path, source: str, destination: str, words: str
 ) -> None:
     (tmp_path / "there").write_text("precious")

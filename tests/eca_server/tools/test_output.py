@@ -36,7 +36,7 @@ def test_what_fits_stays_as_it_is_and_nothing_else_does(text: str, cap: Cap) -> 
 
 @pytest.mark.requirement("W-38a")
 @given(texts, caps)
-def test_the_mark_tells_every_byte_that_is_missing(text: str, cap: Cap) -> None:
+def test_the_mark_counts_every_byte_that_is_missing(text: str, cap: Cap) -> None:
     for cut in (cut_end(text, cap), cut_middle(text, cap), buffered(text.encode(), cap).text()):
         mark = MARK.search(cut)
         if mark is None:
@@ -83,7 +83,7 @@ def test_a_line_longer_than_the_cap_is_cut_between_characters() -> None:
     assert cut_middle("€" * 10, Cap(size=8)) == "€\n... cut, 24 bytes left out ...\n€"
 
 
-def test_a_hint_tells_how_to_get_the_rest() -> None:
+def test_a_hint_says_how_to_get_the_rest() -> None:
     assert cut_mark(5, "go on at line 3") == "... cut, 5 bytes left out ... (go on at line 3)"
     assert cut_end("a\nb\nc\n", Cap(lines=2), hint="more").endswith("left out ... (more)")
 

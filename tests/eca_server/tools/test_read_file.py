@@ -67,7 +67,7 @@ async def test_every_encoding_we_know_is_read(tool: ReadFile, tmp_path: Path, da
 
 
 @pytest.mark.requirement("W-38a")
-async def test_a_part_says_what_was_left_out_and_how_to_go_on(
+async def test_a_part_says_what_was_left_out_and_how_to_continue(
     tool: ReadFile, tmp_path: Path
 ) -> None:
     path = written(tmp_path, "".join(f"{n}\n" for n in range(1, 6)))
@@ -117,7 +117,7 @@ async def test_a_line_longer_than_the_cap_is_cut_inside(tmp_path: Path) -> None:
     assert await output_text(tool, path=path, line_offset=1) == "next"
 
 
-async def test_an_empty_file_is_said_to_be_empty(tool: ReadFile, tmp_path: Path) -> None:
+async def test_an_empty_file_is_reported_as_empty(tool: ReadFile, tmp_path: Path) -> None:
     assert await output_text(tool, path=written(tmp_path, "")) == "(the file is empty)"
 
 
@@ -134,7 +134,7 @@ async def test_an_offset_behind_the_end_is_refused(tool: ReadFile, tmp_path: Pat
         (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
     ],
 )
-async def test_a_picture_is_told_by_its_content(
+async def test_a_picture_is_reported_by_its_content(
     tool: ReadFile, tmp_path: Path, data: bytes, media_type: str
 ) -> None:
     words, picture = (await run(tool, path=written(tmp_path, data, "no-name"))).parts

@@ -64,7 +64,7 @@ def test_what_fits_is_given_on_unchanged() -> None:
     assert check_arguments({"path": "a", "ratio": 0.5}, SCHEMA) == {"path": "a", "ratio": 0.5}
 
 
-def test_everything_that_is_missing_or_wrong_is_told_at_once() -> None:
+def test_everything_that_is_missing_or_wrong_is_reported_at_once() -> None:
     assert wrong(limit="5", range={}, lines=[1, "x", True]) == (
         "Invalid arguments: path is missing; "
         'limit: expected integer, got "5"; '
@@ -90,7 +90,9 @@ def test_everything_that_is_missing_or_wrong_is_told_at_once() -> None:
         ({"mode": "x" * 61}, "got a string of 61 characters"),
     ],
 )
-def test_a_misfit_is_told_with_what_was_expected(arguments: dict[str, Any], sentence: str) -> None:
+def test_a_misfit_is_reported_with_what_was_expected(
+    arguments: dict[str, Any], sentence: str
+) -> None:
     assert f"{sentence}" in wrong(**{"path": "a", **arguments})
 
 
@@ -98,7 +100,7 @@ def test_an_optional_null_is_the_same_as_nothing() -> None:
     assert check_arguments({"path": "a", "limit": None, "range": None}, SCHEMA) == {"path": "a"}
 
 
-def test_a_flood_of_misfits_is_told_in_part() -> None:
+def test_a_flood_of_misfits_is_reported_in_part() -> None:
     told = wrong(path="a", lines=["x"] * 1000)
     assert told.count("expected") == 20
     assert told.endswith("; and more.")
@@ -115,7 +117,7 @@ def test_a_flood_of_misfits_is_told_in_part() -> None:
         {"properties": {"a": {"enum": "x", "minimum": "2", "items": 3}}},
     ],
 )
-def test_what_a_schema_says_in_unknown_words_is_passed_over(schema: dict[str, Any]) -> None:
+def test_unknown_keywords_of_a_schema_are_passed_over(schema: dict[str, Any]) -> None:
     arguments = {"a": 1, "b": [2]}
     assert check_arguments(arguments, schema) == arguments
 

@@ -121,7 +121,7 @@ async def test_a_command_without_output_says_so(tool: ShellCommand) -> None:
     assert texts(await run(tool, "true")) == ["The command succeeded without output."]
 
 
-async def test_a_failure_tells_code_errors_and_output(tool: ShellCommand) -> None:
+async def test_a_failure_reports_code_errors_and_output(tool: ShellCommand) -> None:
     output = await run(tool, "echo half; echo why >&2; exit 3")
     assert texts(output) == ["Exit code 3", "Stderr:\nwhy\n", "Stdout:\nhalf\n"]
     assert output.is_error
@@ -183,7 +183,7 @@ async def test_what_cannot_start_says_why(tool: ShellCommand, command: str, reas
         await run(tool, command)
 
 
-async def test_a_directory_that_vanished_since_the_approval_is_told(
+async def test_a_directory_that_vanished_since_the_approval_is_reported(
     tool: ShellCommand, root: Path
 ) -> None:
     (root / "below").mkdir()
@@ -228,7 +228,7 @@ async def test_the_whole_command_is_there_to_be_judged(tool: ShellCommand) -> No
     assert call.paths == ()
 
 
-async def test_a_timeout_is_told_with_the_output_so_far(tool: ShellCommand, root: Path) -> None:
+async def test_a_timeout_is_reported_with_the_output_so_far(tool: ShellCommand, root: Path) -> None:
     output = await run(tool, "echo begun; echo $$ > pid; sleep 60", timeout=200)
     assert texts(output) == ["Timed out after 0.2 s and was stopped.", "Stdout:\nbegun\n"]
     assert output.is_error
@@ -252,14 +252,14 @@ async def test_a_flood_takes_no_memory(tool: ShellCommand) -> None:
 
 
 @pytest.mark.requirement("W-38a")
-async def test_of_a_flood_beginning_and_end_are_kept(root: Path) -> None:
+async def test_of_a_flood_beginning_and_end_are_retained(root: Path) -> None:
     tool = tool_in(root, cap=Cap(lines=10, size=1000))
     [text] = texts(await run(tool, "seq 100000"))
     assert text.startswith("1\n2\n3\n4\n5\n... cut, 588854 bytes left out ... (")
     assert text.endswith(")\n99996\n99997\n99998\n99999\n100000\n")
 
 
-async def test_errors_leave_room_for_the_output_and_the_output_for_errors(root: Path) -> None:
+async def test_errors_leave_space_for_the_output_and_the_output_for_errors(root: Path) -> None:
     tool = tool_in(root, cap=Cap(lines=10, size=1000))
     stdout, stderr = texts(await run(tool, "seq 1000; seq 1000 >&2"))
     assert len(stdout.splitlines()) == 5 + 1

@@ -76,7 +76,7 @@ def test_a_command_is_cut_into_words_as_the_shell_cuts_it(
         ("a # b\nc", ["#", "\n"]),
     ],
 )
-def test_operators_stand_apart_and_quoted_ones_do_not(command: str, expected: list[str]) -> None:
+def test_operators_are_separate_and_quoted_ones_are_not(command: str, expected: list[str]) -> None:
     assert operators(command) == expected
 
 

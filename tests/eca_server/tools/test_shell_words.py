@@ -71,7 +71,7 @@ def test_a_relative_word_counts_from_where_the_command_starts() -> None:
     assert "/ws/sub/a" in named("cat a", "/ws/sub").paths
 
 
-def test_what_cannot_be_cut_or_is_too_much_is_said() -> None:
+def test_what_cannot_be_cut_or_is_too_much_is_reported() -> None:
     assert "quote" in named("cat 'a").unknown[0]
     assert named(" ".join(f"a{n}" for n in range(2_000))).unknown
     assert named("cd $X; X=1").unknown
@@ -175,7 +175,7 @@ def test_a_workspace_without_roots_has_nothing_inside() -> None:
     assert found == ("/a", "/home/ls")
 
 
-def test_what_decides_on_calls_is_told_apart_however_it_is_named(house: Path) -> None:
+def test_what_decides_on_calls_is_distinguished_however_it_is_named(house: Path) -> None:
     (house / ".eca").mkdir()
     (house / "settings").symlink_to(".eca")
     paths = (".eca/config.json", "settings/x", "sub/.GIT/hooks/a", "a.git", "sub/.ecarc")

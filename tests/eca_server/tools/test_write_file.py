@@ -69,7 +69,7 @@ async def test_an_existing_file_is_compared_with_what_it_was(
     ],
     ids=["line ends kept", "line ends given", "mark kept", "encoding kept", "encoding too small"],
 )
-async def test_encoding_and_line_ends_are_kept_where_they_can_be(
+async def test_encoding_and_line_ends_are_preserved_where_possible(
     tool: WriteFile, tmp_path: Path, before: bytes, content: str, after: bytes
 ) -> None:
     (tmp_path / "f").write_bytes(before)
@@ -77,7 +77,7 @@ async def test_encoding_and_line_ends_are_kept_where_they_can_be(
     assert (tmp_path / "f").read_bytes() == after
 
 
-async def test_the_mode_is_kept(tool: WriteFile, tmp_path: Path) -> None:
+async def test_the_mode_is_preserved(tool: WriteFile, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("old")
     (tmp_path / "run").chmod(0o751)
     await run(tool, path="run", content="new")
@@ -113,7 +113,7 @@ async def test_it_refuses_if_the_file_changed_since_the_model_read_it(
     assert (tmp_path / "f").read_text() == "newer"
 
 
-async def test_a_file_that_is_gone_since_it_was_read_is_told_once(
+async def test_a_file_that_is_gone_since_it_was_read_is_reported_once(
     tool: WriteFile, tmp_path: Path
 ) -> None:
     (tmp_path / "f").write_text("old")
@@ -134,7 +134,7 @@ async def test_what_is_no_text_is_not_overwritten(tool: WriteFile, tmp_path: Pat
     assert (tmp_path / "binary").read_bytes() == b"\0\1"
 
 
-async def test_a_link_that_leads_out_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+async def test_a_link_that_leads_out_is_refused_before_the_user_is_asked(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "out").write_text("precious")
     (tmp_path / "root/link").symlink_to(tmp_path / "out")
@@ -146,7 +146,7 @@ async def test_half_a_surrogate_pair_is_no_content(tool: WriteFile) -> None:
     assert "half a surrogate pair" in await refusal(tool, "f", "\ud800")
 
 
-async def test_a_full_disk_is_told_and_leaves_nothing(
+async def test_a_full_disk_is_reported_and_leaves_nothing(
     tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(fd: int) -> None:
@@ -170,7 +170,7 @@ async def test_a_stop_leaves_the_file_as_it_was(
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
-async def test_it_tells_what_it_takes_to_undo_it(tool: WriteFile, tmp_path: Path) -> None:
+async def test_it_returns_what_is_needed_to_undo_it(tool: WriteFile, tmp_path: Path) -> None:
     for before, content in ((None, "old"), (b"old", "new")):
         call = await prepare(tool, path="a/f", content=content)
         (change,) = call.changes

@@ -115,7 +115,7 @@ def test_an_argument_of_a_custom_tool_is_a_word_and_no_code(
 
 @pytest.mark.long
 @pytest.mark.requirement("W-6b", "W-30a")
-def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_told(
+def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_notified(
     start_agent: StartAgent,
 ) -> None:
     function = {"name": READ, "arguments": '{"path": "gone"}'}
@@ -154,7 +154,7 @@ def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(
 
 
 @pytest.mark.requirement("W-30a", "TOOL-3")
-def test_calls_are_told_apart_whatever_ids_the_model_gives(
+def test_calls_are_distinguished_whatever_ids_the_model_gives(
     start_agent: StartAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "project" / "a").write_text("one")
@@ -192,7 +192,7 @@ NONSENSE = [
 
 
 @pytest.mark.requirement("W-30e", "TOOL-7")
-def test_calls_that_make_no_sense_are_told_so_and_the_others_run(
+def test_calls_that_make_no_sense_fail_with_the_reason_and_the_others_run(
     start_agent: StartAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "project" / "a.txt").write_text("good")

@@ -132,7 +132,7 @@ def test_neovim_gets_no_more_than_it_reads_at_once(start_server: Start) -> None:
         {"capabilities": {"codeAssistant": {"chatCapabilities": {}}}},
     ],
 )
-def test_a_client_nobody_knows_is_written_to_as_all_others(params: Any) -> None:
+def test_an_unknown_client_is_written_to_as_all_others(params: Any) -> None:
     assert profile_for(params) == DEFAULT_PROFILE
 
 

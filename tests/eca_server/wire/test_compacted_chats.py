@@ -51,7 +51,7 @@ def answer(request: ReceivedRequest) -> Reply:
 @pytest.mark.parametrize(
     "how", ["automatically", pytest.param("by the user", marks=pytest.mark.long)]
 )
-def test_a_compacted_chat_goes_on_from_its_summary_after_a_kill(
+def test_a_compacted_chat_continues_from_its_summary_after_a_kill(
     start_server: Start, tmp_path: Path, how: str
 ) -> None:
     with provider_in_thread(answer) as provider:

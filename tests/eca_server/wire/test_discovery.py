@@ -48,7 +48,7 @@ def test_the_models_of_an_endpoint_appear_and_answer(start_server: Start) -> Non
 
 
 @pytest.mark.requirement("W-11a")
-def test_what_was_kept_is_offered_from_the_start_also_where_it_is_broken_elsewhere(
+def test_what_was_stored_is_offered_from_the_start_even_if_it_is_broken_elsewhere(
     start_server: Start, tmp_path: Path
 ) -> None:
     """A far endpoint that cannot be reached: its list is that of another day."""

@@ -180,7 +180,7 @@ def test_the_draft_s_contexts_reach_the_model(draft: Draft) -> None:
 
 
 @pytest.mark.requirement("W-52", "W-50b")
-def test_a_change_waits_for_october_s_word(draft: Draft) -> None:
+def test_a_change_waits_for_october_s_approval(draft: Draft) -> None:
     draft.prompt(calls(WRITE))
     asked = draft.waiting()
     assert asked["file"] == str(draft.folder / "new.txt")

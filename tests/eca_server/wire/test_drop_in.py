@@ -70,7 +70,7 @@ def shown(server: Stranger) -> str:
 
 
 @pytest.mark.requirement("W-33e")
-def test_all_of_it_counts_or_is_told_and_none_of_it_is_written_to(
+def test_all_of_it_counts_or_is_reported_and_none_of_it_is_written_to(
     start_server: Start, tmp_path: Path
 ) -> None:
     with provider_in_thread(otherwise=reply("the end")) as provider:

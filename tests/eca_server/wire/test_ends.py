@@ -174,7 +174,7 @@ def test_messages_behind_exit_are_not_looked_at(server: Stranger) -> None:
 
 
 @pytest.mark.requirement("W-13e")
-def test_a_log_that_nobody_reads_holds_up_nothing(start_server: Start, tmp_path: Path) -> None:
+def test_an_unread_log_delays_nothing(start_server: Start, tmp_path: Path) -> None:
     log = tmp_path / "log"
     os.mkfifo(log)
     unread = os.open(log, os.O_RDWR)
@@ -249,7 +249,7 @@ def test_a_signal_that_comes_again_and_again_ends_the_server_once(server: Strang
 
 
 @pytest.mark.requirement("W-13g", "W-13k")
-def test_a_deaf_client_does_not_keep_a_server_that_was_told_to_end(server: Stranger) -> None:
+def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server: Stranger) -> None:
     server.initialize()
     server.prompt("repeat 200000 words that nobody reads")
     server.process.terminate()

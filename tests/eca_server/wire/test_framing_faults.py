@@ -65,7 +65,7 @@ def test_every_row_of_the_table_is_tried() -> None:
 
 @pytest.mark.requirement("BASE-7", "BASE-8", "BASE-9", "W-13i", "W-13j", "W-13k")
 @pytest.mark.parametrize("kind", FATAL, ids=lambda kind: kind.name)
-def test_a_fatal_fault_is_answered_and_ends_the_process(
+def test_a_fatal_error_is_answered_and_ends_the_process(
     server: Stranger, kind: FrameErrorKind
 ) -> None:
     case = FATAL[kind]
@@ -83,7 +83,7 @@ def test_a_fatal_fault_is_answered_and_ends_the_process(
 
 
 @pytest.mark.requirement("BASE-12", "BASE-15", "BASE-23")
-def test_after_any_other_fault_the_next_request_is_served(server: Stranger) -> None:
+def test_after_any_other_error_the_next_request_is_served(server: Stranger) -> None:
     server.initialize()
     for kind, case in RECOVERABLE.items():
         server.write(case.data + frame(message("chat/queryContext", request_id=kind.name)))

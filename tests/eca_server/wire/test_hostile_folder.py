@@ -102,7 +102,7 @@ def test_nothing_of_the_folder_is_imported(
 
 
 @pytest.mark.requirement("LIFE-3")
-def test_a_folder_that_was_removed_is_no_fault(start_server: Start, tmp_path: Path) -> None:
+def test_a_folder_that_was_removed_is_no_error(start_server: Start, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     command = (
         "sh", "-c", 'rmdir ../gone; exec "$@"', "sh",

@@ -138,7 +138,7 @@ def test_a_notification_method_with_an_id_is_run_and_answered_null(peer: Strange
 
 
 @pytest.mark.requirement("W-4c", "BASE-18", "BASE-30", "BASE-31")
-def test_what_nobody_waits_for_is_ignored(peer: Stranger) -> None:
+def test_what_has_no_waiting_call_is_ignored(peer: Stranger) -> None:
     assert not answers_to(
         peer,
         message("$/unknown", {"a": 1}),
@@ -157,7 +157,7 @@ def test_what_nobody_waits_for_is_ignored(peer: Stranger) -> None:
 
 @pytest.mark.requirement("W-4d", "BASE-25")
 @pytest.mark.parametrize("method", ["chat/unknown", "jobs/start", "$/unknown", "", "Initialize"])
-def test_a_request_nobody_knows_is_32601(peer: Stranger, method: str) -> None:
+def test_an_unknown_request_is_32601(peer: Stranger, method: str) -> None:
     (answer,) = answers_to(peer, message(method, {}, request_id=1))
     assert codes([answer]) == [(1, -32601)]
     assert method in answer["error"]["message"]
@@ -196,7 +196,7 @@ def test_no_params_null_and_empty_ones_mean_the_same(peer: Stranger) -> None:
         ("chat/delete", []),
     ],
 )
-def test_what_is_null_or_missing_and_may_be_is_no_fault(
+def test_what_is_null_or_missing_and_may_be_is_no_error(
     peer: Stranger, method: str, params: Any
 ) -> None:
     assert "chatId" not in peer.result(method, params)
@@ -259,7 +259,7 @@ INTERNAL = ("Traceback", "eca_server", "eca_protocol", "attrs", "cattrs", "site-
 
 
 @pytest.mark.requirement("BASE-19", "BASE-27")
-def test_errors_tell_nothing_internal(peer: Stranger) -> None:
+def test_errors_show_nothing_internal(peer: Stranger) -> None:
     answers = answers_to(
         peer,
         b"{",
@@ -282,7 +282,7 @@ def test_errors_tell_nothing_internal(peer: Stranger) -> None:
 
 
 @pytest.mark.requirement("BASE-27")
-def test_a_fault_of_our_own_is_32603_and_told_to_the_log_only(
+def test_a_bug_of_our_own_is_32603_and_reported_to_the_log_only(
     start_server: Start, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.py"

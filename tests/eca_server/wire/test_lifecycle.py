@@ -158,7 +158,7 @@ def test_the_current_folder_is_no_root(start_server: Start, tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("GEN-1")
-def test_a_broken_configuration_is_told_with_source_line_and_key(
+def test_a_broken_configuration_is_reported_with_source_line_and_key(
     start_server: Start, tmp_path: Path
 ) -> None:
     home = tmp_path / ".config" / "eca"
@@ -226,7 +226,7 @@ def test_the_file_that_is_read_is_named_by_its_absolute_path(
 
 
 @pytest.mark.requirement("GEN-1", "W-12d")
-def test_an_edition_that_nobody_knows_is_told_in_words(server: Stranger) -> None:
+def test_an_unknown_edition_is_reported_in_plain_text(server: Stranger) -> None:
     server.initialize(initializationOptions={"protocolRevision": "tomorrow"})
     server.settle()
     ((_, text),) = shown(server.seen)

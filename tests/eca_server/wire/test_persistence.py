@@ -46,7 +46,7 @@ def stored_bytes(tmp_path: Path) -> bytes:
 
 
 @pytest.mark.requirement
-def test_a_chat_goes_on_after_the_process_was_killed(start_server: Start, tmp_path: Path) -> None:
+def test_a_chat_continues_after_the_process_was_killed(start_server: Start, tmp_path: Path) -> None:
     first = opened(start_server, tmp_path)
     turn(first, "a first message", "kept")
     os.kill(first.pid, signal.SIGKILL)

@@ -59,7 +59,7 @@ def test_the_job_found_read_edited_and_ran_tests() -> None:
 
 
 @pytest.mark.requirement
-def test_a_user_interface_shows_the_job_without_a_fault() -> None:
+def test_a_user_interface_shows_the_job_without_an_error() -> None:
     conversation = Conversation()
     for side, message in transcript():
         assert conversation.passed(side, message) == ()

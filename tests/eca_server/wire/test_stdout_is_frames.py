@@ -90,7 +90,7 @@ def test_a_child_neither_reads_the_wire_nor_keeps_it_open(
 @pytest.mark.parametrize(
     ("closed", "said"), [("<&-", "standard input is closed"), (">&-", "standard output is closed")]
 )
-def test_a_stream_that_is_closed_from_the_start_is_told(
+def test_a_stream_that_is_closed_from_the_start_is_reported(
     tmp_path: Path, closed: str, said: str
 ) -> None:
     done = subprocess.run(
@@ -109,7 +109,7 @@ def test_a_stream_that_is_closed_from_the_start_is_told(
 
 
 @pytest.mark.requirement("W-1")
-def test_a_closed_stderr_is_no_fault(start_server: Start) -> None:
+def test_a_closed_stderr_is_no_error(start_server: Start) -> None:
     server = start_server(command=("sh", "-c", 'exec "$@" --verbose 2>&-', "sh", *SERVE))
     server.introduced()
     server.prompt("crash")

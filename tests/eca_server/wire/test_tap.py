@@ -21,7 +21,7 @@ KEY = "sk-ant-0123456789abcdef"
 
 
 @pytest.mark.requirement
-def test_a_session_through_the_tap_is_kept_and_both_its_sides_can_be_played_again(
+def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replayed(
     start_server: Start, tmp_path: Path
 ) -> None:
     record = tmp_path / "kept.jsonl"
@@ -83,7 +83,7 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
         (["sh", "-c", "kill -9 $$"], 137, "recording the conversation"),
     ],
 )
-def test_the_end_of_the_server_is_told_as_a_shell_tells_it(
+def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(
     tmp_path: Path, command: list[str], code: int, said: str
 ) -> None:
     done = subprocess.run(

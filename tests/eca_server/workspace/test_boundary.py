@@ -285,7 +285,7 @@ def test_a_file_in_the_place_of_a_folder_is_no_link(workspace: Workspace, projec
         open_checked(workspace.locate("a/b"), os.O_RDONLY)
 
 
-def test_while_somebody_swaps_a_folder_for_a_link_nothing_outside_is_opened(
+def test_while_a_folder_is_swapped_for_a_link_nothing_outside_is_opened(
     workspace: Workspace, project: Path, outside: Path
 ) -> None:
     (project / "a").mkdir()

@@ -244,7 +244,7 @@ def test_a_hostile_configuration_runs_nothing(
     assert not ran.exists()
 
 
-def test_a_work_tree_that_is_said_to_be_elsewhere_is_not_listed(
+def test_a_work_tree_configured_elsewhere_is_not_listed(
     repository: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(repository, ["a"])
@@ -296,7 +296,7 @@ def test_git_that_takes_too_long_is_ended(
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-def test_a_listing_nobody_reads_on_ends_git(
+def test_an_abandoned_listing_ends_git(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(repository, ["a"])
@@ -375,6 +375,13 @@ def test_what_was_opened_is_listed_wherever_its_path_leads(
         else:
             write(repository, {"a/secret": ""})
         assert sorted(list_files(opened, limit=10)) == [".gitignore", "b/c", "d"]
+
+
+def test_a_listing_may_end_between_the_ignored_names_of_a_directory(tmp_path: Path) -> None:
+    write(tmp_path, {".gitignore": "*", **{f"{number}": "" for number in range(40)}})
+    calls = dict.fromkeys(range(20))
+    with pytest.raises(KeyError):
+        list(list_files(tmp_path, limit=10, checkpoint=calls.popitem))
 
 
 def test_rules_that_cannot_be_read_are_logged(

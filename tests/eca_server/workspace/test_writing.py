@@ -58,7 +58,7 @@ def test_a_file_gets_a_new_content_at_once(workspace: Workspace, file: Path) -> 
     assert entries(file.parent) == ["file"]
 
 
-def test_the_mode_of_a_file_is_kept(workspace: Workspace, file: Path) -> None:
+def test_the_mode_of_a_file_is_preserved(workspace: Workspace, file: Path) -> None:
     file.chmod(0o751)
     replace_file(workspace.locate("file"), b"new", expected=OLD)
     assert stat.S_IMODE(file.stat().st_mode) == 0o751
@@ -116,7 +116,7 @@ def test_a_file_that_is_gone_does_not_come_back(workspace: Workspace, file: Path
     assert not file.exists()
 
 
-def test_a_file_nobody_expected_is_left_alone(workspace: Workspace, file: Path) -> None:
+def test_an_unexpected_file_is_left_alone(workspace: Workspace, file: Path) -> None:
     with pytest.raises(AlreadyExists, match="already exists"):
         replace_file(workspace.locate("file"), b"new", expected=None)
     assert file.read_bytes() == b"old"
@@ -483,7 +483,7 @@ def test_readers_see_the_old_content_or_the_new_one(workspace: Workspace, file: 
     assert contents_read <= set(contents)
 
 
-def test_while_somebody_swaps_a_folder_for_a_link_nothing_outside_is_written(
+def test_while_a_folder_is_swapped_for_a_link_nothing_outside_is_written(
     workspace: Workspace, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # only where a platform can walk is there no gap at all

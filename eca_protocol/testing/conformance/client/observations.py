@@ -24,7 +24,7 @@ def observed_findings(server: ScriptedServer) -> Iterator[Finding]:
         if observation.side == "client":
             yield _finding(server, observation)
     for row in (*_ALWAYS, *sorted(server.recorder.observed_rows)):
-        yield Finding(id=row, verdict="pass", case=_CASE, got="it came, as it should")
+        yield Finding(id=row, verdict="pass", case=_CASE, got="as expected")
 
 
 def _finding(server: ScriptedServer, observation: Observation) -> Finding:

@@ -61,7 +61,7 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
         f"{run.get('manualApproval')!r} for a call that {'ran' if ran else 'waits'}",
     )
     if ran:
-        raise Unmet("a command that waits for the user", "one that ran at once")
+        raise Unmet("a command that waits for approval", "one that ran at once")
     await chat.approve(id_of(run))
     called = await next_end(chat, shows="TOOL-14")
     await chat.finished()
@@ -72,7 +72,7 @@ async def an_approved_command_runs(harness: Harness, session: ClientSession) -> 
         called,
     )
     if len(chat.model.requests) < 2:
-        raise Unmet("the next request")
+        raise Unmet("the next request to the model")
     results = call_results(chat.model.requests[1].body)
     harness.check(
         "ARROW:chat-tool-call-11",
@@ -91,7 +91,7 @@ async def a_rejected_command_does_not_run(harness: Harness, session: ClientSessi
     await chat.prompt("Make it.")
     run = await next_content(chat, "toolCallRun")
     if run.get("manualApproval") is not True:
-        raise Unmet("a command that waits for the user", run)
+        raise Unmet("a command that waits for approval", run)
     await chat.reject(id_of(run))
     await next_end(chat, shows="W-30f")
     await chat.finished()
@@ -179,7 +179,7 @@ def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 @case("W-34a", needs="native-tools")
-async def a_decision_that_nobody_waits_for_is_forgotten(
+async def a_decision_without_a_waiting_call_is_ignored(
     harness: Harness, session: ClientSession
 ) -> None:
     """Decide on calls that are unknown, still being prepared, or already rejected."""
@@ -227,7 +227,7 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
     await chat.prompt("Make it.")
     run = await next_run(chat)
     if run.get("manualApproval") is not True:
-        raise Unmet("a command that waits for the user", run)
+        raise Unmet("a command that waits for approval", run)
     await chat.reject(id_of(run))
     await next_end(chat)
     await session.settle()

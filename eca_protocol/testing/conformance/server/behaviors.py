@@ -88,7 +88,7 @@ async def prompt_and_selection_decide(harness: Harness, session: ClientSession) 
     await session.notify(choice.method, {choice.member: choice.other})
     later = await _parts_for_prompt(session)
     if len({plain, later, *named}) == 1:
-        raise Unmet("behaviours that differ in what the model is asked with", "equal ones")
+        raise Unmet("different instructions or tools for different behaviours", "equal ones")
     again = await _parts_for_prompt(session, **{choice.member: choice.selected})
     for ok, words in (
         (named[0] == plain != named[1], "the prompt's behaviour overrides the selected one"),
@@ -144,7 +144,7 @@ async def a_selection_touches_no_running_turn(harness: Harness) -> None:
         call = tool_call("no_such_tool", "{}")
         chat = session.chat(reply("Hel", wait("chosen"), call, finish("tool_calls")), reply("lo"))
         await chat.prompt("Hi.")
-        await chat.content("text", text="Hel", expected="the first words of the model")
+        await chat.content("text", text="Hel", expected="the first text of the model")
         before = len(session.messages)
         await session.notify(choice.method, {choice.member: choice.other})
         await session.settle()

@@ -203,7 +203,7 @@ async def _check_mute_server(harness: Harness, started: Path) -> None:
     if not ends:
         async with harness.session(fresh=True) as plain:
             if not await _has_finished_task(plain):
-                raise Unmet("a task that ends where no MCP server is configured", "none")
+                raise Unmet("the end of the task without a configured MCP server", "none")
     harness.check(
         "W-11f",
         ends,
@@ -257,14 +257,14 @@ async def the_welcome_is_the_configured_one(harness: Harness) -> None:
             await session.until(
                 lambda _: "welcomeMessage" in session.config,
                 seconds=INTRODUCTION_SECONDS,
-                expected="a welcome",
+                expected="a welcome message",
             )
         got = session.config.get("welcomeMessage")
     harness.check("CONF-6", got == GREETING, GREETING, got)
 
 
 @case("CONF-3", "W-11g", needs="config", seconds=30)
-async def a_change_of_configuration_is_told(harness: Harness) -> None:
+async def a_change_of_configuration_is_announced(harness: Harness) -> None:
     """Create the user's and the workspace's configuration file with one setting.
 
     A server may ignore a workspace that the user has not trusted.
@@ -280,7 +280,7 @@ async def a_change_of_configuration_is_told(harness: Harness) -> None:
             lambda message: message.get("method") == "config/updated" and GREETING in str(message),
             seconds=15,
             shows="CONF-3",
-            expected="`config/updated` with the new welcome",
+            expected="`config/updated` with the new welcome message",
         )
     harness.record_pass("CONF-3")
     update_chat = _settings_in(message)

@@ -84,7 +84,7 @@ async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSess
     whole = await text_sent_to_model(session, file(path))
     missing = [line for line in lines if line not in whole]
     if path.name not in whole and len(missing) == len(lines):
-        raise Unmet("a context in the request", "none")
+        raise Unmet("the context in the request to the model", "none")
     harness.check(
         "CTX-1", not missing, "each line of the file in the request", f"missing: {missing}"
     )

@@ -46,7 +46,7 @@ def _may_come(content: Content, client: str) -> bool:
 
 
 @case("W-24d", since=Revision.CURRENT)
-async def a_delete_is_told_of_in_current(harness: Harness, session: ClientSession) -> None:
+async def a_delete_is_announced_in_current(harness: Harness, session: ClientSession) -> None:
     """Delete an idle chat."""
     chat = await session.take_turn("Hi.", reply("Hi."))
     await session.ask("chat/delete", {"chatId": chat.id})
@@ -59,7 +59,7 @@ async def a_delete_is_told_of_in_current(harness: Harness, session: ClientSessio
 
 
 @case("W-24c", initialize=EMACS)
-async def a_client_that_waits_for_it_is_told_finished_before_the_answer(
+async def a_client_that_waits_for_it_is_sent_finished_before_the_answer(
     harness: Harness, session: ClientSession
 ) -> None:
     """Delete a running chat as Emacs, which shows the chat until its end."""

@@ -68,7 +68,7 @@ async def busy(session: ClientSession) -> ChatSession:
     """
     chat = session.chat(reply("Hel", wait("for ever")))
     await chat.prompt("Continue.")
-    await chat.content("text", text="Hel", expected="the first words of the model")
+    await chat.content("text", text="Hel", expected="the first text of the model")
     return chat
 
 
@@ -197,7 +197,7 @@ async def input_ends_inside_a_body(harness: Harness) -> None:
 
 
 @case("W-13g", "W-13k", since=Revision.DRAFT, needs="process")
-async def nobody_reads_the_output_any_more(harness: Harness) -> None:
+async def the_reader_of_the_output_is_gone(harness: Harness) -> None:
     """Close the reading end of the server's output, then send requests."""
     async with harness.session(fresh=True) as session:
         session.process.close_output()

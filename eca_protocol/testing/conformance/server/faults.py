@@ -71,7 +71,7 @@ async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
 
 
 @case("W-21d", "W-26d", seconds=90)
-async def a_fault_of_the_model_is_told_and_ends_the_turn(
+async def an_error_of_the_model_is_shown_and_ends_the_turn(
     harness: Harness, session: ClientSession
 ) -> None:
     """Let the model refuse, break off, or answer malformed data, at every try."""
@@ -111,7 +111,7 @@ async def a_prompt_for_an_unknown_model_is_one_like_any_other(
         raise Unmet("a model in the answer to a prompt", answer)
     harness.check("W-21e", model == NO_MODEL, f"the model {NO_MODEL} in the answer", answer)
     if not await finishes(alone):
-        raise Unmet("the end of such a prompt's turn")
+        raise Unmet("the end of the turn of the failed prompt")
 
     chat = session.chat(reply("first", wait("go")))
     await chat.prompt("Hi.")

@@ -165,7 +165,7 @@ ODD: Final = (
 
 
 @case("BASE-12", "BASE-15", since=Revision.DRAFT)
-async def headers_that_cannot_be_meant_are_faults(harness: Harness) -> None:
+async def headers_that_cannot_be_meant_are_errors(harness: Harness) -> None:
     """Send a query with a header outside ASCII, and one with the charset UTF-16."""
 
     async def attempt(session: ClientSession, header: Header) -> bool:

@@ -111,7 +111,7 @@ async def requests_are_served_while_a_turn_runs(harness: Harness, session: Clien
     """Send a notification and two queries while the model pauses."""
     chat = session.chat(reply("Hel", wait("rest"), "lo"))
     await chat.prompt("Hi.")
-    await chat.content("text", text="Hel", expected="the first words of the model")
+    await chat.content("text", text="Hel", expected="the first text of the model")
     await session.notify("chat/promptStop", {"chatId": "another"})
     for params in ({"query": "meanwhile"}, {"query": "meanwhile", "chatId": chat.id}):
         got = await answer_to(session, QUERY, params)

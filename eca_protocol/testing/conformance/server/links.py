@@ -23,7 +23,9 @@ async def a_citation_is_a_link(harness: Harness) -> None:
     async with harness.session() as session:
         chat = await session.take_turn("Will it rain?", reply(text("Rain."), chunk(event)))
         if not chat.of("url") and PAGE not in chat.assistant_text:
-            raise Unmet("a link", "none: the server may not read citations of this model")
+            raise Unmet(
+                "a link in the text", "none: the server may not read citations of this model"
+            )
         links = [(each.get("title"), each.get("url")) for each in chat.of("url")]
         harness.check(
             "CHAT-17",

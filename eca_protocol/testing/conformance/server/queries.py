@@ -124,7 +124,7 @@ async def commands_are_found(harness: Harness, session: ClientSession) -> None:
         matches = [each for word in _COMMON for each in await commands(session, word)]
         if matches:
             harness.check("CHAT-28", False, "all commands for an empty query", "no command")
-            raise Unmet("commands where nothing is asked for", "none")
+            raise Unmet("all commands for an empty query", "none")
         raise NotApplicable("it has no commands")
     incomplete = [each for each in everything if not (each.get("name") and each.get("description"))]
     harness.check(

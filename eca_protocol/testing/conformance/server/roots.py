@@ -78,7 +78,7 @@ def _shows(name: str, message: Mapping[str, Any]) -> bool:
 
 @case("GEN-1", "W-15b", "W-15d")
 async def folders_that_cannot_be_used_are_named(harness: Harness) -> None:
-    """Name a missing folder and one of another scheme beside a good one."""
+    """Name a missing folder and one of a different scheme, with a valid one."""
     async with harness.session(handshake=False) as session:
         folders: list[Any] = [
             {"name": "gone", "uri": (session.root / "gone-folder").as_uri()},

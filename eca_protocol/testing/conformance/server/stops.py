@@ -59,7 +59,7 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
         await session.settle()
     trials = [trial for trial in trials if trial.was_tried]
     if not trials:
-        raise Unmet("an answer that can be stopped", "turns that were over before")
+        raise Unmet("a running answer to stop", "turns that were over before")
     unfinished = [trial.state for trial in trials if trial.seconds is None]
     harness.check(
         "W-23a",
@@ -191,7 +191,7 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
         await chat.approve(id_of(run))
         await comes(chat, "toolCallRunning")
         if ends(chat):
-            raise Unmet("a call that runs", ends(chat))
+            raise Unmet("a running call", ends(chat))
     seconds = await stop_turn(chat)
     if seconds is not None:
         closed = ends(chat)

@@ -58,7 +58,7 @@ OPTIONAL: Final[Mapping[str, frozenset[str]]] = {
 @case(
     "TOOL-1", "W-30b", "ARROW:chat-tool-call-2", "ARROW:chat-tool-call-4", needs="native-tools"
 )  # fmt: skip
-async def a_call_is_told_while_the_model_still_speaks(
+async def a_call_is_announced_while_the_model_still_writes(
     harness: Harness, session: ClientSession
 ) -> None:
     """Hold the model's answer back after a text and a tool call."""
@@ -84,7 +84,7 @@ async def a_call_is_told_while_the_model_still_speaks(
     run = await next_content(chat, "toolCallRun")
     pieces = [str(each.get("argumentsText", "")) for each in chat.of("toolCallPrepare")]
     if not pieces:
-        raise Unmet("a call that is prepared")
+        raise Unmet("`toolCallPrepare` of the call")
     harness.check(
         "TOOL-1", early, "toolCallPrepare before the model's answer ends", f"{early} of them"
     )
@@ -180,7 +180,7 @@ async def take_approved_turn(
 
 
 @case("W-30h", needs="native-tools")
-async def two_calls_of_one_answer_are_told_one_after_the_other(
+async def two_calls_of_one_answer_are_announced_one_after_the_other(
     harness: Harness, session: ClientSession
 ) -> None:
     """Read two files in one answer, whose calls are interleaved."""

@@ -59,7 +59,7 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
 
 
 @case("CHAT-3", "CHAT-8", "CHAT-12", "W-20a")
-async def the_models_words_are_passed_on_as_they_come(
+async def the_models_text_is_passed_on_as_it_comes(
     harness: Harness, session: ClientSession
 ) -> None:
     """Stream an answer with a pause in the middle."""
@@ -119,7 +119,7 @@ async def the_pieces_of_an_echo_join_to_the_text(harness: Harness, session: Clie
 
 
 @case("CHAT-2")
-async def a_chat_goes_on_with_what_was_said(harness: Harness, session: ClientSession) -> None:
+async def a_chat_continues_with_its_history(harness: Harness, session: ClientSession) -> None:
     """Prompt one chat twice."""
     chat = session.chat(reply("Pleased to ", "meet you."), reply("Ann."))
     for prompt in ("My name is Ann.", "What is my name?"):
@@ -137,7 +137,7 @@ async def a_chat_goes_on_with_what_was_said(harness: Harness, session: ClientSes
 
 
 @case("W-26b", "CHAT-15", "CHAT-16")
-async def a_thought_is_started_told_and_finished(harness: Harness, session: ClientSession) -> None:
+async def a_thought_is_started_sent_and_finished(harness: Harness, session: ClientSession) -> None:
     """Answer with reasoning before the text."""
     chat = await session.take_turn(
         "Think.", reply(reasoning("hm, "), reasoning("well"), "So be it.")

@@ -51,7 +51,7 @@ async def tokens_are_counted_both_ways_over_the_chat(
     [first_usage] = await usage_of_turns(other)
     counts = first_usage.get("sessionTokens")
     if type(counts) is not int:
-        raise Unmet("a number of tokens", counts)
+        raise Unmet("a number of tokens in `usage`", counts)
     harness.check(
         "CHAT-18",
         counts >= 107,
@@ -90,7 +90,7 @@ async def the_gauge_moves_with_each_request(harness: Harness, session: ClientSes
 
 
 @case("CHAT-19", "CHAT-20", "W-27b", "W-27c", "W-27d", needs="config")
-async def costs_and_limits_are_told_where_they_are_known(
+async def costs_and_limits_are_sent_where_they_are_known(
     harness: Harness, session: ClientSession
 ) -> None:
     """Use a model with a configured price and limits, and one without."""

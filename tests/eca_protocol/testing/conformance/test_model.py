@@ -74,7 +74,7 @@ async def test_a_gate_of_one_chat_is_none_of_another():
     assert (one.reached_gates, two.reached_gates) == ({"now"}, set())
 
 
-async def test_a_script_goes_on_and_then_says_that_it_has_ended():
+async def test_a_script_continues_and_then_says_that_it_has_ended():
     chat: ChatModel = Model().chat([reply("One")])
     chat.extend_script(lambda request: reply(f"to {request.body['messages'][1]['content']}"))
     texts = [chat.answer(a_request(text="you")).steps[0]["text"] for _ in range(3)]

@@ -201,11 +201,11 @@ def test_a_turn_hangs_where_the_model_is_asked_no_more(
     monkeypatch.setattr(faults, "AT_ONCE_SECONDS", 0.1)
     monkeypatch.setattr(faults, "QUIET_SECONDS", 0.4)
     monkeypatch.setattr(faults, "RETRY_SECONDS", seconds)
-    assert broken(run_of(own, ("faults.a_fault_of_the_model_is_told_and_ends_the_turn",))) == rows
+    assert broken(run_of(own, ("faults.an_error_of_the_model_is_shown_and_ends_the_turn",))) == rows
 
 
 @pytest.mark.parametrize(("odd", "cases", "rows"), ODD)
-def test_what_is_missing_is_a_breach_and_no_fault_of_the_suite(
+def test_what_is_missing_is_a_breach_and_no_error_of_the_suite(
     odd: type[Any], cases: tuple[str, ...], rows: set[str]
 ) -> None:
     run = run_of(odd, cases)
@@ -223,5 +223,5 @@ def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch: pytest.M
 
 
 def test_a_decision_of_a_user_who_is_not_asked_is_not_judged() -> None:
-    run = run_of(AsksNobody, ("approvals.a_decision_that_nobody_waits_for_is_forgotten",))
+    run = run_of(AsksNobody, ("approvals.a_decision_without_a_waiting_call_is_ignored",))
     assert broken(run) == set()

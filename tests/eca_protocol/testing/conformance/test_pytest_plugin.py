@@ -54,7 +54,7 @@ def run_pytest(folder: Path, *arguments: str, server: str = REFERENCE) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_case_is_a_test_and_its_fault_is_told_by_its_row(tmp_path):
+def test_a_case_is_a_test_and_its_error_is_reported_by_its_row(tmp_path):
     (tmp_path / "test_own.py").write_text(OWN)
     case = "turns.a_turn_has_its_parts_in_order"
     output = run_pytest(tmp_path, "--eca-cases", case, server=f"{REFERENCE} --mutant FinishesTwice")
@@ -75,7 +75,7 @@ def test_what_is_owed_when_all_is_over_fails_the_leave_taking(tmp_path):
     assert "1 failed, 1 passed" in output
 
 
-def test_a_target_that_cannot_be_started_is_told_of_without_a_traceback(tmp_path):
+def test_a_target_that_cannot_be_started_is_reported_without_a_traceback(tmp_path):
     output = run_pytest(tmp_path, "--eca-cases", "titles.*", server="/no/such/server")
     assert output.count("The target cannot be started: cannot start '/no/such/server'") == 3
     assert "pytest_plugin.py" not in output

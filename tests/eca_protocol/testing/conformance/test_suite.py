@@ -127,7 +127,7 @@ async def test_a_server_that_writes_without_end_is_ended(monkeypatch: pytest.Mon
         await verdicts(target=Target(serve=floods))
 
 
-async def test_a_server_whose_greeting_was_cut_short_is_nobodys():
+async def test_a_server_whose_greeting_was_cut_short_is_unowned():
     starts = []
 
     async def serve_late(transport: Transport, config: Mapping[str, Any]) -> int:
@@ -275,7 +275,7 @@ async def test_two_suites_at_once_do_not_disturb_each_other():
     assert not any(run.failed() for run in runs)
 
 
-async def test_a_model_that_is_never_asked_is_no_fault_of_the_suite():
+async def test_a_model_that_is_never_asked_is_no_error_of_the_suite():
     async def serve_alone(transport: Transport, config: Mapping[str, Any]) -> int:
         elsewhere = dumps(config).replace(b"http://127.0.0.1", b"http://x")
         return await serve(transport, loads(elsewhere))

@@ -22,7 +22,7 @@ from eca_protocol.testing.conformance.target import KEY, MODEL, Directories, Tar
 from eca_protocol.testing.conformance.verdicts import Finding
 
 
-def test_it_is_told_of_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
+def test_it_is_sent_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
     for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "sk-of-the-user")
     target = Target(command=("server", "--at={{workspace}}"), env={"MORE": "{{model}}"})
@@ -62,7 +62,9 @@ def test_one_with_a_configuration_of_its_own_gets_a_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("edition", Revision)
-def test_an_edition_is_told_by_capabilities_and_by_our_option(edition: Revision, tmp_path: Path):
+def test_an_edition_is_recognized_by_capabilities_and_by_our_option(
+    edition: Revision, tmp_path: Path
+):
     params = Target(edition=edition).initialize_params(tmp_path)
     assert forced_revision(params) is edition
     guessed = Revision.R2025_10 if edition is Revision.R2025_09 else edition

@@ -241,7 +241,7 @@ TITLED = (
     "titles.a_title_is_one_request_more_and_may_come_late",
     "titles.no_title_follows_a_stop_or_a_delete",
     "turns.the_model_that_a_prompt_names_answers_it",
-    "usage.costs_and_limits_are_told_where_they_are_known",
+    "usage.costs_and_limits_are_sent_where_they_are_known",
 )
 
 VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
@@ -264,14 +264,14 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
         HasNoTools,
         (
             "configuration.it_introduces_itself",
-            "tools.a_call_is_told_while_the_model_still_speaks",
+            "tools.a_call_is_announced_while_the_model_still_writes",
             "tools.native_tools_have_the_names_that_people_configure",
         ),
     ),
     (HasOwnParameters, ("tools.native_tools_have_the_names_that_people_configure",)),
     (HasNoCommands, ("queries.commands_are_found",)),
     (RefusesLogins, ("queries.a_login_says_so",)),
-    (KnowsNoPrices, ("usage.costs_and_limits_are_told_where_they_are_known",)),
+    (KnowsNoPrices, ("usage.costs_and_limits_are_sent_where_they_are_known",)),
     (
         KeepsTheModelsIds,
         (
@@ -290,7 +290,7 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
     ),
     (TitlesComeWhole, TITLED),
     (TitlesAreAskedOfTheUser, TITLED),
-    (AsksAgain, ("faults.a_fault_of_the_model_is_told_and_ends_the_turn",)),
+    (AsksAgain, ("faults.an_error_of_the_model_is_shown_and_ends_the_turn",)),
 ]
 """One part of the reference server in another way, and the cases that meet it."""
 

@@ -58,7 +58,7 @@ def test_a_second_end_is_found_and_replayed_without_this_package(
         ("shouts", "FIELD:ChatProgressContent.text", 1),
     ],
 )
-def test_a_fault_is_shrunk_to_few_steps_that_replay_it(
+def test_a_violation_is_shrunk_to_few_steps_that_replay_it(
     fault: str, row: str, most: int, tmp_path: Path
 ) -> None:
     server = (sys.executable, "-S", PROXY, fault, "--", *SERVER)

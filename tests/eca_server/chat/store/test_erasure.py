@@ -86,7 +86,7 @@ async def test_nothing_is_left_after_close(path: Path) -> None:
     assert {chat for _, chat in left(path, set(range(CHATS)))} == set(range(CHATS)) - DELETED
 
 
-async def test_nothing_is_left_although_another_server_goes_on(path: Path) -> None:
+async def test_nothing_is_left_although_another_server_continues(path: Path) -> None:
     fill(path)
     async with opened(path) as theirs:
         await theirs.store.append("theirs", WORKSPACE, said("theirs"))

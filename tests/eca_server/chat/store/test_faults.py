@@ -51,7 +51,9 @@ def answer_of(process: subprocess.Popen[str]) -> str:
     return said
 
 
-async def test_a_full_disk_is_told_once_and_nothing_is_lost_once_there_is_room(path: Path) -> None:
+async def test_a_full_disk_is_reported_once_and_nothing_is_lost_once_there_is_space(
+    path: Path,
+) -> None:
     told = answer_of(spawn("fill_the_disk", path))
     assert told.startswith(f"Chats are not stored, and stay only in memory: {path}: ")
     async with opened(path) as ours:
@@ -60,7 +62,7 @@ async def test_a_full_disk_is_told_once_and_nothing_is_lost_once_there_is_room(p
         assert ours.problems == []
 
 
-async def test_a_directory_that_may_not_be_written_is_told_once(
+async def test_a_directory_that_may_not_be_written_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = tmp_path / "closed"
@@ -97,7 +99,7 @@ def a_link_to_nothing(path: Path) -> None:
         (a_link_to_nothing, "No such file or directory"),
     ],
 )
-async def test_what_stands_in_the_way_is_told_once(
+async def test_an_obstacle_is_reported_once(
     path: Path, obstacle: Callable[[Path], None], words: str
 ) -> None:
     obstacle(path)
@@ -130,7 +132,7 @@ async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: P
 GARBAGE = b"no database " * 500
 
 
-async def test_a_corrupt_file_is_kept_aside_and_a_new_one_begun(path: Path) -> None:
+async def test_a_corrupt_file_is_set_aside_and_a_new_one_begun(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(GARBAGE)
     async with opened(path) as ours:
@@ -144,7 +146,7 @@ async def test_a_corrupt_file_is_kept_aside_and_a_new_one_begun(path: Path) -> N
     assert f"{path} was damaged. It was renamed to {aside.name}" in problem
 
 
-async def test_a_file_that_is_corrupt_inside_is_kept_aside_when_that_shows(path: Path) -> None:
+async def test_a_file_that_is_corrupt_inside_is_set_aside_when_that_shows(path: Path) -> None:
     async with opened(path) as ours:
         for number in range(50):
             await ours.store.append("c", WORKSPACE, said(f"{number}" + "x" * 3000))
@@ -161,7 +163,7 @@ async def test_a_file_that_is_corrupt_inside_is_kept_aside_when_that_shows(path:
     assert aside.read_bytes() == broken
 
 
-async def test_two_corrupt_files_in_one_second_are_both_kept(path: Path) -> None:
+async def test_two_corrupt_files_in_one_second_are_both_preserved(path: Path) -> None:
     path.parent.mkdir()
     for number in range(3):
         path.write_bytes(GARBAGE + b"%d" % number)
@@ -404,7 +406,7 @@ async def test_a_message_that_cannot_be_written_holds_up_no_other(path: Path) ->
         assert ours.problems == ["A part of chat bad could not be stored: LocalProtocolError."]
 
 
-async def test_a_message_that_cannot_be_read_is_left_out_and_told(path: Path) -> None:
+async def test_a_message_that_cannot_be_read_is_left_out_and_reported(path: Path) -> None:
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("a", "b", "c"))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -416,7 +418,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_told(path: Path) ->
         assert problem.startswith("A message of chat c cannot be read")
 
 
-async def test_a_chat_that_could_not_be_loaded_goes_on_behind_what_is_kept(path: Path) -> None:
+async def test_a_chat_that_could_not_be_loaded_continues_behind_what_is_stored(path: Path) -> None:
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, said("old"))
     path.rename(path.with_name("elsewhere"))
@@ -430,7 +432,7 @@ async def test_a_chat_that_could_not_be_loaded_goes_on_behind_what_is_kept(path:
         assert len(ours.problems) == 1
 
 
-async def test_an_interpreter_without_sqlite_is_told_once(
+async def test_an_interpreter_without_sqlite_is_reported_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sqlite3", None)

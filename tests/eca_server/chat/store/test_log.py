@@ -85,7 +85,7 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
             assert chats_without_log(path) == number
 
 
-async def test_a_log_that_another_server_reads_is_no_fault_and_waits(
+async def test_a_log_that_another_server_reads_is_no_error_and_waits(
     path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
 ) -> None:
     monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.02)

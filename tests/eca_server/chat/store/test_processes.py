@@ -166,7 +166,7 @@ def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
-async def test_a_turn_of_another_server_in_between_is_told_once(tmp_path: Path) -> None:
+async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path: Path) -> None:
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
         for name in "abc":
             assert await ours.store.append("c", WORKSPACE, turn(f"{name}-0"), title="Same")
@@ -183,7 +183,7 @@ async def test_a_turn_of_another_server_in_between_is_told_once(tmp_path: Path) 
 
 
 @pytest.mark.trio
-async def test_a_chat_that_another_server_deleted_goes_on_with_what_comes(tmp_path: Path) -> None:
+async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_path: Path) -> None:
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
         await ours.store.append("c", WORKSPACE, turn("a"))
         await theirs.store.delete("c")

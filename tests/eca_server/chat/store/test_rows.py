@@ -122,7 +122,7 @@ def test_any_message_comes_back_as_it_was(message: Message) -> None:
     assert repr(back) == repr(message)
 
 
-def test_every_kind_of_part_can_be_kept() -> None:
+def test_every_kind_of_part_can_be_stored() -> None:
     kept = {
         type(decode_message(encode_message(Message(role="user", parts=(part,)))).parts[0])
         for part in (
@@ -160,7 +160,7 @@ def test_json_of_a_provider_nests_as_deep_as_json_may() -> None:
     assert decode_message(encode_message(message)) == message
 
 
-def test_a_field_with_its_default_takes_no_room_and_its_absence_is_read() -> None:
+def test_a_field_with_its_default_is_not_written_and_its_absence_is_read() -> None:
     message = Message(role="user", parts=(TextPart("hi"),))
     body = encode_message(message)
     assert json.loads(body) == {"role": "user", "parts": [{"type": "text", "text": "hi"}]}

@@ -245,7 +245,7 @@ async def test_a_salvage_that_is_killed_begins_anew_and_brings_nothing_twice(
     assert len([*path.parent.glob("*.corrupt-*")]) == 1
 
 
-async def test_what_was_said_before_the_salvage_comes_behind_what_it_brings(
+async def test_messages_before_the_salvage_come_behind_what_it_restores(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     the_header(path)

@@ -39,7 +39,7 @@ async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
     assert before <= chat.created <= chat.updated <= time.time()
 
 
-async def test_what_is_not_kept_is_none(path: Path) -> None:
+async def test_what_is_not_stored_is_none(path: Path) -> None:
     async with opened(path) as ours:
         assert await ours.store.load("c") is None
         assert await ours.store.list(WORKSPACE, 10) == ()
@@ -90,7 +90,7 @@ async def test_the_chats_of_a_workspace_are_listed_the_latest_first(path: Path) 
     assert summaries[0].created < summaries[0].updated
 
 
-async def test_a_chats_beginning_is_the_users_own_words_in_one_short_line(path: Path) -> None:
+async def test_a_chats_beginning_is_the_users_message_in_one_short_line(path: Path) -> None:
     message = Message(
         role="user", parts=(TextPart("today is Monday"), TextPart("  why\n\tnot " + "x" * 500))
     )
@@ -157,7 +157,7 @@ async def test_a_deleted_chat_begins_anew(path: Path) -> None:
     assert chat.settings == ChatSettings()
 
 
-async def test_what_files_were_before_they_were_changed_is_kept_in_order(path: Path) -> None:
+async def test_before_images_of_files_are_stored_in_order(path: Path) -> None:
     images = (
         image("1", "/f", data=b"before", mode=0o640, after=b"digest"),
         image("1", "/f", data=b"between"),
@@ -175,7 +175,7 @@ async def test_what_files_were_before_they_were_changed_is_kept_in_order(path: P
         assert await ours.before_images("other") == images[:1]
 
 
-async def test_only_the_user_can_read_what_is_kept(path: Path) -> None:
+async def test_only_the_user_can_read_what_is_stored(path: Path) -> None:
     path.parent.mkdir(parents=True, mode=0o755)
     path.touch(mode=0o644)
     async with opened(path) as ours:
@@ -194,7 +194,7 @@ async def test_only_the_user_can_read_what_is_kept(path: Path) -> None:
     }
 
 
-async def test_a_store_that_nobody_asks_touches_nothing(path: Path) -> None:
+async def test_an_unused_store_touches_nothing(path: Path) -> None:
     store = Store(path, on_problem=pytest.fail)
     assert await store.close()
     assert not path.parent.parent.exists()
@@ -253,7 +253,7 @@ async def test_many_tasks_may_use_it_at_once(path: Path) -> None:
             assert sorted(await ours.texts(chat)) == [str(number) for number in range(10)]
 
 
-async def test_odd_ids_and_titles_are_kept(path: Path) -> None:
+async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
     odd = ["", "\0", "a\0b", "'; DROP TABLE chat; --", "\U0001f600", "x" * 10_000]
     async with opened(path) as ours:
         for each in odd:

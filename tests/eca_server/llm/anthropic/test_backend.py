@@ -18,8 +18,9 @@ from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.anthropic import Anthropic
 from eca_server.llm.anthropic.backend import MAX_PAUSES
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.llm.events import Citation, Note, Started, Usage
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import (
     Message,
     Origin,
@@ -122,7 +123,7 @@ async def test_a_tool_of_the_provider_can_be_added_by_configuration():
     assert [tool["name"] for tool in received.body["tools"]] == ["f", "web_search"]
 
 
-async def test_a_token_may_stand_where_others_expect_it():
+async def test_a_token_may_be_where_others_expect_it():
     async with Provider([reply(text("Hi"))]) as provider, HTTPClient() as http:
         base = provider.url.removesuffix("/v1")
         access = KeyAccess(url=base, key=Secret("token"))
@@ -174,7 +175,7 @@ async def test_what_the_model_thought_goes_back_byte_for_byte():
         assert first.body[part] == second.body[part]
 
 
-async def test_an_answer_that_pauses_goes_on_as_if_it_had_not():
+async def test_an_answer_that_pauses_continues_as_if_it_had_not():
     cited = citation("https://a.example", "A")
     paused = reply(thinking("hm"), text("I search."), search("q"), stop="pause_turn")
     rest = reply(search_result("https://a.example"), text("As A says.", cites=[cited]))
@@ -315,7 +316,7 @@ async def test_an_error_is_of_its_class(status, kind, words, expected, retryable
     assert words in error.message
 
 
-async def test_overloaded_before_the_first_word_is_tried_again_and_after_it_not():
+async def test_overload_is_retried_before_the_first_output_and_not_after_it():
     overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     unseen = Reply(steps=steps([started(), overloaded]))
     partial_reply = Reply(steps=steps([*answer(text("Hel"))[:-2], overloaded]))
@@ -427,7 +428,7 @@ async def test_models_are_listed_page_by_page_with_what_they_can_do():
         "http://h/v1/models?limit=1000",
         "http://h/v1/models?limit=1000&after_id=claude%20a",
     ]
-    can = Capabilities(
+    can = ModelFacts(
         images=False,
         reasoning=True,
         context=1_000_000,
@@ -435,7 +436,7 @@ async def test_models_are_listed_page_by_page_with_what_they_can_do():
         thinking=frozenset({"adaptive"}),
         efforts=("low", "max"),
     )
-    assert models == [ModelInfo(name="claude-a", capabilities=can), ModelInfo(name="b")]
+    assert models == [ModelInfo(name="claude-a", facts=can), ModelInfo(name="b")]
 
 
 @pytest.mark.parametrize("listed", [[], {}, {"data": 5}, {"data": [5]}, {"data": [{}]}])

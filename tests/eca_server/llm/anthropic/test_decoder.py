@@ -121,7 +121,7 @@ class TestThinking:
             ReasoningFinished(key="reasoning_1", opaque={"signature": "c2ln"}),
         ]
 
-    def test_without_a_word_it_still_has_its_signature(self):
+    def test_without_text_it_still_has_its_signature(self):
         assert play(answer(thinking(), text("x")))[1:3] == [
             ReasoningStarted("reasoning_1"),
             ReasoningFinished(key="reasoning_1", opaque={"signature": "c2ln"}),
@@ -183,12 +183,12 @@ class TestCalls:
             {"n": 1},
         ]
 
-    def test_one_without_arguments_is_whole_when_the_answer_goes_on(self):
+    def test_one_without_arguments_is_whole_when_the_answer_continues(self):
         events = play(answer(tool_use("f"), text("and"), stop="max_tokens"))
         assert calls_of(events) == [("f", {}, "")]
 
     @pytest.mark.parametrize("raw", ["{bad", "[1]", '{"n": NaN}', "[" * 100_000])
-    def test_unreadable_arguments_are_told_to_the_model(self, raw):
+    def test_unreadable_arguments_are_reported_to_the_model(self, raw):
         [call] = [
             event
             for event in play(answer(tool_use("f", raw), stop="tool_use"))
@@ -216,7 +216,7 @@ class TestCalls:
 class TestSearch:
     CITED = citation("https://a.example", "A")
 
-    def test_it_is_told_and_kept_as_it_came(self):
+    def test_it_is_sent_and_stored_as_it_came(self):
         items = [
             search("q"),
             search_result("https://a.example"),
@@ -310,7 +310,7 @@ class TestCounts:
 
 
 class TestEnds:
-    def test_a_refusal_is_told_with_its_reason(self):
+    def test_a_refusal_is_reported_with_its_reason(self):
         details = {"type": "refusal", "category": "bio", "explanation": "Too close to it."}
         events = play(answer(text("Well"), stop="refusal", stop_details=details))
         assert events[-2:] == [
@@ -348,7 +348,7 @@ class TestEnds:
         with pytest.raises(BackendError, match="broke off"):
             decoder().feed(done)
 
-    def test_blocks_that_nobody_ended_are_ended(self):
+    def test_unclosed_blocks_are_ended(self):
         events = [e for e in answer(thinking("a"), text("x")) if e["type"] != "content_block_stop"]
         kinds = [type(event) for event in play(events)]
         assert kinds.count(ReasoningFinished) == kinds.count(ReasoningStarted) == 1
@@ -390,7 +390,7 @@ def test_an_error_inside_a_stream_is_of_its_class(value, kind, retryable):
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
-def test_what_is_no_json_is_told_in_its_first_words():
+def test_what_is_no_json_is_reported_with_its_beginning():
     with pytest.raises(BackendError, match=r"not JSON in the stream.*<html>"):
         decoder().feed(SSEvent(event="message", data="<html>"))
 
@@ -567,7 +567,7 @@ def test_the_rules_of_events_hold_for_every_answer(blocks, stop):
 
 
 @given(items)
-def test_what_is_kept_of_an_answer_is_what_came(blocks):
+def test_what_is_stored_of_an_answer_is_what_came(blocks):
     result = Answer()
     for event in play(answer(*blocks), may_be_empty=True):
         result.feed(event)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from eca_server.llm.anthropic.messages import MessagesWriter
 from eca_server.llm.anthropic.request import mark_messages, write_request
 from eca_server.llm.anthropic.thinking import ThinkingSupport, thinking_support
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -251,7 +252,7 @@ class TestWhatGoesBack:
             written = write(Request(messages=[user("x"), half, user("y")]))["messages"][1]
             assert {block["type"] for block in written["content"]} == {"text"}
 
-    def test_results_stand_in_one_message_before_what_the_user_says(self):
+    def test_results_are_in_one_message_before_what_the_user_says(self):
         calls = [call("c1", "t1"), call("c2", "t2")]
         picture = ImagePart(media_type="image/png", data=b"i")
         results = tool(result("c1", picture), result("c2", is_error=True))
@@ -274,7 +275,7 @@ class TestWhatGoesBack:
             {"type": "text", "text": "and?"},
         ]
 
-    def test_what_an_error_shows_stands_behind_all_results(self):
+    def test_what_an_error_shows_is_behind_all_results(self):
         calls = [call("c1", "t1"), call("c2", "t2")]
         picture = ImagePart(media_type="image/png", data=b"i")
         results = tool(
@@ -291,7 +292,7 @@ class TestWhatGoesBack:
         assert shown["content"] == [behind]
         assert (behind["type"], request["text"]) == ("image", "and?")
 
-    def test_ids_that_a_server_gives_twice_are_told_apart(self):
+    def test_ids_that_a_server_gives_twice_are_distinguished(self):
         history = [user("x")]
         for key in ("c1", "c2"):
             history += [answer(call(key, "call_0")), tool(result(key))]
@@ -358,7 +359,7 @@ class TestCache:
 
 
 class TestFields:
-    def test_an_answer_has_a_limit_even_if_nobody_knows_one(self):
+    def test_an_answer_has_a_limit_even_if_none_is_known(self):
         request = Request(messages=[user("x")])
         assert write(request)["max_tokens"] == 32_000
         assert write(request, output=8_192)["max_tokens"] == 8_192
@@ -467,13 +468,13 @@ class TestThinking:
         assert fields == {"thinking": ADAPTIVE, "output_config": {"effort": "max"}}
         assert self.fields("claude-opus-4-7", "high", thinking=frozenset()) == {}
 
-    def test_a_budget_leaves_room_for_the_answer(self):
+    def test_a_budget_leaves_tokens_for_the_answer(self):
         assert self.fields("claude-haiku-4-5", "max", max_tokens=6_000) == {
             "thinking": budget(3_000)
         }
         assert self.fields("claude-haiku-4-5", "max", max_tokens=2_000) == {}
 
-    def test_a_loop_that_began_without_thinking_goes_on_without(self):
+    def test_a_loop_that_began_without_thinking_continues_without(self):
         thought = ReasoningPart(text="hm", opaque={"signature": "s"})
         with_it = [user("x"), answer(thought, call()), tool(result())]
         without = [user("x"), answer("a", call()), tool(result())]

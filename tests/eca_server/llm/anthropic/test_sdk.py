@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from eca_server.llm.anthropic.models import read_model
 from eca_server.llm.anthropic.thinking import thinking_support
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.events import (
     Finished,
     ReasoningDelta,
@@ -23,6 +23,7 @@ from eca_server.llm.events import (
     ToolCallStarted,
     Usage,
 )
+from eca_server.llm.facts import Capabilities, ModelFacts
 from tests.eca_server.llm.anthropic.scripted import (
     answer,
     citation,
@@ -174,7 +175,7 @@ def test_a_listed_model_is_read_as_the_sdk_reads_it():
     theirs = ModelInfo.model_validate(listed)
     ours = read_model(listed)
     assert ours.name == theirs.id
-    assert ours.capabilities == Capabilities(
+    assert ours.facts == ModelFacts(
         images=True,
         reasoning=True,
         context=theirs.max_input_tokens,

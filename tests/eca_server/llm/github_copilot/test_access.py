@@ -108,7 +108,7 @@ async def test_we_say_who_we_are_and_a_user_may_say_something_else() -> None:
         ({"initiator": "user", "paused": Message(role="assistant", parts=())}, "agent"),
     ],
 )
-async def test_who_wants_a_request_is_told(request_fields, initiator) -> None:
+async def test_the_client_that_wants_a_request_is_sent_it(request_fields, initiator) -> None:
     async with copilot([]) as ours:
         request = Request(messages=(HELLO,), **request_fields)
         target = await ours.access.target("/chat/completions", request)
@@ -190,7 +190,7 @@ async def test_a_refused_token_is_renewed_once(status) -> None:
         ((200, ["tid=1"]), "protocol", "expected a Copilot token"),
     ],
 )
-async def test_what_github_refuses_is_told_without_the_login(refuses, kind, words) -> None:
+async def test_what_github_refuses_is_reported_without_the_login(refuses, kind, words) -> None:
     async with copilot([]) as ours:
         ours.github.refuses = refuses
         with pytest.raises(BackendError, match=words) as caught:
@@ -234,7 +234,7 @@ async def test_copilots_errors_have_their_class(status, body, kind) -> None:
         ({"code": "model_not_supported", "message": "no"}, "Switch the model on"),
     ],
 )
-async def test_what_a_user_can_do_is_told(error, advice) -> None:
+async def test_what_a_user_can_do_is_listed(error, advice) -> None:
     async with copilot([Reply(status=400, body={"error": error})]) as ours:
         with pytest.raises(BackendError) as caught:
             await ours.ask()

@@ -24,11 +24,11 @@ def model(**fields: Any) -> dict[str, Any]:
 
 def test_limits_and_abilities_are_read() -> None:
     [result] = read_models({"data": [model()]})
-    capabilities = result.capabilities
+    facts = result.facts
     assert (result.name, result.api) == ("m", None)
-    assert (capabilities.context, capabilities.output) == (106_000, 16_000)
-    assert (capabilities.tools, capabilities.images, capabilities.reasoning) == (True, False, True)
-    assert capabilities.efforts == ("low", "high")
+    assert (facts.context, facts.output) == (106_000, 16_000)
+    assert (facts.tools, facts.images, facts.reasoning) == (True, False, True)
+    assert facts.efforts == ("low", "high")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_what_the_user_cannot_chat_with_is_not_offered(fields) -> None:
     assert read_models({"data": [model(**fields)]}) == []
 
 
-def test_a_model_of_which_nothing_is_told_is_offered() -> None:
+def test_a_model_without_any_details_is_offered() -> None:
     [result] = read_models({"data": [{"id": "m", "policy": {"state": "enabled"}}]})
-    assert (result.capabilities.context, result.capabilities.tools) == (None, True)
+    assert (result.facts.context, result.facts.tools) == (None, None)

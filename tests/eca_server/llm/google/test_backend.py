@@ -9,6 +9,7 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, close, hang, reply, reset, wait
+from eca_server import config
 from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import BackendError, Request, Tool
@@ -16,7 +17,6 @@ from eca_server.llm.events import Note, ReasoningFinished, ReasoningStarted, Sta
 from eca_server.llm.google import Google
 from eca_server.llm.google.messages import UNSIGNED
 from eca_server.llm.history import Message, Origin, TextPart, ToolCallPart, ToolResultPart
-from eca_server.llm.providers import ProviderSettings, Registry
 from eca_server.llm.retry import RetryPolicy
 from eca_server.secret import Secret
 from tests.eca_server.llm.google.scripted import (
@@ -29,6 +29,7 @@ from tests.eca_server.llm.google.scripted import (
     thought,
 )
 from tests.eca_server.llm.google.scripted import reply as gemini
+from tests.eca_server.llm.providers import models_of
 
 pytestmark = pytest.mark.trio
 
@@ -61,7 +62,7 @@ async def failure(backend: Google, request: Request = HELLO) -> BackendError:
     return caught.value
 
 
-async def test_the_key_stands_in_its_header_and_the_stream_is_asked_for():
+async def test_the_key_is_in_its_header_and_the_stream_is_asked_for():
     async with talking([gemini(text_part("Hel"), text_part("lo"))]) as (provider, backend):
         read, _ = await ask(backend)
         [request] = provider.requests
@@ -76,11 +77,10 @@ async def test_the_key_stands_in_its_header_and_the_stream_is_asked_for():
 async def test_a_base_of_vertex_is_a_url_and_a_header():
     path = "/projects/p/locations/l/publishers/google"
     async with Provider([gemini(text_part("x"))]) as server, HTTPClient() as http:
-        settings = ProviderSettings(
+        settings = config.Provider(
             api="google", url=server.url + path, extra_headers={"Authorization": "Bearer token"}
         )
-        registry = Registry(http=http, providers={"vertex": settings})
-        await ask(registry.backend("vertex/gemini-2.5-pro"))
+        await ask(models_of({"vertex": settings}, http=http).backend("vertex/gemini-2.5-pro"))
         [request] = server.requests
     assert request.target.startswith(f"/v1{path}/models/gemini-2.5-pro:streamGenerateContent?")
     assert request.headers["authorization"] == "Bearer token"
@@ -108,7 +108,7 @@ async def test_a_configured_path_and_payload_are_used():
     ]
 
 
-async def test_a_call_goes_back_signed_with_its_result_and_the_chat_goes_on():
+async def test_a_call_goes_back_signed_with_its_result_and_the_chat_continues():
     first = gemini(thought("hm"), call("f", {"n": 2**70}, signed=True, id="theirs"), call("f", {}))
     async with talking([first, gemini(text_part("done"))]) as (provider, backend):
         read, _ = await ask(backend, Request(messages=[USER], tools=[TOOL]))
@@ -136,7 +136,7 @@ async def test_a_call_goes_back_signed_with_its_result_and_the_chat_goes_on():
 MISTAKE = steps(answer(thought("hm"), finish="MALFORMED_FUNCTION_CALL", finishMessage="print("))
 
 
-async def test_a_call_that_cannot_be_read_is_asked_for_once_more_with_a_word_on_it():
+async def test_a_call_that_cannot_be_read_is_requested_once_more_with_a_note():
     async with talking([MISTAKE, gemini(thought("so"), text_part("ok"))]) as (provider, backend):
         read, events = await ask(backend)
         first, second = provider.requests
@@ -204,7 +204,7 @@ async def test_signatures_that_are_not_taken_back_are_left_out_once(refusal):
     assert second.body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
 
 
-async def test_a_chat_is_told_once_that_its_signatures_are_left_out():
+async def test_a_chat_is_notified_once_that_its_signatures_are_left_out():
     refusal = refused(400, "INVALID_ARGUMENT", "Corrupted thought signature.")
     script = [refusal, gemini(text_part("a"))] * 3
     async with talking(script) as (_, backend):
@@ -341,7 +341,7 @@ async def test_each_error_is_of_its_class(answered, kind, delay, listed):
     assert "{" not in error.message
 
 
-async def test_a_refused_key_is_not_told():
+async def test_a_refused_key_is_not_shown():
     said_back = refused(400, "INVALID_ARGUMENT", f"API key not valid: {KEY}{'x' * 30}")
     async with talking([said_back]) as (_, backend):
         assert KEY not in (await failure(backend)).message
@@ -377,7 +377,7 @@ async def test_a_body_that_ends_with_its_connection_ends_well_only_behind_a_fini
 
 
 async def test_an_answer_ends_though_the_connection_stays_open_behind_it(monkeypatch):
-    monkeypatch.setattr("eca_server.llm.http_backend.TAIL", 0.05)
+    monkeypatch.setattr("eca_server.llm.answer_reader.TAIL", 0.05)
     async with talking([steps(answer(text_part("ab")), hang())]) as (_, backend):
         with trio.fail_after(4):
             assert (await ask(backend))[0].text == "ab"
@@ -419,8 +419,8 @@ async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monke
         monkeypatch.setattr(backend, "get", get)
         first, second = await backend.models()
         assert (first.name, second.name) == ("gemini-x", "gemini-y")
-        capabilities = first.capabilities
-        assert (capabilities.context, capabilities.output, capabilities.reasoning) == (
+        facts = first.facts
+        assert (facts.context, facts.output, facts.reasoning) == (
             1000,
             100,
             True,
@@ -455,11 +455,10 @@ async def test_tokens_are_counted_as_the_whole_request(monkeypatch):
 
 
 async def test_the_provider_is_known_by_its_name():
-    async with HTTPClient() as http:
-        registry = Registry(http=http, providers={"google": ProviderSettings(key=Secret(KEY))})
-        backend = registry.backend("google/gemini-3.1-pro")
+    models = models_of({"google": config.Provider(key=Secret(KEY))})
+    backend = models.backend("google/gemini-3.1-pro")
     assert isinstance(backend, Google)
-    target = await backend._access.target(backend._path)
+    target = await backend.client.access.target(backend._path)
     assert target.url == (
         "https://generativelanguage.googleapis.com/v1beta"
         "/models/gemini-3.1-pro:streamGenerateContent?alt=sse"
@@ -467,6 +466,6 @@ async def test_the_provider_is_known_by_its_name():
     assert target.headers == {"x-goog-api-key": KEY}
 
 
-async def test_an_answer_of_another_api_is_told_for_what_it_is():
+async def test_an_answer_of_another_api_is_reported_as_what_it_is():
     async with talking([reply("Chat Completions")]) as (_, backend):
         assert (await failure(backend)).kind == "protocol"

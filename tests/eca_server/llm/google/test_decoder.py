@@ -141,13 +141,13 @@ def test_empty_parts_are_nothing():
 @pytest.mark.parametrize(
     ("args", "words"), [([1], "expected a JSON object"), ("x", "expected a JSON object")]
 )
-def test_arguments_that_are_no_object_are_told_to_the_model(args, words):
+def test_arguments_that_are_no_object_are_reported_to_the_model(args, words):
     [finished] = only(ToolCallFinished, play(answer(call("f", args))))
     assert finished.arguments is None
     assert words in finished.error
 
 
-def test_arguments_are_kept_exactly():
+def test_arguments_are_preserved_exactly():
     value = {"n": 2**70, "é": [None, 1.5], "snake_case": {"": ""}}
     [finished] = only(ToolCallFinished, play(answer(call("f", value))))
     assert finished.arguments == value
@@ -226,19 +226,19 @@ def test_an_answer_of_nothing_is_an_error_but_behind_results(parts):
     assert ended == Finished(reason="stop", raw_reason="STOP")
 
 
-def test_an_empty_answer_tells_how_it_ended():
+def test_an_empty_answer_says_how_it_ended():
     error = failure(answer(finish="NO_IMAGE", finishMessage="No picture was made"))
     assert "NO_IMAGE: No picture was made" in error.message
 
 
-def test_an_answer_held_back_whole_is_told_with_its_reason():
+def test_an_answer_held_back_whole_is_reported_with_its_reason():
     error = failure(answer(finish="SAFETY", finishMessage="dangerous"))
     assert (error.kind, error.code, error.retryable) == ("content_filter", "SAFETY", False)
     assert "dangerous" in error.message
 
 
 @pytest.mark.parametrize("reason", ["SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "JAILBREAK"])
-def test_a_blocked_prompt_is_told_with_its_reason(reason):
+def test_a_blocked_prompt_is_reported_with_its_reason(reason):
     feedback = {"blockReason": reason, "blockReasonMessage": "no such thing"}
     error = failure([{"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 4}}])
     assert (error.kind, error.code) == ("content_filter", reason)
@@ -274,7 +274,7 @@ def test_counts_may_come_behind_the_end_and_with_text_alone():
     )
 
 
-def test_a_search_is_told_and_its_pages_are_cited_once_where_they_belong():
+def test_a_search_is_shown_and_its_pages_are_cited_once_where_they_belong():
     sources = grounding("http://a", "http://b", text="sunny")
     events = play([*answer(text_part("It is "), text_part("sunny."), groundingMetadata=sources)])
     started, finished = only(ServerTool, events)
@@ -305,7 +305,7 @@ def test_recited_sources_are_cited():
     ]
 
 
-def test_the_providers_own_tools_are_told_and_kept_as_they_came():
+def test_the_providers_own_tools_are_shown_and_stored_as_they_came():
     parts = [
         {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "1", "args": {"q": "x"}}, **SIGNED},
         {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "id": "1", "response": {}}},
@@ -329,13 +329,13 @@ def test_a_tool_of_the_provider_that_never_answered_is_ended():
     assert [each.phase for each in only(ServerTool, events)] == ["started", "finished"]
 
 
-def test_a_picture_of_the_model_is_shown_and_its_signature_kept():
+def test_a_picture_of_the_model_is_shown_and_its_signature_stored():
     events = play(answer(text_part("Here:"), picture(b"png", **SIGNED)))
     assert only(Image, events) == [Image(media_type="image/png", data=b"png")]
     assert only(Block, events) == [Block(raw={"picture": SIGNED}, position=0)]
 
 
-def test_a_picture_that_is_no_base64_is_a_fault():
+def test_a_picture_that_is_no_base64_is_an_error():
     broken = {"inlineData": {"mimeType": "image/png", "data": "é"}}
     assert failure(answer(broken)).kind == "protocol"
 
@@ -349,7 +349,7 @@ def test_a_picture_that_is_no_base64_is_a_fault():
         {"somethingNew": {"a": 1}, **SIGNED},
     ],
 )
-def test_parts_that_are_not_shown_are_kept_as_they_came(part):
+def test_parts_that_are_not_shown_are_stored_as_they_came(part):
     events = play(answer(part, text_part("x")))
     assert [block.raw for block in only(Block, events)] == [{"part": part}]
     assert only(Image, events) == []
@@ -375,7 +375,7 @@ def test_of_several_candidates_the_first_is_taken():
         ),
     ],
 )
-def test_an_error_may_stand_anywhere_in_the_stream(event, kind):
+def test_an_error_may_be_anywhere_in_the_stream(event, kind):
     assert failure([response(text_part("a")), event]).kind == kind
     assert failure([event]).kind == kind
 
@@ -393,7 +393,7 @@ def test_what_is_no_response_is_a_protocol_error(data):
     assert caught.value.kind == "protocol"
 
 
-def test_a_done_mark_of_somebody_in_between_is_no_end():
+def test_a_done_mark_of_a_proxy_in_between_is_no_end():
     decoder = GeminiDecoder()
     assert list(decoder.feed(SSEvent(event="message", data="[DONE]"))) == []
     with pytest.raises(BackendError, match="broke off"):

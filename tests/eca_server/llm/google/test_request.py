@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.google.decoder import GeminiDecoder
 from eca_server.llm.google.generations import generation_of, thinking_config
 from eca_server.llm.google.messages import UNSIGNED, ContentWriter
@@ -216,7 +217,7 @@ def test_a_call_of_another_model_says_so_and_only_the_first_of_a_step():
     assert "thoughtSignature" not in json.dumps(written(history, OLD))
 
 
-def test_results_are_objects_that_tell_errors_apart():
+def test_results_are_objects_that_distinguish_errors():
     calls = tuple(ToolCallPart(id=name, name="f", raw="{}", arguments={}) for name in "ab")
     results = (
         ToolResultPart(call_id="a", parts=(TextPart("one"), TextPart("two"))),
@@ -244,7 +245,7 @@ def test_results_are_objects_that_tell_errors_apart():
         (NEW, False, 0, 0, "omitted"),
     ],
 )
-def test_a_picture_from_a_tool_stands_where_the_model_takes_it(known, images, inside, behind, word):
+def test_a_picture_from_a_tool_is_where_the_model_takes_it(known, images, inside, behind, word):
     history = [
         USER,
         Message(
@@ -337,7 +338,7 @@ def test_a_tool_without_parameters_and_one_with_an_odd_name():
         ("gemma-3-27b-it", "high", None),
     ],
 )
-def test_thinking_is_asked_for_in_the_words_of_the_model(model, effort, config):
+def test_thinking_is_requested_in_the_form_of_the_model(model, effort, config):
     request = request_fields(model, reasoning_effort=effort).get("generationConfig", {})
     expected = None if config is None else {"includeThoughts": True, **config}
     assert request.get("thinkingConfig") == expected

@@ -70,7 +70,7 @@ def prop(schema, **root) -> dict:
     ],
     ids=str,
 )
-def test_a_schema_says_in_openapi_what_can_be_said(schema, converted):
+def test_a_schema_says_in_openapi_what_can_be_expressed(schema, converted):
     defs = {"D": {"type": "boolean", "description": "of all"}, "a/b": {"type": "number"}}
     assert prop(schema, **{"$defs": defs}) == converted
 

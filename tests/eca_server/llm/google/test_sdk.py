@@ -7,9 +7,10 @@ from google.genai import types
 from hypothesis import given
 
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
 from eca_server.llm.events import Finished
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.google.decoder import GeminiDecoder
 from eca_server.llm.google.generations import generation_of
 from eca_server.llm.google.messages import ContentWriter

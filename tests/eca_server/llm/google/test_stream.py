@@ -133,7 +133,7 @@ def test_an_answer_that_is_no_stream_is_the_same_answer(as_array):
     ],
     ids=str,
 )
-def test_what_is_no_answer_is_told_for_what_it_is(body, kind):
+def test_what_is_no_answer_is_reported_as_what_it_is(body, kind):
     assert decode([body]) == ([], kind)
 
 

@@ -15,8 +15,9 @@ from eca_protocol.testing.provider import Provider, Reply, close, raw, wait
 from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
 from eca_server.llm.apis import APIS
-from eca_server.llm.backend import BackendError, Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.llm.events import Note, Progress, Usage
+from eca_server.llm.facts import Capabilities, ModelFacts
 from eca_server.llm.history import ImagePart, Message, Origin, TextPart, ToolResultPart
 from eca_server.llm.ollama import Ollama
 from eca_server.llm.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
@@ -160,7 +161,7 @@ class TestAbilities:
         assert not any(isinstance(event, Progress) for event in events)
         assert backend.capabilities.context == 65_536
 
-    async def test_a_server_that_is_slow_to_tell_them_delays_little(self, mock_clock):
+    async def test_a_server_that_lists_them_slowly_delays_little(self, mock_clock):
         slow = Reply(before_headers=[wait("show")])
         async with talking(reply(text("a")), show=slow) as (provider, backend):
             async with trio.open_nursery() as nursery:
@@ -171,12 +172,12 @@ class TestAbilities:
             assert provider.requests[0].answered
             assert backend.capabilities.context == 65_536
 
-    async def test_a_server_that_is_not_there_is_said_once(self):
+    async def test_a_missing_server_is_reported_once(self):
         async with HTTPClient() as http:
             error = await failure(backend_at("http://127.0.0.1:9", http))
         assert (error.kind, error.retryable) == ("network", True)
 
-    async def test_a_model_without_tools_gets_none_and_the_user_is_told_once_a_chat(self):
+    async def test_a_model_without_tools_gets_none_and_the_user_is_notified_once_a_chat(self):
         unable = Reply(body=shown("completion"))
         script = [reply(text("a"))] * 4
         async with talking(*script, show=unable) as (provider, backend):
@@ -259,7 +260,7 @@ class TestRefusals:
 
 
 class TestContext:
-    async def test_it_is_the_same_for_whoever_asks_and_grows_with_the_need(self):
+    async def test_it_is_the_same_for_each_caller_and_grows_with_the_need(self):
         script = [reply(text("a"))] * 4
         async with talking(*script) as (provider, backend):
             await ask(backend)
@@ -287,7 +288,7 @@ class TestContext:
             assert provider.requests[0].body["options"]["num_ctx"] == 100_000
             assert backend.capabilities.context == 100_000
 
-    async def test_the_users_own_number_stays_and_other_options_stand_beside_it(self):
+    async def test_the_users_own_number_stays_and_other_options_are_beside_it(self):
         extra = {"options": {"num_ctx": 9_999, "temperature": 0}, "keep_alive": "1h"}
         async with talking(reply(text("a")), extra_payload=extra) as (provider, backend):
             await ask(backend, long(50_000))
@@ -385,7 +386,7 @@ async def test_a_stream_that_is_cut_is_a_premature_stop():
         assert (await failure(backend)).kind == "premature_stop"
 
 
-async def test_an_error_before_the_first_word_is_tried_again_where_that_may_help():
+async def test_an_error_before_the_first_output_is_tried_again_where_that_may_help():
     async def ask_again_and_again(backend: Ollama) -> Answer:
         answer = Answer()
         policy = RetryPolicy(base=0)
@@ -411,7 +412,7 @@ async def test_installed_models_are_listed():
     tags = Reply(body={"models": [installed("a:1", "completion"), installed("b:1", "embedding")]})
     async with Provider([], others={"/api/tags": tags}) as provider, HTTPClient() as http:
         [listed] = await backend_at(provider.url, http).models()
-    assert listed == ModelInfo(name="a:1", capabilities=Capabilities(tools=False, images=False))
+    assert listed == ModelInfo(name="a:1", facts=ModelFacts(tools=False, images=False))
 
 
 async def test_what_is_no_listing_is_a_protocol_error():

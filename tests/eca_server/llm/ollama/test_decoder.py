@@ -87,13 +87,13 @@ def test_thinking_is_one_block_before_the_text():
     ]
 
 
-def test_thinking_between_tags_is_thinking_where_the_server_does_not_tell_it():
+def test_thinking_between_tags_is_thinking_where_the_server_does_not_mark_it():
     events = play(answer(text("<th"), text("ink>Hm"), text("</think>\n\nSo <think>")))
     assert [e.text for e in events if isinstance(e, ReasoningDelta)] == ["Hm"]
     assert text_of(events) == "So <think>"
 
 
-def test_every_call_counts_in_whichever_object_it_stands():
+def test_every_call_counts_in_whichever_object_it_is():
     first, second = call("f", {"n": 2**70}), call("g", {"b": 1, "a": 2}, id="call_x")
     events = play(answer(calls(first), calls(second, call("h")), reason="stop"))
     assert events[1:4] == [
@@ -203,7 +203,7 @@ def test_what_cannot_be_read_is_a_protocol_error(value):
         {"model": 5, "new": {}},
     ],
 )
-def test_what_is_odd_or_new_is_no_fault(odd):
+def test_what_is_odd_or_new_is_no_error(odd):
     assert text_of(play([text("a"), odd, *answer(text("b"))])).replace("no", "") == "ab"
 
 

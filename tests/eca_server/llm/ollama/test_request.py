@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.llm.backend import Capabilities, ModelInfo, Request, Tool
+from eca_server.llm.backend import ModelInfo, Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
+from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import (
     FilePart,
     ImagePart,
@@ -70,7 +71,7 @@ def payload(request: Request, **fields) -> dict:
     return json.loads(encoded(made))
 
 
-def test_calls_and_results_stand_in_order_with_their_names():
+def test_calls_and_results_are_in_order_with_their_names():
     history = [user(), called("a", "b"), results("b", "a"), Message(role="assistant", parts=())]
     _, answer, first, second = written(history)
     assert answer == {
@@ -103,7 +104,7 @@ def test_thoughts_go_back_to_the_very_model_that_had_them():
     assert written(theirs)[1]["tool_calls"], "but its calls are kept"
 
 
-def test_pictures_stand_beside_the_text_of_whoever_shows_them():
+def test_pictures_are_beside_the_text_of_clients_that_show_them():
     history = [user(TextPart("Look"), PNG), called("a"), results("a", parts=(PNG, PNG))]
     data = base64.b64encode(PNG.data).decode()
     content, _, result = written(history)
@@ -288,11 +289,9 @@ def test_installed_models_are_listed_with_what_they_can_do():
         ]
     }
     assert list(read_installed(listed)) == [
-        ModelInfo(
-            name="qwen3:8b", capabilities=Capabilities(tools=True, images=False, reasoning=True)
-        ),
-        ModelInfo(name="llava:7b", capabilities=Capabilities(tools=False, images=True)),
-        ModelInfo(name="old:latest", capabilities=Capabilities()),
+        ModelInfo(name="qwen3:8b", facts=ModelFacts(tools=True, images=False, reasoning=True)),
+        ModelInfo(name="llava:7b", facts=ModelFacts(tools=False, images=True)),
+        ModelInfo(name="old:latest", facts=ModelFacts()),
     ]
 
 
@@ -325,12 +324,12 @@ class TestContextSize:
         context.fit(10**6, None)
         assert context.size == 200_000
 
-    def test_room_for_the_answer_counts(self):
+    def test_space_for_the_answer_counts(self):
         context = ContextSize(ModelDetails(), limit=None, loaded=None)
         context.fit(10_000, 10_000)
         assert context.size == 32_768
 
-    def test_what_is_in_memory_is_kept(self):
+    def test_what_is_in_memory_is_retained(self):
         context = ContextSize(ModelDetails(most=262_144), limit=None, loaded=131_072)
         assert (context.size, context.limit) == (131_072, 131_072)
 

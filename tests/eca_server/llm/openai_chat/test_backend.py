@@ -27,7 +27,7 @@ from eca_protocol.testing.provider import (
     reset,
     wait,
 )
-from eca_server.llm import http_backend
+from eca_server.llm import answer_reader
 from eca_server.llm.access import KeyAccess, join_url
 from eca_server.llm.answer import Answer
 from eca_server.llm.backend import Backend, BackendError, Request
@@ -95,7 +95,7 @@ async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
         ("http://h/v2", "/v1/x", "http://h/v2/v1/x"),
     ],
 )
-async def test_the_path_is_added_to_the_base_and_queries_are_kept(base, path, url):
+async def test_the_path_is_added_to_the_base_and_queries_are_preserved(base, path, url):
     assert join_url(base, path) == url
 
 
@@ -194,7 +194,7 @@ async def test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused()
         assert (await failure(backend)).kind == "protocol"
 
 
-async def test_a_redirect_is_told_and_the_key_goes_nowhere():
+async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
     async with Provider([]) as elsewhere:
         moved = Reply(status=307, headers={"location": elsewhere.url + "/chat/completions"})
         async with talking([moved]) as (_, backend):
@@ -212,8 +212,8 @@ async def test_a_key_that_is_quoted_back_is_masked():
 
 
 async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(monkeypatch):
-    monkeypatch.setattr(http_backend, "DRAIN", 0.01)
-    monkeypatch.setattr(http_backend, "TAIL", 60)
+    monkeypatch.setattr(answer_reader, "DRAIN", 0.01)
+    monkeypatch.setattr(answer_reader, "TAIL", 60)
     held = Reply(steps=[*reply("Hi").steps, raw("data: [DONE]\n\n"), hang()])
     async with talking([held]) as (provider, backend):
         with trio.fail_after(5):
@@ -222,7 +222,7 @@ async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(mo
 
 
 async def test_a_finish_reason_without_done_ends_the_turn_too(monkeypatch):
-    monkeypatch.setattr(http_backend, "TAIL", 0.01)
+    monkeypatch.setattr(answer_reader, "TAIL", 0.01)
     async with talking([Reply(steps=[*reply("Hi").steps, hang()])]) as (provider, backend):
         with trio.fail_after(5):
             assert (await ask(backend)).finished.reason == "stop"
@@ -246,7 +246,7 @@ async def test_an_optional_field_that_is_refused_by_name_is_dropped_and_remember
         assert [field in sent.body for sent in provider.requests] == [True, False, False]
 
 
-async def test_a_refusal_that_goes_on_is_raised():
+async def test_a_repeated_refusal_is_raised():
     async with Provider(otherwise=Reply(status=400, body="unknown field messages")) as provider:
         async with HTTPClient() as http:
             assert (await failure(backend_at(provider.url, http))).kind == "unsupported_feature"
@@ -325,7 +325,7 @@ async def test_a_call_that_the_provider_cannot_read_is_asked_for_once_more(faile
     assert len(set(begun)) == len(begun)
 
 
-async def test_a_call_that_the_provider_never_reads_is_an_error_and_so_is_one_behind_words():
+async def test_a_call_that_the_provider_never_reads_is_an_error_and_so_is_one_behind_text():
     failed = Reply(status=400, body={"error": UNREADABLE})
     async with talking([failed] * 3) as (provider, backend):
         assert (await failure(backend)).code == "tool_use_failed"
@@ -356,7 +356,7 @@ async def test_models_are_listed():
         Reply(steps=[*reply("Hi").steps, wait("here")]),
     ],
 )
-async def test_a_stop_closes_the_connection_wherever_the_answer_stands(script):
+async def test_a_stop_closes_the_connection_wherever_the_answer_is(script):
     async with talking([script, reply("next")]) as (provider, backend):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, backend)
@@ -469,7 +469,7 @@ async def test_what_comes_behind_a_finish_reason_is_waited_for(autojump_clock, s
         assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
 
 
-async def test_calls_behind_the_finish_reason_of_words_are_waited_for(autojump_clock):
+async def test_calls_behind_the_finish_reason_of_text_are_waited_for(autojump_clock):
     call = '{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}'
     other = f'{{"index":1,"delta":{{"tool_calls":[{call}]}},"finish_reason":"tool_calls"}}'
     steps = [piece("I will look."), 15, f'data: {{"choices":[{other}]}}\n\n'.encode(), DONE]
@@ -489,7 +489,7 @@ async def test_comments_are_progress_events_and_no_answer(autojump_clock):
     assert isinstance(events[-1], Finished)
 
 
-async def test_what_cannot_be_sent_is_a_fault_of_the_configuration():
+async def test_what_cannot_be_sent_is_an_error_of_the_configuration():
     async with HTTPClient() as http:
         for url in ("not a url", "http://127.0.0.1:99999/v1"):
             assert (await failure(backend_at(url, http))).kind in ("configuration", "network")

@@ -141,7 +141,7 @@ def test_bytes_that_are_not_unicode_are_replaced_and_end_nothing():
     ],
     ids=str,
 )
-def test_what_is_no_stream_is_told_for_what_it_is(body, kind, words):
+def test_what_is_no_stream_is_reported_as_what_it_is(body, kind, words):
     keys = AnswerBody(content_type="", decoder=ChatDecoder())
     with pytest.raises(BackendError, match=words) as caught:
         list(itertools.chain(keys.feed(body), keys.close()))
@@ -157,7 +157,7 @@ def test_what_is_no_stream_is_told_for_what_it_is(body, kind, words):
     ],
     ids=["words", "tags alone", "long"],
 )
-def test_a_page_in_place_of_an_answer_is_told_by_its_type_and_its_first_words(body, words):
+def test_a_page_in_place_of_an_answer_is_reported_by_its_type_and_its_beginning(body, words):
     page = AnswerBody(content_type="text/html; charset=utf-8", decoder=ChatDecoder())
     with pytest.raises(BackendError) as caught:
         list(itertools.chain(page.feed(body), page.close()))

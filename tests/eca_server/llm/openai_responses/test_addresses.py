@@ -4,11 +4,12 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk
+from eca_server import config
 from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.history import Message, TextPart
-from eca_server.llm.providers import ProviderSettings, Registry
 from eca_server.secret import Secret
 from tests.eca_server.llm.openai_responses.scripted import message, reply
+from tests.eca_server.llm.providers import models_of
 
 pytestmark = pytest.mark.trio
 
@@ -21,8 +22,9 @@ async def target_and_headers(name: str, answer: Reply, **settings) -> tuple[str,
     async with Provider([answer]) as server, HTTPClient() as http:
         host = server.url.removesuffix("/v1")
         base = host + settings.pop("url", "")
-        configured = ProviderSettings(url=base, key=Secret("key"), **settings)
-        backend = Registry(http=http, providers={name: configured}).backend(f"{name}/d")
+        settings["completion_url_relative_path"] = settings.pop("path", None)
+        configured = config.Provider(url=base, key=Secret("key"), **settings)
+        backend = models_of({name: configured}, http=http).backend(f"{name}/d")
         async with backend.stream(HELLO) as events:
             async for _ in events:
                 pass
@@ -95,13 +97,12 @@ async def test_azure_speaks_chat_completions_too(url, path, target):
 
 
 async def test_azure_without_a_url_says_what_to_set():
-    async with HTTPClient() as http:
-        providers = {"azure": ProviderSettings(key=Secret("key"))}
-        with pytest.raises(BackendError, match=r"providers\.azure\.url is not set"):
-            Registry(http=http, providers=providers).backend("azure/d")
+    models = models_of({"azure": config.Provider(key=Secret("key"))})
+    with pytest.raises(BackendError, match=r"providers\.azure\.url is not set"):
+        models.backend("azure/d")
 
 
-async def test_a_prompt_that_azure_filtered_is_told_as_that():
+async def test_a_prompt_that_azure_filtered_is_reported_as_filtered():
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}}
     error = {"code": "content_filter", "message": "The response was filtered", "innererror": inner}
     with pytest.raises(BackendError) as caught:

@@ -12,8 +12,9 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, close, hang, reset, wait
 from eca_server.llm.access import KeyAccess
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import BackendError, Capabilities, Request
+from eca_server.llm.backend import BackendError, Request
 from eca_server.llm.events import Note, TextDelta
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import Message, Origin, TextPart, ToolResultPart
 from eca_server.llm.openai_responses import OpenAIResponses
 from eca_server.llm.retry import RetryPolicy, stream_with_retries
@@ -206,7 +207,7 @@ async def test_tools_of_the_configuration_are_added_to_ours():
     assert body["seed"] == 1
 
 
-async def test_a_failure_before_anything_was_seen_is_tried_again_and_later_one_is_told():
+async def test_a_failure_before_anything_was_seen_is_tried_again_and_later_one_is_reported():
     error = {"code": "rate_limit_exceeded", "message": "Please try again in 1ms."}
     failed = [{"type": "response.failed", "response": response("failed", error=error)}]
     begun = answer(message("Hel", "lo"))[:5]

@@ -107,7 +107,7 @@ def test_a_whole_answer_in_the_order_of_its_events():
 
 
 @pytest.mark.parametrize("encrypted", ["gAAA", None])
-def test_reasoning_without_a_word_is_begun_ended_and_kept_as_it_is_when_done(encrypted):
+def test_reasoning_without_text_is_begun_ended_and_stored_as_it_is_when_done(encrypted):
     events = play(answer(reasoning(encrypted=encrypted), message("x")))
     [finished] = only(ReasoningFinished, events)
     assert finished.opaque.get("encrypted_content") == encrypted
@@ -115,7 +115,7 @@ def test_reasoning_without_a_word_is_begun_ended_and_kept_as_it_is_when_done(enc
 
 
 @pytest.mark.parametrize("kind", ["reasoning_text", "reasoning"])
-def test_servers_with_open_weights_tell_the_reasoning_itself(kind):
+def test_servers_with_open_weights_send_the_reasoning_itself(kind):
     delta = {"type": f"response.{kind}.delta", "content_index": 0}
     done = {"type": "reasoning", "id": "r", "content": [{"type": "reasoning_text", "text": "ab"}]}
     events = play(
@@ -137,7 +137,7 @@ def test_parts_of_a_reasoning_that_are_empty_leave_no_trace(left_out):
     assert "".join(event.text for event in only(ReasoningDelta, events)) == "a\n\nb"
 
 
-def test_two_messages_of_one_answer_are_kept_apart():
+def test_two_messages_of_one_answer_are_separate():
     events = play(answer(message("one"), reasoning(), message("two"), message("three")))
     assert text_of(events) == "one\n\ntwo\n\nthree"
     assert len(only(Block, events)) == 3
@@ -148,7 +148,7 @@ def test_a_call_is_known_by_its_call_id_and_not_by_its_items():
     assert (started.key, started.provider_id) == ("k1", "call_1")
 
 
-def test_calls_that_are_written_at_once_are_told_apart_by_their_place():
+def test_calls_that_are_written_at_once_are_distinguished_by_their_place():
     first, second = call("f", '{"n":1}', call_id="a")(0), call("g", '{"n":2}', call_id="b")(1)
     whole = answer(call("f", '{"n":1}', call_id="a"), call("g", '{"n":2}', call_id="b"))
     mixed = [event for pair in zip(first, second, strict=True) for event in pair]
@@ -159,7 +159,7 @@ def test_calls_that_are_written_at_once_are_told_apart_by_their_place():
     ]
 
 
-def test_items_are_told_apart_though_each_event_gives_them_another_id():
+def test_items_are_distinguished_though_each_event_gives_them_another_id():
     events = answer(message("a", "b"), call("f", '{"n": 1}'))
     for number, event in enumerate(events):
         if "item_id" in event:
@@ -171,7 +171,7 @@ def test_items_are_told_apart_though_each_event_gives_them_another_id():
 
 
 @pytest.mark.parametrize("repeated", [True, False])
-def test_items_are_told_apart_though_all_have_the_same_place(repeated):
+def test_items_are_distinguished_though_all_have_the_same_place(repeated):
     events = [
         {**event, "output_index": 0} if "output_index" in event else event
         for event in answer(message("a"), call("f", "{}"), message("b"))
@@ -238,7 +238,7 @@ def test_a_call_without_a_name_is_no_call():
     ("raw", "words"),
     [("{bad", "not valid JSON"), ("[1]", "expected a JSON object"), ('{"n": NaN}', "not valid")],
 )
-def test_arguments_that_are_no_object_are_told_to_the_model(raw, words):
+def test_arguments_that_are_no_object_are_reported_to_the_model(raw, words):
     [finished] = only(ToolCallFinished, play(answer(call("f", raw))))
     assert finished.arguments is None
     assert words in finished.error
@@ -265,7 +265,7 @@ def test_an_incomplete_answer_ends_with_its_reason(reason, ours):
     assert events[-1] == Finished(reason=ours, raw_reason=reason)
 
 
-def test_a_call_that_was_cut_is_not_run_and_the_model_is_told():
+def test_a_call_that_was_cut_is_not_run_and_the_model_is_informed():
     [finished] = only(ToolCallFinished, play(cut(call("f", '{"path": "a', cut=True))))
     assert finished.arguments is None
     assert "cut off" in finished.error
@@ -291,7 +291,7 @@ def test_a_refusal_ends_as_one():
     assert events[-1] == Finished(reason="refusal")
 
 
-def test_a_web_search_is_told_and_kept_as_it_is():
+def test_a_web_search_is_shown_and_stored_as_it_is():
     events = play(answer(search("weather", "http://a", "http://b"), message("Rain")))
     started, finished = only(ServerTool, events)
     assert (started.phase, started.kind) == ("started", "web_search")
@@ -299,7 +299,7 @@ def test_a_web_search_is_told_and_kept_as_it_is():
     assert finished.raw["type"] == "web_search_call"
 
 
-def test_pages_that_are_opened_are_told():
+def test_pages_that_are_opened_are_reported():
     item = {"type": "web_search_call", "id": "ws", "action": {"type": "open_page", "url": "u"}}
     assert only(ServerTool, play(answer(other(item), message("x"))))[-1].urls == ("u",)
 
@@ -315,7 +315,7 @@ def test_annotations_that_name_no_page_are_passed_over():
     assert only(Citation, play(answer(message("x", cites=[file])))) == []
 
 
-def test_unknown_events_are_passed_over_and_unknown_items_kept_as_they_are():
+def test_unknown_events_are_passed_over_and_unknown_items_stored_as_they_are():
     item = {"type": "program", "id": "p", "code": "1"}
     events = answer(message("a"), other(item), message("b"))
     odd = [
@@ -332,12 +332,12 @@ def test_unknown_events_are_passed_over_and_unknown_items_kept_as_they_are():
 
 
 @pytest.mark.parametrize("kind", ["custom_tool_call", "computer_call", "mcp_approval_request"])
-def test_items_that_wait_for_an_answer_of_ours_are_not_kept(kind):
+def test_items_that_wait_for_an_answer_of_ours_are_not_stored(kind):
     item = {"type": kind, "id": "x", "call_id": "c", "status": "completed"}
     assert only(Block, play(answer(other(item)), may_be_empty=True)) == []
 
 
-def test_a_picture_of_the_model_is_shown_and_kept():
+def test_a_picture_of_the_model_is_shown_and_stored():
     item = {
         "type": "image_generation_call",
         "id": "ig",
@@ -410,12 +410,12 @@ def test_a_failed_answer_is_an_error_of_its_class(event, kind, words):
         {"error": {"code": "server_error", "message": "oops"}},
     ],
 )
-def test_an_error_may_stand_anywhere_in_the_stream(event):
+def test_an_error_may_be_anywhere_in_the_stream(event):
     error = failure([*answer(message("x"))[:4], event])
     assert (error.kind, error.message, error.retryable) == ("overloaded", "oops", True)
 
 
-def test_an_error_without_words_is_told_by_its_code():
+def test_an_error_without_a_message_is_reported_by_its_code():
     error = failure([{"type": "error", "code": "server_error", "message": ""}])
     assert (error.kind, error.message) == ("overloaded", "server_error")
 
@@ -433,7 +433,7 @@ def test_what_is_no_event_is_a_protocol_error(data):
     assert caught.value.kind == "protocol"
 
 
-def test_the_name_of_an_event_stands_in_for_its_type():
+def test_the_name_of_an_event_replaces_its_type():
     decoder = ResponsesDecoder()
     events = []
     for event in answer(message("a")):

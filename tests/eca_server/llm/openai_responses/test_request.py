@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.llm.answer import Answer
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
 from eca_server.llm.encoding import HistoryEncoder, encoded
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import (
     BlockPart,
     FilePart,
@@ -198,7 +199,7 @@ def test_reasoning_that_was_refused_does_not_go_back():
     assert [item["type"] for item in items[:-1]] == ["message"]
 
 
-def test_reasoning_never_stands_without_what_it_led_to():
+def test_reasoning_is_never_sent_without_what_it_led_to():
     own = Message(
         role="assistant",
         parts=(
@@ -217,7 +218,7 @@ def test_what_was_stopped_between_reasoning_and_call_does_not_go_back():
     assert sent(USER, stopped, USER) == [{"role": "user", "content": "Hello\n\nHello"}]
 
 
-def test_an_answer_of_another_model_is_told_in_plain_words():
+def test_an_answer_of_another_model_is_sent_as_plain_text():
     foreign = Message(
         role="assistant",
         parts=(
@@ -260,7 +261,7 @@ def test_calls_have_their_own_ids_if_these_are_short_and_differ(theirs, sent_as)
 
 
 @pytest.mark.parametrize("in_output", [True, False])
-def test_a_picture_from_a_tool_stands_in_its_output_or_behind_all_of_them(in_output):
+def test_a_picture_from_a_tool_is_in_its_output_or_behind_all_of_them(in_output):
     profile = Profile(images_in_results=in_output)
     made = [ToolCallPart(id=key, name="f", raw="{}", arguments={}) for key in "ab"]
     given_ = [ToolResultPart(call_id=key, parts=(TextPart(key), PNG)) for key in "ab"]
@@ -293,7 +294,7 @@ def test_pictures_and_files_of_the_user():
     ]
 
 
-def test_a_model_that_reads_no_pictures_is_told_that_there_were_some():
+def test_a_model_that_reads_no_pictures_is_informed_that_there_were_some():
     user = Message(role="user", parts=(TextPart("See"), PNG))
     [item] = sent(user, capabilities=Capabilities(images=False))
     assert item["content"] == "See\n\n[image omitted: this model does not accept images]"

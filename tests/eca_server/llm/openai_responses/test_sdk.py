@@ -9,7 +9,8 @@ from openai.types.responses import ResponseStreamEvent
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter, ValidationError
 
-from eca_server.llm.backend import Capabilities, Request, Tool
+from eca_server.llm.backend import Request, Tool
+from eca_server.llm.facts import Capabilities
 from eca_server.llm.history import FilePart, Message, TextPart
 from tests.eca_server.llm.openai_responses.scripted import (
     answer,

@@ -116,7 +116,7 @@ def test_a_stream_cut_anywhere_gives_a_prefix_of_its_events_and_a_premature_stop
     ],
     ids=str,
 )
-def test_what_is_no_answer_is_told_for_what_it_is(body, kind):
+def test_what_is_no_answer_is_reported_as_what_it_is(body, kind):
     assert decode([body]) == ([], kind)
 
 

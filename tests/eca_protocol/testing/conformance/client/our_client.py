@@ -14,7 +14,13 @@ import anyio
 import eca_protocol
 from eca_protocol.client import Client
 from eca_protocol.errors import RequestFailed
-from eca_protocol.messages import ChatToolCallRunContent, EditorDiagnostic
+from eca_protocol.messages import (
+    ChatQueryCommandsParams,
+    ChatQueryContextParams,
+    ChatToolCallRunContent,
+    EditorDiagnostic,
+)
+from eca_protocol.methods import CHAT_QUERY_COMMANDS, CHAT_QUERY_CONTEXT
 
 
 async def diagnostics(uri: str | None) -> list[EditorDiagnostic]:
@@ -23,7 +29,10 @@ async def diagnostics(uri: str | None) -> list[EditorDiagnostic]:
 
 async def query(client: Client, what: str) -> None:
     with contextlib.suppress(RequestFailed):
-        await (client.chat_query_context if what == "contexts" else client.chat_query_commands)()
+        if what == "contexts":
+            await client.request(CHAT_QUERY_CONTEXT, ChatQueryContextParams())
+        else:
+            await client.request(CHAT_QUERY_COMMANDS, ChatQueryCommandsParams())
 
 
 async def main() -> None:

@@ -78,7 +78,7 @@ def about(row: str) -> list[ClientCase]:
 @pytest.mark.parametrize(
     "fault", ["exact headers", "early initialized", "answers twice", "trusts ids", "needs params"]
 )
-def test_a_fault_is_found_by_its_play(fault: str) -> None:
+def test_a_bug_is_found_by_its_scenario(fault: str) -> None:
     run_result = judge(small_client(fault), about(CAUGHT[fault]))
     assert broken(run_result) == and_what_is_the_same(CAUGHT[fault])
     assert all(
@@ -88,12 +88,12 @@ def test_a_fault_is_found_by_its_play(fault: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", CAUGHT)
-def test_a_fault_is_found_by_no_other_play(fault: str) -> None:
+def test_a_bug_is_found_by_no_other_scenario(fault: str) -> None:
     assert broken(judge(small_client(fault))) == and_what_is_the_same(CAUGHT[fault])
 
 
 @pytest.mark.long
-def test_a_client_without_a_fault_passes() -> None:
+def test_a_client_without_an_error_passes() -> None:
     run_result = judge(small_client())
     assert not broken(run_result)
     unjudged = {
@@ -175,7 +175,7 @@ def test_a_case_is_played_for_some_of_its_rows_too() -> None:
 
 
 @pytest.mark.anyio
-async def test_who_calls_without_a_word_does_no_harm(tmp_path: Path) -> None:
+async def test_a_caller_without_a_message_does_no_harm(tmp_path: Path) -> None:
     code = (
         "import pathlib, socket, sys;"
         "words = pathlib.Path(sys.argv[1]).read_text().split();"
@@ -189,7 +189,7 @@ async def test_who_calls_without_a_word_does_no_harm(tmp_path: Path) -> None:
     assert (client_run.server, client_run.exit_code) == (None, 0), client_run.errors
 
 
-def test_what_is_said_of_rows_is_said_of_rows_that_bind_clients() -> None:
+def test_only_rows_that_bind_clients_are_judged() -> None:
     bound = {id_ for id_ in REQUIREMENTS if binds(id_, Revision.CURRENT, side="client")}
     judged = {row for case in client_cases().values() for row in case.rows}
     assert judged | set(DUPLICATES) | set(UNTESTABLE) <= bound

@@ -248,7 +248,7 @@ def test_a_server_is_no_departure_where_the_revision_has_none() -> None:
 
 
 @pytest.mark.requirement
-def test_null_is_the_letter_for_a_process_that_nobody_started() -> None:
+def test_null_is_specified_for_a_process_without_a_parent() -> None:
     raw = {"processId": None, "capabilities": {}, "workspaceFolders": []}
     assert explain("initialize", raw, Revision.R2025_10) == ()
 
