@@ -16,6 +16,8 @@ from eca_protocol import messages as m
 from eca_protocol.endpoint import Method, Table
 from eca_protocol.revisions import EVER, Revision, Window
 
+__all__ = ["ECA", "ClientNotification", "ClientRequest", "ServerNotification", "ServerRequest"]
+
 P = TypeVar("P")
 R = TypeVar("R")
 

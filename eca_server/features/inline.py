@@ -17,7 +17,6 @@ from eca_protocol.peer import Handler
 from eca_server.chat import Chat, Chats, Prompt, Turn
 from eca_server.chat.subagents import SubagentChat
 from eca_server.chat.title import shortened_title
-from eca_server.commands import named_command
 from eca_server.features.chat_views import ChatViews, messages_so_far
 from eca_server.features.current_models import CurrentModels
 from eca_server.features.prompts import Prompts
@@ -82,11 +81,12 @@ class InlinePrompts:
             await self.prompts.accept(chat, self._as_prompt(chat, params)).body(turn)
 
         async def answer() -> m.ChatPromptResponse:
+            # Editors forget a chat whose first prompt is answered with `error`, and never show
+            # what it says. So an unusable model is reported by the turn alone.
             try:
                 await seeded.wait()
-                needs_model = named_command(params.message) is None
                 prompt = self._as_prompt(chat, params)
-                return self.prompts.answer(chat, prompt, needs_model=needs_model)
+                return self.prompts.answer(chat, prompt, needs_model=False)
             finally:
                 answered.set()
 

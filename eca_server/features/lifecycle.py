@@ -151,7 +151,7 @@ class Connection:
             stored_secret=partial(_find_secret, self._logins),
             trusts_workspace=self._host.options.trusts_workspace,
             known_providers=known_providers,
-            logins=lambda: tuple(self._logins.get().read().keys),
+            logins=lambda: self._logins.get().names(),
         )
         has_more = any(map(os.path.exists, self._slow_places()))
         loaded = self.settings.load(is_first=has_more, runs_commands=False)

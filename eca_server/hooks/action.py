@@ -126,7 +126,7 @@ def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
         content = file.accepted()
         if content is not None:
             file = str(_copy(Path(file).name, content, environment))
-            is_program = content.startswith(b"#!") or b"\0" in content
+            is_program = os.name == "nt" or content.startswith(b"#!") or b"\0" in content
         else:
             file = str(file.real_path)
     return [file] if is_program else [shell, file]

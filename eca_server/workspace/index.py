@@ -32,6 +32,9 @@ __all__ = ["Catalogue", "FileIndex", "FileMatch"]
 
 _FRESH = 5.0  # seconds until a listing is stale
 _PATIENCE = 0.1  # seconds that a search waits for the complete first listing
+_FIRST_PATIENCE = (
+    1.0  # the same while nothing is listed: the web page's popup asks once, at its start
+)
 _MOST_FILES = 500_000
 _FIRST_PART, _GROWTH = 4_000, 8  # files after which parts of the first listing can be searched
 _MOST_NAMES = 50_000  # of one directory
@@ -97,6 +100,11 @@ class Catalogue:
         self._chunks = [
             _Chunk(ordered[start : start + _CHUNK]) for start in range(0, len(ordered), _CHUNK)
         ]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is listed."""
+        return not self._chunks
 
     def search(self, query: str, limit: int) -> list[_Entry]:
         """Return the entries that match, best first; a blank query matches all.
@@ -220,7 +228,7 @@ class FileIndex:
         if trio.current_time() >= self._stale_at:
             self._stale_at = math.inf
             self._refresh_requested.set()
-        with trio.move_on_after(_PATIENCE):
+        with trio.move_on_after(_FIRST_PATIENCE if self._catalogue.is_empty else _PATIENCE):
             await self._is_complete.wait()
         matches = await trio.to_thread.run_sync(self._catalogue.search, query, limit)
         roots = self._workspace.roots

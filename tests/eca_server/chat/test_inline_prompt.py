@@ -203,3 +203,21 @@ async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:
         await ours.finished("i", times=2)
         assert text(ours.contents("i")) == "say twotwosay threethree"
         assert len(ours.connection.chats.open("i").history) == 6
+
+
+@pytest.mark.requirement("W-21d")
+async def test_a_first_prompt_that_fails_leaves_a_chat_that_the_editor_keeps() -> None:
+    """Editors drop a chat whose first prompt is answered with `error`, before its text comes."""
+    async with current() as ours:
+        await ours.turn("say one", model=SCRIPT)
+        asked, told = await inline_turn(ours, "why?", sourceChatId="c", model="p/none")
+        assert asked == {"chatId": "i", "model": "p/none", "status": "prompting"}
+        assert [words for name, words in told if name == "text" and "p/none" in words]
+        assert await kinds(ours) == {"c": None, "i": "inline"}
+        # The next prompt continues from the source, and a failure of it is an error.
+        asked, _ = await inline_turn(ours, "again", model="p/none")
+        assert asked["status"] == "error"
+        asked, _ = await inline_turn(ours, "say two", model=SCRIPT)
+        assert asked["status"] == "prompting"
+        listed = (await ours.ask("chat/list"))["chats"]
+        assert {each["id"]: each["messageCount"] for each in listed}["i"] >= 4

@@ -293,6 +293,39 @@ async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
 
 
 @pytest.mark.trio
+async def test_the_first_search_waits_for_the_first_files(
+    project: Path,
+    nursery: trio.Nursery,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The web page asks once, while it starts, and shows the answer until the user types."""
+    resume, list_files = threading.Event(), room.list_files
+
+    def slow(folder: Path, **arguments: Any) -> Iterator[str]:
+        resume.wait()
+        yield from list_files(folder, **arguments)
+
+    async def search() -> None:
+        matches.extend(await index.search("", limit=10))
+
+    monkeypatch.setattr(room, "list_files", slow)
+    index = FileIndex([root_of(project)])
+    matches: list[FileMatch] = []
+    nursery.start_soon(index.run)
+    nursery.start_soon(search)
+    await trio.testing.wait_all_tasks_blocked()
+    mock_clock.jump(0.9)
+    await trio.testing.wait_all_tasks_blocked()
+    assert matches == []
+    resume.set()
+    while not matches:
+        await trio.lowlevel.checkpoint()
+    assert "README.md" in names(matches[1:], project)
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
 async def test_the_index_ends_though_a_listing_hangs(
     project: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
