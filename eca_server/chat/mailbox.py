@@ -1,8 +1,8 @@
 """The mailbox of a chat: its state, its queue of prompts, and the work on its history in between.
 
 Rules: `prompt`, `stop`, `delete` and `clear` act at once (design decision 8). What must wait starts
-in order: a clear, then work on the history, then prompts. Work runs to its end even if
-its caller is cancelled, and an error in it ends neither the chat nor the server.
+in order: clears and work on the history, then prompts. Work runs to its end even if its caller is
+cancelled, and an error in it ends neither the chat nor the server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Mailbox:
         clear: clears the history, and returns the deletion of its stored messages.
         restore: loads the stored chat before work on the history.
         state: the state of the chat.
-        idle: set while no work on the history runs or waits.
+        idle: set while no work on the history runs or waits, clears not counted.
         dropped: the prompts that a stop has dropped, until they are shown to the user.
         clearing: the event of a clear that waits for the turn or for work; None: there is none.
     """
@@ -51,7 +51,7 @@ class Mailbox:
     dropped: list[Prompt] = attrs.field(init=False, factory=list)
     clearing: trio.Event | None = attrs.field(init=False, default=None)
     _prompts: deque[Prompt] = attrs.field(init=False, factory=deque)
-    _work: deque[tuple[Work, trio.Event]] = attrs.field(init=False, factory=deque)
+    _work: deque[tuple[Work | None, trio.Event]] = attrs.field(init=False, factory=deque)
     _is_working: bool = attrs.field(init=False, default=False)
     _erasures: set[trio.Event] = attrs.field(init=False, factory=set)
 
@@ -90,7 +90,7 @@ class Mailbox:
         return self._move(Input.ENDED) is Action.CLOSE
 
     def clear(self) -> trio.Event:
-        """Clear the history once no turn and no work runs.
+        """Clear the history once no turn runs, after the work that waits.
 
         Returns:
             An event that is set, within a time limit, when the client was notified and the stored
@@ -99,8 +99,7 @@ class Mailbox:
         cleared = self.clearing
         if cleared is None:
             cleared = self.clearing = trio.Event()
-            if self.state is ChatState.DELETED:
-                cleared.set()
+            self._work.append((None, cleared))
             self.resume()
         return cleared
 
@@ -121,15 +120,25 @@ class Mailbox:
         """Start what waited for the end of a turn or of work."""
         if self._is_working or self.state not in {ChatState.IDLE, ChatState.DELETED}:
             return
-        if self.clearing is not None and self.state is ChatState.IDLE:
-            cleared, self.clearing = self.clearing, None
-            self._erasures.add(cleared)
-            self._nursery.start_soon(self._erase, self._clear(), cleared)
+        while self._work and self._work[0][0] is None:
+            _, cleared = self._work.popleft()
+            self._start_clear(cleared)
         if self._work:
             self._is_working = True
             self._nursery.start_soon(self._drain)
-        elif self._prompts:
+            return
+        self.idle.set()
+        if self._prompts:
             self.prompt(self._prompts.popleft())
+
+    def _start_clear(self, cleared: trio.Event) -> None:
+        """Clear the history now; its stored messages are deleted soon after."""
+        self.clearing = None
+        if self.state is ChatState.DELETED:
+            cleared.set()
+        else:
+            self._erasures.add(cleared)
+            self._nursery.start_soon(self._erase, self._clear(), cleared)
 
     def take_dropped(self) -> Sequence[str]:
         """Return and forget the texts of dropped prompts."""
@@ -144,20 +153,17 @@ class Mailbox:
             await erased.wait()
 
     async def _drain(self) -> None:
-        """Do the work that waits, in order."""
-        try:
-            while self._work:
-                work, done = self._work.popleft()
-                try:
-                    await self._restore()
-                    await work()
-                except Exception:  # noqa: BLE001 - an error must not end the server
-                    _log.exception("work on the history of chat %s failed", self._chat_id)
-                finally:
-                    done.set()
-        finally:
-            self._is_working = False
-            self.idle.set()
+        """Do the work that waits, in order, up to a clear."""
+        while self._work and (work := self._work[0][0]) is not None:
+            _, done = self._work.popleft()
+            try:
+                await self._restore()
+                await work()
+            except Exception:  # noqa: BLE001 - an error must not end the server
+                _log.exception("work on the history of chat %s failed", self._chat_id)
+            finally:
+                done.set()
+        self._is_working = False
         self.resume()
 
     async def _erase(self, erasure: Awaitable[None], erased: trio.Event) -> None:

@@ -319,11 +319,11 @@ class Turn(Writer):
 
     def _write_usage(self, running: Sequence[Usage]) -> None:
         """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""
-        limit, draws_a_gauge = self.limit, self._draws_a_gauge
-        if limit is not None and limit.output is None and not draws_a_gauge:
+        limit = self.limit
+        if limit is not None and limit.output is None and not self._draws_a_gauge:
             limit = None
         usage = self.outlet.usage.content(limit, running)
-        if self.last_request is not None and draws_a_gauge:
+        if self.last_request is not None and self._draws_a_gauge:
             try:
                 usage = with_breakdown(usage, self.last_request, self.outlet.history, self.messages)
             except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
