@@ -21,7 +21,7 @@ from eca_server.printable import printable_lines
 from eca_server.version import version
 
 if TYPE_CHECKING:
-    from eca_server.features import Options
+    from eca_server.features.host import Options
 
     _Commands: TypeAlias = argparse._SubParsersAction[Parser]
 
@@ -322,7 +322,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def _options(arguments: argparse.Namespace) -> Options:
     import logging  # noqa: PLC0415 - see the module's docstring
 
-    from eca_server.features import Options  # noqa: PLC0415
+    from eca_server.features.host import Options  # noqa: PLC0415
     from eca_server.log_handler import log_handler  # noqa: PLC0415
     from eca_server.secret import MaskingFilter  # noqa: PLC0415
 

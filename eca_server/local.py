@@ -13,7 +13,8 @@ from eca_protocol.client import Client, connect
 from eca_protocol.client.request_handlers import AskQuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_protocol.streams import memory_pair
-from eca_server.features import Connection, Options
+from eca_server.features.host import Options
+from eca_server.features.lifecycle import Connection
 from eca_server.printable import printable_lines
 from eca_server.server import serve
 

@@ -18,9 +18,10 @@ from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import End, Peer
 from eca_protocol.streams import Transport
-from eca_server.features import Connection, Handlers, Options
 from eca_server.features.gate import ConfigurationGate
-from eca_server.features.lifecycle import Greeting
+from eca_server.features.handlers import Handlers
+from eca_server.features.host import Host, Options
+from eca_server.features.lifecycle import Connection, Greeting
 from eca_server.signals import take_signals
 from eca_server.telemetry import begin_flush, record_telemetry
 
@@ -71,7 +72,7 @@ async def serve(
         if handles_signals:
             take_signals(end_by_signal, even_ignored=_EVEN_IGNORED)
         async with HTTPClient() as http, peer:
-            connection = Connection(peer, nursery, options, http, gate)
+            connection = Connection(Host(peer, nursery, options, http), gate)
             on_connection(connection)
             handlers.serve(connection)
             end = await peer.serve()

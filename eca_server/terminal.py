@@ -17,7 +17,7 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
 from eca_server.approval_view import call_rows, question_of
-from eca_server.features import Options
+from eca_server.features.host import Options
 from eca_server.llm.simulator import DEFAULT
 from eca_server.local import LocalPair, local_client
 from eca_server.printable import Printer, printable_line, printable_lines
@@ -126,8 +126,8 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
             conversation = local.client.chat(model=model)
             lines = _Lines(nursery)
             questions.read_line = lines.next_answer
-            if is_terminal and local.connection.loaded.withheld:
-                await local.connection.trust.ask(questions.ask, questions.say)
+            if is_terminal and local.connection.settings.loaded.withheld:
+                await local.connection.parts.get().trust.ask(questions.ask, questions.say)
             if message is not None:
                 code = _EXIT_CODES[await _answer(local, conversation, message, lines)]
             else:
@@ -137,8 +137,8 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
 
 
 def _lacks_a_model(local: LocalPair) -> bool:
-    connection = local.connection
-    return connection.models.selected == DEFAULT and connection.config.default_model is None
+    settings, models = local.connection.settings, local.connection.parts.get().models.current
+    return models.selected == DEFAULT and settings.config.default_model is None
 
 
 async def _doctor(options: Options, online: bool) -> int:
@@ -152,7 +152,7 @@ async def _doctor(options: Options, online: bool) -> int:
             if isinstance(content, m.ChatTextContent):
                 out.write(content.text)
         out.write("\n")
-        served = local.connection.chats.get(conversation.id)
+        served = local.connection.parts.get().chats.get().get(conversation.id)
         return int(served is not None and served.last_turn_failed)
 
 
@@ -184,7 +184,7 @@ async def _converse(local: LocalPair, conversation: Chat, lines: _Lines) -> int:
 
 
 def _awaits_key(local: LocalPair, conversation: Chat) -> bool:
-    served = local.connection.chats.get(conversation.id)
+    served = local.connection.parts.get().chats.get().get(conversation.id)
     return served is not None and served.awaits_key_of is not None
 
 
@@ -219,7 +219,7 @@ async def _answer(local: LocalPair, conversation: Chat, message: str, lines: _Li
         return "left"
     if turn.stopped:
         return "stopped"
-    served = local.connection.chats.get(conversation.id)
+    served = local.connection.parts.get().chats.get().get(conversation.id)
     return "failed" if served is not None and served.last_turn_failed else "well"
 
 

@@ -12,7 +12,7 @@ from eca_protocol import ECA
 from eca_protocol import messages as m
 from eca_server.commands import COMMANDS
 from eca_server.commands.unsupported import UNSUPPORTED
-from eca_server.features import Handlers
+from eca_server.features.handlers import Handlers
 from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, text
 
@@ -54,7 +54,7 @@ async def test_what_upstream_has_is_there_or_named_in_readme(tmp_path: Path) -> 
     agents = {"a": {"mode": "subagent", "description": "d"}}
     async with current({"agent": agents}, folder=tmp_path) as ours:
         handlers = Handlers()
-        handlers.serve(ours.connection)
+        handlers.serve(ours.connection.start)
         assert {*ECA.received_by("server")} == {*handlers}
         await ours.turn("say a", model=SCRIPT)
         for name, why in UNSUPPORTED.items():

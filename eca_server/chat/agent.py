@@ -95,7 +95,7 @@ class Agent:
     async def run(self, turn: Turn) -> None:
         """Answer the turn's prompt: its body."""
         name = "eca"
-        attributes = {"gen_ai__agent__name": name, "gen_ai__conversation__id": turn.chat.id}
+        attributes = {"gen_ai__agent__name": name, "gen_ai__conversation__id": turn.outlet.id}
         async with operation("invoke_agent", name, **attributes):
             await self._run(turn)
 
@@ -122,15 +122,8 @@ class Agent:
         turn.messages[:] = [*before, opening]
         if self.hooks is not None:
             self.hooks.mark_greeted()
-        await turn.chat.store_prompt(turn)
-        compactor = Compactor(
-            turn,
-            self.model,
-            opening,
-            percentage=self.compact_at,
-            instruction=self.compact_prompt,
-            hooks=self.hooks,
-        )
+        await turn.store_prompt()
+        compactor = self.compactor(turn, opening)
         failures: Counter[tuple[str, str, str]] = Counter()
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
@@ -165,7 +158,7 @@ class Agent:
     def _waits_for_user(self, turn: Turn, answer: Answer) -> bool:
         """Return whether the user's rejection of a call ends the turn (W-31)."""
         was_refused = any(turn.calls[each.key].is_refused_by_user for each in answer.calls)
-        ends = was_refused and turn.chat.session.profile.rejection_ends_turn
+        ends = was_refused and turn.session.profile.rejection_ends_turn
         return ends and all(each.command for each in turn.steers)
 
     async def _take_steers(self, turn: Turn, compactor: Compactor) -> bool:
@@ -176,7 +169,7 @@ class Agent:
                 await self.hooks.check_steers()
             if self._is_over or not turn.steers:
                 return has_new_text
-            has_new_text |= await take_steers(turn, compactor)
+            has_new_text |= await take_steers(turn, compactor.compact_as_asked)
 
     async def _ask(self, turn: Turn, compactor: Compactor, *, wants_title: bool) -> Answer | None:
         """Send one request, compacted if needed; retry once, compacted, if it was too long."""
@@ -217,8 +210,19 @@ class Agent:
         )
         self.record_request(turn, request)
         if answer is not None and answer.usage is not None:
-            turn.chat.window.record(answer.usage, len(turn.chat.history) + len(turn.messages))
+            turn.outlet.history.record(answer.usage, len(turn.messages))
         return answer
+
+    def compactor(self, turn: Turn, opening: Message | None = None) -> Compactor:
+        """Return what compacts the chat during a turn; `opening`: the message it answers."""
+        return Compactor(
+            turn,
+            self.model,
+            opening,
+            percentage=self.compact_at,
+            instruction=self.compact_prompt,
+            hooks=self.hooks,
+        )
 
     def record_request(self, turn: Turn, request: Request) -> None:
         """Record a request for the turn's context breakdown."""
@@ -228,13 +232,13 @@ class Agent:
         )
 
     def _request(self, turn: Turn) -> Request:
-        messages = effective_history(turn.messages, turn.chat.model_context)
+        messages = effective_history(turn.messages, turn.outlet.history.model_context)
         return Request(
             system=self.system,
             messages=messages,
             tools=self.toolbox.offered,
             reasoning_effort=self.model.effort,
-            cache_key=turn.chat.id,
+            cache_key=turn.outlet.id,
             initiator="agent" if turn.calls else self.initiator,
         )
 
@@ -256,7 +260,7 @@ class Agent:
             await self._look_at(step, pending)
             pending.add(step)
             await turn.drained()
-        turn.store_arguments()
+        turn.messages[-1] = turn.calls.with_arguments(turn.messages[-1])
         turn.show_call_progress("Calling tool", only_waiting=True)
         match steps:
             case [step]:  # a task of its own would cost more than a small tool takes
@@ -272,11 +276,11 @@ class Agent:
         if step.postponed:
             await _all_done(earlier)
             await self._look_at(step, PendingChanges())
-            turn.store_arguments()
+            turn.messages[-1] = turn.calls.with_arguments(turn.messages[-1])
             turn.show_call_progress("Calling tool", only_waiting=True)
         self._close_if_over(turn)
         if not step.call.decided.is_set():
-            with trio.move_on_after(turn.chat.session.profile.approval_seconds):
+            with trio.move_on_after(turn.session.profile.approval_seconds):
                 await step.call.decided.wait()
             step.call.reject()  # ignored unless it waits still
         await _all_done(earlier)
@@ -287,7 +291,7 @@ class Agent:
             self._close_if_over(turn)
             pictures = [part.data for part in output.parts if isinstance(part, ImagePart)]
             if pictures:
-                await turn.chat.store_pictures(turn, pictures)
+                await turn.store_pictures(pictures)
             if step.call.is_open:
                 step.call.finish(output)
             await turn.drained()
@@ -395,7 +399,7 @@ def _for_hooks(
 
 def _report_dropped_reasoning(turn: Turn, origin: Origin) -> None:
     """Report once that a newly selected model is not sent the earlier model's reasoning."""
-    before = origin_of_dropped_reasoning(turn.chat.model_context, origin)
+    before = origin_of_dropped_reasoning(turn.outlet.history.model_context, origin)
     if before is not None:
         turn.say(
             f"{origin.provider}/{origin.model} answers from here on. It is sent the chat so far, "

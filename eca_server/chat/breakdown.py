@@ -5,16 +5,18 @@ The kinds are estimated; their sum is the provider's count, if there is one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
-from eca_protocol.messages import ContextBreakdown, ContextCategory
+from eca_protocol.messages import ChatUsageContent, ContextBreakdown, ContextCategory
+from eca_server.chat.history import History
 from eca_server.llm.backend import Request
 from eca_server.llm.estimate import Kind, tokens_by_kind
+from eca_server.llm.history import Message, effective_history
 
-__all__ = ["LastRequest", "breakdown"]
+__all__ = ["LastRequest", "breakdown", "with_breakdown"]
 
 _SHOWN: Final[Mapping[Kind, tuple[str, str, str]]] = {
     "instructions": ("Instructions", "#5b8def", "🟦"),
@@ -41,6 +43,28 @@ class LastRequest:
     request: Request
     context: int | None
     compact_at: float
+
+
+def with_breakdown(
+    usage: ChatUsageContent, last: LastRequest, history: History, running: Sequence[Message]
+) -> ChatUsageContent:
+    """Return a usage content with the context of the next request.
+
+    Args:
+        usage: the usage content.
+        last: the last request of the running turn.
+        history: the messages before the turn.
+        running: the messages of the turn.
+    """
+    messages = effective_history(running, history.model_context)
+    request = attrs.evolve(last.request, messages=messages)
+    used = history.tokens(request, len(running))
+    return attrs.evolve(
+        usage,
+        session_tokens=used,
+        auto_compact_percentage=last.compact_at,
+        context_breakdown=breakdown(request, used, last.context),
+    )
 
 
 def breakdown(request: Request, used: int, limit: int | None) -> ContextBreakdown:

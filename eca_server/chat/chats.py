@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from eca_server.chat.chat import STOP_SECONDS, TOOL_STOP_SECONDS, Chat
-from eca_server.chat.memory import Memory
+from eca_server.chat.chat import Chat
+from eca_server.chat.memory import Memory, RestoreState
+from eca_server.chat.outlet import ChatServices, Outlet
 from eca_server.chat.store import ChatSettings
-from eca_server.chat.turn import Turn
-from eca_server.llm.history import Message, effective_history
+from eca_server.chat.stored_messages import ChatRecord
+from eca_server.chat.subagents import SubagentChat
+from eca_server.chat.tool_call import ToolCall
+from eca_server.chat.turn import STOP_SECONDS, TOOL_STOP_SECONDS, Turn
+from eca_server.llm.history import Message
 from eca_server.session import Session
-
-if TYPE_CHECKING:
-    from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Chats"]
 
@@ -32,6 +32,9 @@ class Chats:
         nursery: runs the chats' tasks.
         memory: stores the chats; None: they are not stored.
         watch: called when the status of a chat or of a call changes.
+
+    Attributes:
+        working_subagents: the chats of working subagents, by id.
     """
 
     def __init__(
@@ -39,49 +42,48 @@ class Chats:
         session: Session,
         nursery: trio.Nursery,
         memory: Memory | None = None,
-        watch: Callable[[Chat], None] = lambda _: None,
+        watch: Callable[[Outlet], None] = lambda _: None,
     ) -> None:
         self.memory = memory
-        self._session = session
-        self._nursery = nursery
-        self._watch = watch
+        self.working_subagents: dict[str, SubagentChat] = {}
+        self._services = ChatServices(session=session, nursery=nursery, watch=watch)
         self._chats: dict[str, Chat] = {}
         self._deleted: set[str] = set()
         self._deletions: dict[str, trio.Event] = {}
         self._bodies: set[Turn] = set()
 
     def open(self, chat_id: str | None) -> Chat:
-        """Return the chat with this id, or make it; without an id, generate one (W-21).
-
-        While a subagent works under this id, return the subagent's chat, as `get` does.
-        """
+        """Return the user's chat with this id, or make it; without an id, generate one (W-21)."""
         known = chat_id or str(uuid.uuid4())
-        chat = self.get(known)
+        chat = self._chats.get(known)
         if chat is None:
             if self.memory is not None and not self._chats:
-                self._nursery.start_soon(self.memory.wake)
+                self._services.nursery.start_soon(self.memory.wake)
             may_be_stored = bool(chat_id) and known not in self._deleted
-            chat = self._chats[known] = Chat(
-                known,
-                self._session,
-                self._nursery,
-                self.memory,
-                bodies=self._bodies,
-                may_be_stored=may_be_stored,
-                watch=self._watch,
-            )
+            state = RestoreState.UNKNOWN if may_be_stored else RestoreState.NEW
+            chat = Chat(known, self._services, self.memory, state, bodies=self._bodies)
+            self._chats[known] = chat
             if known in self._deletions:
-                chat.between_turns.do(self._deletions[known].wait)
+                chat.mailbox.do(self._deletions[known].wait)
         return chat
 
     def get(self, chat_id: str | None) -> Chat | None:
-        """Return the chat, or the working subagent's chat, with this id, or None."""
-        return self.subagent(chat_id) or self._chats.get(chat_id or "")
+        """Return the user's chat with this id, or None."""
+        return self._chats.get(chat_id or "")
 
     def subagent(self, chat_id: str | None) -> SubagentChat | None:
         """Return the chat with this id of a working subagent that the client is shown, or None."""
-        subagents = (each for chat in self for each in chat.subagents if each.is_shown)
-        return next((each for each in subagents if each.id == chat_id), None)
+        subagent = self.working_subagents.get(chat_id or "")
+        return subagent if subagent is not None and subagent.is_shown else None
+
+    def at(self, chat_id: str | None) -> Chat | SubagentChat | None:
+        """Return the working subagent's chat, or the user's chat, with this id, or None."""
+        return self.subagent(chat_id) or self.get(chat_id)
+
+    def call(self, chat_id: str, call_id: str) -> ToolCall | None:
+        """Return the call with this id of a chat's running turn or its subagents, or None."""
+        chat = self.at(chat_id)
+        return None if chat is None or chat.turn is None else chat.turn.call(call_id)
 
     def __iter__(self) -> Iterator[Chat]:
         """Yield the open chats."""
@@ -89,7 +91,7 @@ class Chats:
 
     async def find(self, chat_id: str) -> Chat | None:
         """Return the chat with this id and its history, loaded if it is stored, or None."""
-        if not chat_id:
+        if not chat_id or self.subagent(chat_id) is not None:
             return None
         chat = self.open(chat_id)
         await chat.restore()
@@ -115,11 +117,10 @@ class Chats:
         """
         chat = chat or self.open(None)
         chat.history.extend(messages)
-        chat.model_context = effective_history(chat.history)
-        chat.title = title or None
+        chat.titling.title = title or None
         chat.set(**attrs.asdict(settings, recurse=False))
-        if self.memory is not None and messages:
-            await self.memory.store_copy(chat)
+        if messages:
+            await chat.storage.store(ChatRecord(messages=messages))
         return chat
 
     async def titles(self) -> frozenset[str]:
@@ -133,10 +134,6 @@ class Chats:
         if is_blank:
             del self._chats[chat.id]
         return is_blank
-
-    def clear(self, chat_id: str) -> trio.Event:
-        """Clear a chat's history; see `BetweenTurns.clear`."""
-        return self.open(chat_id).between_turns.clear()
 
     def delete(self, chat_id: str | None) -> None:
         """Delete a chat with everything in it; an unknown id is no error (W-24)."""
@@ -152,15 +149,15 @@ class Chats:
             self._deleted.add(chat_id)
             if chat is None and chat_id in self._deletions:
                 return
-            if chat is None or chat.between_turns.idle.is_set():
-                self._nursery.start_soon(self.memory.delete, chat_id)
+            if chat is None or chat.mailbox.idle.is_set():
+                self._services.nursery.start_soon(self.memory.delete, chat_id)
             else:
                 deleted = self._deletions[chat_id] = trio.Event()
-                self._nursery.start_soon(self._delete_later, self.memory, chat, deleted)
+                self._services.nursery.start_soon(self._delete_later, self.memory, chat, deleted)
 
     async def _delete_later(self, memory: Memory, chat: Chat, deleted: trio.Event) -> None:
         """Delete once a running rollback has restored its files; a new chat of this id waits."""
-        await chat.between_turns.idle.wait()
+        await chat.mailbox.idle.wait()
         await memory.delete(chat.id)
         if self._deletions.get(chat.id) is deleted:  # and the id was not taken and deleted again
             del self._deletions[chat.id]
@@ -185,10 +182,10 @@ class Chats:
                 for deleted in tuple(self._deletions.values()):
                     await deleted.wait()
         failures = [
-            f"a tool of the chat {turn.chat.id} could not be ended"
+            f"a tool of the chat {turn.outlet.id} could not be ended"
             for turn in self._bodies
             if turn.stopped_during_tool
         ]
-        if self.memory is not None and not await self.memory.close():
+        if self.memory is not None and not await self.memory.store.close():
             failures.append("the last changes of the chats could not be written to the disk")
         return failures

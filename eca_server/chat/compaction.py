@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
 from eca_server.chat.reply import announce_retries
@@ -36,7 +37,7 @@ from eca_server.tools.output import Cap, cut_middle
 if TYPE_CHECKING:
     from eca_server.chat.hooked import Trigger, TurnHooks
 
-__all__ = ["NO_PAST", "Compactor", "compact", "has_past", "transcript"]
+__all__ = ["NO_PAST", "Compactor", "has_past", "transcript"]
 
 NO_PAST = "There is nothing to compact: this chat has no messages since its last summary."
 
@@ -68,53 +69,42 @@ class _NoSummary(Exception):
     """An answer of the model that is no summary."""
 
 
+@attrs.define
 class Compactor:
-    """Compacts the chat when the requests of one turn do not fit the model.
+    """Replaces the messages so far by a summary, during one turn.
 
-    Args:
-        turn: the turn.
-        model: the model.
-        opening: the message that the turn answers; it is repeated after a summary.
+    Attributes:
+        turn: the turn whose chat is compacted; the marker is added to its messages.
+        model: the model that writes the summary.
+        opening: the message that the turn answers; it is repeated after a summary, and so are the
+            user's messages since the model last answered. None: the turn answers no message.
         percentage: the percentage of the model's context that a request may take.
         instruction: the instruction for a summary; empty: the built-in one.
         hooks: the user's hooks, which may forbid it; None: there are none.
     """
 
-    def __init__(
-        self,
-        turn: Turn,
-        model: Model,
-        opening: Message,
-        *,
-        percentage: float,
-        instruction: str = "",
-        hooks: TurnHooks | None = None,
-    ) -> None:
-        self._turn = turn
-        self._model = model
-        self._opening = opening
-        self._percentage = percentage
-        self._instruction = instruction
-        self._hooks = hooks
-        self._has_failed = False
+    _turn: Turn
+    _model: Model
+    _opening: Message | None = None
+    _percentage: float = attrs.field(kw_only=True)
+    _instruction: str = attrs.field(kw_only=True, default="")
+    _hooks: TurnHooks | None = attrs.field(kw_only=True, default=None)
+    _has_failed: bool = attrs.field(init=False, default=False)
 
     async def compact_if_needed(self, request: Request) -> bool:
         """Compact the chat if the request would exceed the limit; return whether it was."""
         turn, context = self._turn, self._model.capabilities.context
         if not context or self._has_failed:
             return False
-        window = turn.chat.window
-        messages = len(turn.chat.history) + len(turn.messages)
-        if window.tokens(request, messages) <= context * self._percentage / 100:
-            window.had_room = True
+        history = turn.outlet.history
+        if history.tokens(request, len(turn.messages)) <= context * self._percentage / 100:
+            history.had_room = True
             return False
-        return window.had_room and await self.compact()
+        return history.had_room and await self.compact()
 
     async def compact(self) -> bool:
         """Compact the chat; return whether it was."""
-        if not has_past(self._turn, self._opening):
-            return False
-        return await self._compact(self._opening) is not None
+        return await self._compact(self._opening, triggered="auto") is not None
 
     async def compact_as_asked(self, wish: str) -> None:
         """Compact the chat at the user's request during the turn, and show the summary."""
@@ -123,76 +113,48 @@ class Compactor:
         if not has_past(self._turn, opening):
             self._turn.say(NO_PAST, role="system")
             return
-        summary = await self._compact(opening, wish, triggered="manual")
+        summary = await self._compact(opening, wish)
         if summary is not None:
             self._turn.say(summary, role="system")
 
     async def _compact(
-        self, opening: Message | None, wish: str = "", triggered: Trigger = "auto"
+        self, opening: Message | None, wish: str = "", triggered: Trigger = "manual"
     ) -> str | None:
-        summary = await compact(
-            self._turn,
-            self._model,
-            opening=opening,
-            wish=wish,
-            instruction=self._instruction,
-            hooks=self._hooks,
-            triggered=triggered,
-        )
-        done = summary is not None
-        if done:
-            self._turn.chat.window.had_room = False
-        self._has_failed = not done
+        if not has_past(self._turn, opening):
+            return None
+        summary = await self.summarize(opening, wish, triggered)
+        self._has_failed = summary is None
+        if summary is not None:
+            self._turn.outlet.history.had_room = False
         self._turn.progress("Waiting model")
         return summary
 
+    async def summarize(
+        self, opening: Message | None, wish: str, triggered: Trigger = "manual"
+    ) -> str | None:
+        """Replace the messages so far by a summary.
 
-def has_past(turn: Turn, opening: Message | None = None) -> bool:
-    """Return whether there are messages to summarize."""
-    return bool(_past(turn, opening))
+        Args:
+            opening: as above.
+            wish: the user's wish for the summary.
+            triggered: the trigger of the compaction.
 
-
-async def compact(
-    turn: Turn,
-    model: Model,
-    *,
-    opening: Message | None = None,
-    wish: str = "",
-    instruction: str = "",
-    hooks: TurnHooks | None = None,
-    triggered: Trigger = "manual",
-) -> str | None:
-    """Replace the messages so far by a summary.
-
-    Args:
-        turn: the turn whose chat is compacted; the marker is added to its messages.
-        model: the model that writes the summary.
-        opening: the message that the turn answers; it is repeated after the summary, and so are
-            the user's messages since the model last answered.
-        wish: the user's wish for the summary.
-        instruction: the instruction for the summary; empty: the built-in one.
-        hooks: the user's hooks, which may forbid it; None: there are none.
-        triggered: the trigger of the compaction.
-
-    Returns:
-        The summary, or None after reporting why there is none.
-    """
-    past = _past(turn, opening)
-    if not past:
-        return None
-    if hooks is not None and not await hooks.before_compaction(triggered, wish):
-        return None
-    turn.progress("Compacting the chat")
-    try:
-        with trio.fail_after(SECONDS):
-            summary = await _summary(turn, model, past, wish, instruction or _INSTRUCTION)
-    except BackendError as error:
-        trouble = model.explain(error)
-    except _NoSummary as fault:
-        trouble = f"{fault}."
-    except trio.TooSlowError:
-        trouble = f"the summary took longer than {SECONDS} s."
-    else:
+        Returns:
+            The summary, or None after reporting why there is none.
+        """
+        turn, hooks = self._turn, self._hooks
+        past = _past(turn, opening)
+        if not past or (hooks and not await hooks.before_compaction(triggered, wish)):
+            return None
+        turn.progress("Compacting the chat")
+        try:
+            with trio.fail_after(SECONDS):
+                instruction = self._instruction or _INSTRUCTION
+                summary = await _summary(turn, self._model, past, wish, instruction)
+        except (BackendError, _NoSummary, trio.TooSlowError) as error:
+            why = self._reason(error)
+            turn.say(f"The chat could not be compacted, and is unchanged: {why}", role="system")
+            return None
         answering = () if opening is None else (opening, *_unanswered(turn, opening))
         again = tuple(part for message in answering for part in message.parts)
         turn.messages.append(Message(role="user", parts=(CompactionPart(summary), *again)))
@@ -203,8 +165,18 @@ async def compact(
             parts = (CompactionPart(summary), *added, *again)
             turn.messages[-1] = Message(role="user", parts=parts)
         return summary
-    turn.say(f"The chat could not be compacted, and is unchanged: {trouble}", role="system")
-    return None
+
+    def _reason(self, error: Exception) -> str:
+        """Return the reason for the user why there is no summary."""
+        if isinstance(error, BackendError):
+            return self._model.explain(error)
+        late = f"the summary took longer than {SECONDS} s"
+        return f"{error if isinstance(error, _NoSummary) else late}."
+
+
+def has_past(turn: Turn, opening: Message | None = None) -> bool:
+    """Return whether there are messages to summarize."""
+    return bool(_past(turn, opening))
 
 
 def transcript(messages: Sequence[Message], size: int) -> str:
@@ -221,7 +193,7 @@ def transcript(messages: Sequence[Message], size: int) -> str:
 
 def _past(turn: Turn, opening: Message | None) -> Sequence[Message]:
     """Return the messages to summarize; empty if there are none since the last summary."""
-    everything = [*turn.chat.history, *turn.messages]
+    everything = [*turn.outlet.history, *turn.messages]
     del everything[len(everything) - len(_unanswered(turn, opening)) :]
     if everything and everything[-1] is opening:
         everything.pop()

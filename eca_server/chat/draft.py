@@ -7,13 +7,14 @@ a late disk makes nothing pile up. When the turn ends, its messages replace the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 import trio
 
 from eca_server.chat.store.running import Piece, joined
+from eca_server.chat.tool_call import ToolCall
 from eca_server.llm.events import (
     Citation,
     Event,
@@ -35,9 +36,6 @@ from eca_server.llm.history import (
     ToolCallPart,
     ToolResultPart,
 )
-
-if TYPE_CHECKING:
-    from eca_server.chat.turn import Turn
 
 __all__ = ["Draft"]
 
@@ -68,15 +66,27 @@ class _Growing:
 
 
 class Draft:
-    """The part of one turn that is not stored as messages."""
+    """The part of one turn that is not stored as messages.
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    Attributes:
+        stored: the number of messages that are stored or being stored.
+    """
+
+    def __init__(self, messages: Sequence[Message], calls: Mapping[str, ToolCall]) -> None:
+        """Take the messages and the calls of the turn, to which more are added."""
+        self.stored = 0
+        self._messages = messages
+        self._calls = calls
         self._scope = trio.CancelScope()
         self._changed = trio.Event()
         self._is_stored = False
         self._written: list[Message] = []
         self._growing = _Growing(0)
+
+    def take(self, count: int) -> Sequence[Message]:
+        """Return the unstored ones of the first `count` messages, and mark them as stored."""
+        first, self.stored = self.stored, max(self.stored, count)
+        return self._messages[first:count]
 
     def record(self, event: Event) -> None:
         """Take an event of the answer."""
@@ -90,11 +100,11 @@ class Draft:
 
     def begin_answer(self, origin: Origin) -> None:
         """Begin the turn's next message: a model answers."""
-        self._growing = _Growing(len(self._turn.messages), origin)
+        self._growing = _Growing(len(self._messages), origin)
 
     def end_answer(self) -> None:
         """End the message: what came of it is among the turn's messages."""
-        self._growing = _Growing(len(self._turn.messages))
+        self._growing = _Growing(len(self._messages))
 
     async def run(self, add: Callable[[Sequence[Piece]], Awaitable[bool]]) -> None:
         """Store what comes until `end`; `add` stores pieces, and returns whether it did."""
@@ -117,8 +127,8 @@ class Draft:
         self._scope.cancel()
 
     async def _store(self, add: Callable[[Sequence[Piece]], Awaitable[bool]]) -> bool:
-        messages = tuple(self._turn.messages)
-        whole = max(self._written_of(messages), self._turn.stored)
+        messages = tuple(self._messages)
+        whole = max(self._written_of(messages), self.stored)
         growing = self._growing
         if growing.place != len(messages):
             growing = self._growing = _Growing(len(messages))
@@ -161,7 +171,7 @@ class Draft:
         if growing.origin is None and messages and messages[-1].role == "assistant":
             for part in messages[-1].parts:
                 if isinstance(part, ToolCallPart) and part.id not in growing.results:
-                    call = self._turn.calls.get(part.id)
+                    call = self._calls.get(part.id)
                     if call is not None and call.result is not None:
                         yield call.result_part()
 

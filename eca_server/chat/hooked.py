@@ -6,15 +6,13 @@ framed like contexts; each hook that was shown to start is shown to end, also af
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableSet, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionStartedContent
-from eca_server.chat.chat import Chat
-from eca_server.chat.states import ChatState
 from eca_server.chat.tool_call import Naming
 from eca_server.chat.turn import Steer, Turn
 from eca_server.config.hook_settings import HookEvent
@@ -69,36 +67,28 @@ class CallVerdict:
         return decision
 
 
+@attrs.define
 class TurnHooks:
     """The hooks of a turn.
 
-    Args:
+    Attributes:
         hooks: the configured hooks.
         turn: the turn.
         chat_payload: the members about the chat in each hook's payload.
-        greeted: the chats with the contexts of `chatStart` in their history.
         background: runs the hooks of the chat's start, which a delete of the chat does not end.
-
-    Attributes:
         stopped: a hook has ended the turn.
     """
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        turn: Turn,
-        chat_payload: Mapping[str, Any],
-        greeted: MutableSet[Chat],
-        background: BackgroundHooks,
-    ) -> None:
-        self.stopped = False
-        self._hooks = hooks
-        self._turn = turn
-        self._chat_payload = chat_payload
-        self._greeted = greeted
-        self._background = background
-        self._is_subagents = turn.chat.parent_id is not None
-        self._follow_ups = 0
+    _hooks: Hooks
+    _turn: Turn
+    _chat_payload: Mapping[str, Any]
+    _background: BackgroundHooks
+    stopped: bool = attrs.field(init=False, default=False)
+    _follow_ups: int = attrs.field(init=False, default=0)
+
+    @property
+    def _is_subagents(self) -> bool:
+        return self._turn.outlet.parent_id is not None
 
     async def before_request(self, message: Message) -> tuple[Sequence[TextPart], Message] | None:
         """Run the hooks before the first request.
@@ -107,8 +97,8 @@ class TurnHooks:
             The parts to put before the user's message, and that message; None: it is not sent.
         """
         contexts: list[tuple[str, str]] = []
-        chat = self._turn.chat
-        if self._is_subagents or chat not in self._greeted or not chat.history:
+        history = self._turn.outlet.history
+        if self._is_subagents or not history.is_greeted or not history:
             results = await self._start()
             contexts += results.contexts
             if self._ends_with(results):
@@ -134,18 +124,16 @@ class TurnHooks:
             return await self._hooks.fire(
                 "subagentStart", self._chat_payload, _HookDisplay(self._turn)
             )
-        chat = self._turn.chat
-        payload = {**self._chat_payload, "resumed": bool(chat.history)}
+        turn = self._turn
+        payload = {**self._chat_payload, "resumed": bool(turn.outlet.history)}
         if not self._hooks.has("chatStart"):
             return HookResults(payload=payload)
-        run = partial(self._hooks.fire, "chatStart", payload, _HookDisplay(self._turn))
-        return await self._background.run_start(
-            chat.id, run, lambda: chat.state is ChatState.DELETED
-        )
+        run = partial(self._hooks.fire, "chatStart", payload, _HookDisplay(turn))
+        return await self._background.run_start(turn.outlet.id, run, lambda: turn.is_mute)
 
     def mark_greeted(self) -> None:
         """Record that the hooks' additions at the chat's start are in its history."""
-        self._greeted.add(self._turn.chat)
+        self._turn.outlet.history.is_greeted = True
 
     async def check_steers(self) -> None:
         """Run the `preRequest` hooks for each new steer, once.
@@ -321,7 +309,7 @@ class _HookDisplay:
 
     @property
     def _shows_hooks(self) -> bool:
-        return ChatHookActionStartedContent.window.written_in(self.turn.chat.session.revision)
+        return ChatHookActionStartedContent.window.written_in(self.turn.session.revision)
 
 
 def _own_name(naming: Naming) -> str:

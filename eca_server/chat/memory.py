@@ -6,38 +6,30 @@ server can be rolled back.
 
 from __future__ import annotations
 
+import enum
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-import trio
+import attrs
 
+from eca_protocol.messages import ChatImageContent
 from eca_server.chat.gallery import Gallery
-from eca_server.chat.pictures import picture_content
-from eca_server.chat.rollback import Rollbacks, place_of
+from eca_server.chat.restoring import Rollbacks
 from eca_server.chat.store import (
     BeforeImage,
     BeforeImageBatch,
     ChatSummary,
     Store,
-    StoredChat,
-    StoredMessage,
-    TurnUsage,
 )
-from eca_server.chat.store.running import Piece, Running
-from eca_server.chat.stored_messages import restored, stored
-from eca_server.chat.usage import SessionUsage, taken
-from eca_server.chat.window import Window
-from eca_server.llm.history import Message, effective_history
+from eca_server.chat.store.rows import LoadResult
+from eca_server.chat.store.running import Piece
+from eca_server.chat.stored_messages import ChatRecord, stored
 from eca_server.tools.tool import FileChange
 from eca_server.workspace import Workspace
 
-if TYPE_CHECKING:
-    from eca_server.chat.chat import Chat
-    from eca_server.chat.turn import Turn
-
-__all__ = ["Memory", "line_of"]
+__all__ = ["Memory", "RestoreState", "Storage", "line_of"]
 
 _log = logging.getLogger("eca_server.chat")
 
@@ -56,6 +48,7 @@ class Memory:
         gallery: stores pictures of chats as files.
 
     Attributes:
+        store, workspace, gallery: as above.
         rollbacks: restores the files that the chats changed.
     """
 
@@ -68,148 +61,36 @@ class Memory:
         notify: Callable[[str], None],
         gallery: Gallery,
     ) -> None:
-        self._store = store
-        self._gallery = gallery
-        self._workspace = workspace
+        self.store = store
+        self.gallery = gallery
+        self.workspace = workspace
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
 
     async def wake(self) -> None:
         """Open the store during the first turn, which then does not wait for it at its end."""
         await self.rollbacks.recover()
 
-    async def restore(self, chat: Chat) -> bool:
-        """Load the history that is stored under a chat's id, if there is any.
+    async def find(self, chat_id: str, *, waits: bool) -> LoadResult | None:
+        """Load a stored chat, once its interrupted rollback is finished.
+
+        Args:
+            chat_id: the chat.
+            waits: wait a moment for a late disk, and tell the user that the chat cannot be read.
 
         Returns:
-            True if the store was read; if not, the chat continues unread.
+            None if it cannot be read now.
         """
-        if chat.is_unread and self._store.is_late:
-            return False
-        await self.rollbacks.recover(chat.id)
-        loaded = await self._store.find(chat.id)
-        was_unread, chat.is_unread = chat.is_unread, loaded is None
-        if loaded is None:
-            return False
-        stored_chat = loaded.chat
-        if stored_chat is None:
-            return True
-        if not chat.between_turns.was_cleared:
-            chat.prepend(_missing_messages(chat, [restored(each) for each in stored_chat.messages]))
-        chat.model_context = effective_history(chat.history)
-        chat.window = Window()
-        named = chat.title if chat.settings.is_named_by_user or not was_unread else None
-        chat.title = named or stored_chat.title or chat.title
-        chat.settings = stored_chat.settings
-        chat.created = stored_chat.created
-        if not chat.is_busy:
-            chat.updated = stored_chat.updated
-        chat.usage = SessionUsage()  # the turns of an unread chat are stored, too
-        for usage in stored_chat.usages:
-            chat.usage.add_turn(usage.tokens, usage.cost)
-        return True
-
-    async def store_turn(self, turn: Turn) -> None:
-        """Store a turn's messages, within a time limit; a cancelled call stores them, too."""
-        tokens, cost = taken(turn.usages)
-        is_recorded = turn.stored > 0
-        await self._store.append(
-            turn.chat.id,
-            self._workspace,
-            _unstored(turn, len(turn.messages)),
-            title=turn.chat.title_to_store,
-            usage=TurnUsage(tokens=tokens, cost=cost) if turn.usages else None,
-            settings=turn.chat.settings_to_store,
-            running=Running(turn=turn.prompt.content_id, is_over=True) if is_recorded else None,
-        )
-
-    async def store_copy(self, chat: Chat) -> None:
-        """Store a chat that begins with existing messages."""
-        await self._store.append(
-            chat.id,
-            self._workspace,
-            stored(chat.history),
-            title=chat.title,
-            settings=chat.settings,
-        )
-
-    async def store_prompts(self, turn: Turn) -> None:
-        """Store a turn up to the user's last message, within a time limit."""
-        places = (n for n, each in enumerate(turn.messages, 1) if each.content_id is not None)
-        if messages := _unstored(turn, max(places, default=0)):
-            await self._store.append(
-                turn.chat.id,
-                self._workspace,
-                messages,
-                title=turn.chat.title_to_store,
-                settings=turn.chat.settings_to_store,
-                running=Running(turn=turn.prompt.content_id, stored=turn.stored),
-            )
-
-    async def store_prompt(self, turn: Turn, nursery: trio.Nursery) -> None:
-        """Store the prompt of a turn, within a time limit; never raise.
-
-        From then on drafts of the running turn are stored, too.
-        """
-        nursery.start_soon(self._keep_draft, turn)
-        try:
-            await self.store_prompts(turn)
-        except Exception:  # noqa: BLE001 - a failed write must not end the turn
-            _log.exception("a prompt of chat %s cannot be stored", turn.chat.id)
-
-    async def _keep_draft(self, turn: Turn) -> None:
-        async def add(pieces: Sequence[Piece]) -> bool:
-            return await self._store.add_pieces(turn.chat.id, turn.prompt.content_id, pieces)
-
-        try:
-            await turn.draft.run(add)
-        except Exception:  # noqa: BLE001 - as above
-            _log.exception("a draft of chat %s cannot be stored", turn.chat.id)
-
-    async def store_before_images(
-        self, turn: Turn, changes: Sequence[FileChange]
-    ) -> BeforeImageBatch:
-        """Store the content of files that a call is about to change, within a time limit."""
-        images = [_before_image(turn.last_content_id, change) for change in changes]
-        return await self._store.add_before_images(turn.chat.id, images)
-
-    def forget_before_images(self, batch: BeforeImageBatch) -> None:
-        """Delete before-images: the call has changed none of the files."""
-        self._store.remove_before_images(batch)
-
-    async def store_pictures(self, chat: Chat, pictures: Iterable[bytes]) -> None:
-        """Store pictures that the client cannot show as files, within a time limit."""
-        for content in map(picture_content, pictures):
-            if not chat.session.formatter.shows(content):
-                await self._gallery.store(chat.id, content)
-
-    async def store_settings(self, chat: Chat) -> None:
-        """Store a chat's title and settings."""
-        await self._store.append(
-            chat.id, self._workspace, title=chat.title_to_store, settings=chat.settings_to_store
-        )
-
-    def clear(self, chat: Chat) -> Awaitable[None]:
-        """Delete the stored messages of a chat, in order before later writes.
-
-        Returns:
-            An awaitable that ends when they are deleted.
-        """
-        erasure = self._store.clear(chat.id, title=chat.title, settings=chat.settings_to_store)
-
-        async def cleared() -> None:
-            try:
-                await erasure
-            finally:
-                await self._gallery.remove(chat.id)
-
-        return cleared()
+        if not waits and self.store.is_late:
+            return None
+        await self.rollbacks.recover(chat_id)
+        return await self.store.find(chat_id)
 
     async def delete(self, chat_id: str) -> None:
         """Delete a stored chat."""
         try:
-            await self._store.delete(chat_id)
+            await self.store.delete(chat_id)
         finally:
-            await self._gallery.remove(chat_id)
+            await self.gallery.remove(chat_id)
 
     async def latest(
         self,
@@ -220,37 +101,160 @@ class Memory:
     ) -> Sequence[ChatSummary]:
         """Return the chats of the workspace, or of all, the latest first."""
         await self.rollbacks.recover()
-        return await self._store.list(None if everywhere else self._workspace, limit, by=by)
+        return await self.store.list(None if everywhere else self.workspace, limit, by=by)
+
+
+class RestoreState(enum.Enum):
+    """The relation of a chat to what is stored under its id."""
+
+    NEW = "nothing is stored, or the chat has stored all of it"
+    UNKNOWN = "it was not read yet"
+    LATE = "it could not be read yet, and must not be overwritten"
+    CLEARED = "its messages were deleted before they were read"
+    RESTORED = "it was read"
+
+
+@attrs.define
+class Storage:
+    """The stored part of one chat.
+
+    Attributes:
+        chat_id: the chat.
+        memory: the stored chats; None: chats are not stored.
+        state: whether the chat has its stored part.
+        describe: returns the chat's title and settings for each record; None: store nothing.
+        unstored_changes: file changes whose before-images are not stored, or not yet.
+    """
+
+    _chat_id: str
+    _memory: Memory | None
+    state: RestoreState
+    _describe: Callable[[], ChatRecord | None]
+    unstored_changes: list[BeforeImageBatch] = attrs.field(init=False, factory=list)
 
     @property
-    def is_late(self) -> bool:
-        """True if the disk did not answer in time."""
-        return self._store.is_late
+    def is_restored(self) -> bool:
+        """True if the chat has everything that may be stored of it."""
+        return self._memory is None or self.state in {RestoreState.NEW, RestoreState.RESTORED}
 
-    async def load(self, chat_id: str) -> StoredChat | None:
-        """Return a stored chat, or None."""
-        return await self._store.load(chat_id)
+    @property
+    def is_persistent(self) -> bool:
+        """True if chats are stored."""
+        return self._memory is not None
 
-    async def close(self) -> bool:
-        """Finish writing and close the store; return whether everything is on disk."""
-        return await self._store.close()
+    async def load(self) -> LoadResult | None:
+        """Read the stored part; None: there is nothing to restore, or it cannot be read now."""
+        if self._memory is None or self.is_restored:
+            return None
+        waits = self.state is RestoreState.UNKNOWN
+        loaded = await self._memory.find(self._chat_id, waits=waits)
+        if self.is_restored:  # by another caller meanwhile
+            return None
+        if loaded is None and self.state is RestoreState.UNKNOWN:
+            self.state = RestoreState.LATE
+        return loaded
 
+    async def store(self, record: ChatRecord | None = None) -> None:
+        """Store additions, the title and the settings, within a time limit; never raise."""
+        memory, described = self._memory, self._describe()
+        if memory is None or described is None:
+            return
+        record = record or ChatRecord()
+        try:
+            await memory.store.append(
+                self._chat_id,
+                memory.workspace,
+                stored(record.messages),
+                title=described.title,
+                usage=record.usage,
+                settings=described.settings,
+                running=record.running,
+            )
+        except Exception:  # noqa: BLE001 - what cannot be stored must not end a turn
+            _log.exception("a part of chat %s cannot be stored", self._chat_id)
 
-def _unstored(turn: Turn, count: int) -> list[StoredMessage]:
-    """Return the unstored ones of a turn's first `count` messages, and mark them as stored."""
-    messages, turn.stored = turn.messages[turn.stored : count], max(turn.stored, count)
-    return stored(messages)
+    async def store_pieces(self, turn: str, pieces: Sequence[Piece]) -> bool:
+        """Store pieces of the draft of a turn; return whether they are on disk; never raise."""
+        if self._memory is None:
+            return False
+        try:
+            return await self._memory.store.add_pieces(self._chat_id, turn, pieces)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("a draft of chat %s cannot be stored", self._chat_id)
+            return False
 
+    async def store_before_images(
+        self, content_id: str, changes: Sequence[FileChange]
+    ) -> Callable[[], None]:
+        """Store the content of files before they are changed, within a time limit.
 
-def _missing_messages(chat: Chat, messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the stored messages that a chat, which continued unread, does not have."""
-    ids = (each.content_id for each in messages)
-    known_ids = {message.content_id for message in chat.all_messages} - {None}
-    known = next((each for each in ids if each in known_ids), None)
-    if known is None:
-        return messages
-    place, earlier = place_of(messages, known)
-    return messages[: place - earlier]
+        Args:
+            content_id: the id of the user's last message.
+            changes: the changes.
+
+        Returns:
+            A function to call if nothing was changed.
+        """
+        memory = self._memory
+        if memory is None:
+            return lambda: None
+        images = [_before_image(content_id, change) for change in changes]
+        batch = await memory.store.add_before_images(self._chat_id, images)
+        unstored = [each for each in self.unstored_changes if each.numbers is None]
+        self.unstored_changes = [*unstored, batch]
+
+        def forget() -> None:
+            others = [each for each in self.unstored_changes if each is not batch]
+            self.unstored_changes = others
+            memory.store.remove_before_images(batch)
+
+        return forget
+
+    async def store_picture(self, picture: ChatImageContent) -> None:
+        """Store a picture as a file, within a time limit."""
+        if self._memory is not None:
+            await self._memory.gallery.store(self._chat_id, picture)
+
+    def clear(self, restore: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+        """Delete the stored messages, in order before later writes.
+
+        Args:
+            restore: restores settings, costs and the user's title first, if the chat lacks them.
+
+        Returns:
+            An awaitable that ends when they are deleted.
+        """
+        self.unstored_changes.clear()
+        erasure = None
+        if self.is_restored:
+            erasure = self._erasure()
+        else:
+            self.state = RestoreState.CLEARED
+
+        async def finish() -> None:
+            first = erasure
+            if first is None:
+                await restore()
+                first = self._erasure()
+            if first is not None:
+                await first
+
+        return finish()
+
+    def _erasure(self) -> Awaitable[None] | None:
+        """Queue the deletion; None: the chat is deleted, or is not stored."""
+        memory, record = self._memory, self._describe()
+        if memory is None or record is None:
+            return None
+        erasure = memory.store.clear(self._chat_id, title=record.title, settings=record.settings)
+
+        async def erase() -> None:
+            try:
+                await erasure
+            finally:
+                await memory.gallery.remove(self._chat_id)
+
+        return erase()
 
 
 def _before_image(content_id: str, change: FileChange) -> BeforeImage:

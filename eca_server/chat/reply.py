@@ -6,7 +6,7 @@ decision 14). Retries happen in a lower layer, before the first event the user s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import attrs
 import trio
@@ -86,51 +86,79 @@ async def reply(
     Raises:
         BackendError: the request is too long (`context_overflow`); nothing was shown.
     """
-    answer = Answer()
-    calls = CallsInOrder(turn, naming)
-
-    shown = False
-    budget = _AnswerBudget(max_kb)
-    pictures = FirstPictures()
+    receiver = _Receiver(turn, CallsInOrder(turn, naming), _AnswerBudget(max_kb))
+    if wants_title:
+        receiver.make_title = lambda: make_title(model, turn.about, title_prompt)
+    answer = receiver.answer
     turn.draft.begin_answer(model.origin)
     try:
         async with model.stream(request, on_wait=announce_retries(turn)) as events:
-            spent = 0.0
-            async for piece in events:
-                started = trio.current_time()
-                event = budget.within(piece)
-                if event is None:
-                    break
-                if not shown and isinstance(event, _VISIBLE):
-                    shown = True
-                    turn.progress("Generating")
-                    if wants_title:
-                        turn.chat.name_with(lambda: make_title(model, turn.about, title_prompt))
-                if not (pictures.drops(event) or calls.drops(event)):
-                    answer.feed(event)
-                    turn.draft.record(event)
-                    await _take(turn, answer, calls, event)
-                spent += trio.current_time() - started
-                await turn.drained()
-                if spent > PACE_SECONDS:
-                    await trio.lowlevel.checkpoint()
-                    spent = 0.0
+            await receiver.receive(events)
     except BackendError as error:
-        if error.kind == "context_overflow" and not shown:
+        if error.kind == "context_overflow" and not receiver.has_shown:
             raise
         _break_off(turn, model, error)
         return None
     finally:
         turn.limit = limit_of(model)  # some models report it only with an answer
         _remember(turn, answer, model)
-    if budget.is_exceeded or answer.finished is None:
-        _report_cut(turn, model, budget)
+    if receiver.budget.is_exceeded or answer.finished is None:
+        _report_cut(turn, model, receiver.budget)
         return None
     if answer.is_empty and answer.finished.reason not in _ENDINGS:
         turn.say(_EMPTY, role="system")
-    _report_dropped(turn, "tool calls", MOST_CALLS + calls.dropped, MOST_CALLS)
-    _report_dropped(turn, "pictures", pictures.count, MOST_PICTURES)
+    _report_dropped(turn, "tool calls", MOST_CALLS + receiver.calls.dropped, MOST_CALLS)
+    _report_dropped(turn, "pictures", receiver.pictures.count, MOST_PICTURES)
     return answer
+
+
+@attrs.define
+class _Receiver:
+    """Shows the events of one answer, and collects them.
+
+    Attributes:
+        make_title: makes the chat's title once the first event has arrived; None: no title.
+        has_shown: an event was shown.
+    """
+
+    turn: Turn
+    calls: CallsInOrder
+    budget: _AnswerBudget
+    make_title: Callable[[], Awaitable[str | None]] | None = None
+    has_shown: bool = False
+    answer: Answer = attrs.field(factory=Answer)
+    pictures: FirstPictures = attrs.field(factory=FirstPictures)
+
+    async def receive(self, events: AsyncIterator[Event]) -> None:
+        """Take the events of a stream until its end or the limit of the answer."""
+        turn, spent = self.turn, 0.0
+        async for piece in events:
+            started = trio.current_time()
+            event = self.budget.within(piece)
+            if event is None:
+                return
+            if not self.has_shown and isinstance(event, _VISIBLE):
+                self.has_shown = True
+                turn.progress("Generating")
+                if self.make_title is not None:
+                    turn.outlet.request_title(self.make_title)
+            if not (self.pictures.drops(event) or self.calls.drops(event)):
+                self.answer.feed(event)
+                turn.draft.record(event)
+                await self._show(event)
+            spent += trio.current_time() - started
+            await turn.drained()
+            if spent > PACE_SECONDS:
+                await trio.lowlevel.checkpoint()
+                spent = 0.0
+
+    async def _show(self, event: Event) -> None:
+        if isinstance(event, _OF_CALLS):
+            self.calls.feed(event)
+            return
+        if isinstance(event, Image):
+            await self.turn.store_pictures([event.data])
+        _show(self.turn, self.answer, event)
 
 
 class _AnswerBudget:
@@ -163,21 +191,12 @@ class _AnswerBudget:
         return attrs.evolve(event, text=truncated) if truncated else None
 
 
-async def _take(turn: Turn, answer: Answer, calls: CallsInOrder, event: Event) -> None:
-    if isinstance(event, _OF_CALLS):
-        calls.feed(event)
-        return
-    if isinstance(event, Image):
-        await turn.chat.store_pictures(turn, [event.data])
-    _show(turn, answer, event)
-
-
 def _report_cut(turn: Turn, model: Model, budget: _AnswerBudget) -> None:
     if not budget.is_exceeded:
         words = "the stream ended without its last event"
         _break_off(turn, model, BackendError("premature_stop", words))
         return
-    turn.close_contents()
+    turn.close_contents("user-choice")
     turn.fail(
         f"The answer was cut: it exceeds the limit of {budget.max_kb} KiB (`answerMaxKb`). "
         "Ask for a shorter answer, or raise the limit."
@@ -234,7 +253,7 @@ class CallsInOrder:
         match event:
             case ToolCallStarted(key=key, name=name):
                 self._begun.add(key)
-                call = self._turn.begin_call(key, self._naming(key, name))
+                call = self._turn.calls.begin(self._naming(key, name))
                 if self._waiting:
                     self._waiting[key] = [""]
                 else:

@@ -7,24 +7,23 @@ not end the turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from eca_protocol.messages import ChatTextContent
 from eca_server.chat.turn import Turn
-from eca_server.llm.history import Message, TextPart, ToolCallPart, ToolResultPart
+from eca_server.llm.history import Message, TextPart
 
-if TYPE_CHECKING:
-    from eca_server.chat.chat import Chat
-    from eca_server.chat.compaction import Compactor
-
-__all__ = ["messages_so_far", "take_steers"]
+__all__ = ["take_steers"]
 
 _log = logging.getLogger("eca_server.chat")
 
 
-async def take_steers(turn: Turn, compactor: Compactor) -> bool:
+async def take_steers(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> bool:
     """Add the texts of steers to the messages, with their echo, and run the commands.
+
+    Args:
+        turn: the turn.
+        compact: compacts the chat, with the user's wish for the summary.
 
     Returns:
         True if there is a new text for the model.
@@ -36,12 +35,12 @@ async def take_steers(turn: Turn, compactor: Compactor) -> bool:
         steer = turn.steers.pop(0)
         turn.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
         if steer.command is not None:
-            chat, failed = turn.chat, turn.failed
-            chat.unrecorded_prompts[steer.content_id] = len(chat.history) + len(turn.messages)
+            history, failed = turn.outlet.history, turn.failed
+            history.unrecorded_prompts[steer.content_id] = len(history) + len(turn.messages)
             try:
-                await steer.command(turn, compactor)
+                await steer.command(turn, compact)
             except Exception:  # noqa: BLE001 - a command's error must not end the turn
-                _log.exception("a command in chat %s failed", chat.id)
+                _log.exception("a command in chat %s failed", turn.outlet.id)
                 turn.say("This command failed. See the server's log for details.", role="system")
             turn.failed = failed
             continue
@@ -53,22 +52,3 @@ async def take_steers(turn: Turn, compactor: Compactor) -> bool:
             Message(role="user", parts=parts, content_id=steer.content_id, shown=shown)
         )
     return has_new_text
-
-
-def messages_so_far(chat: Chat) -> Sequence[Message]:
-    """Return a chat's messages with those of the turn that runs, up to a call without result."""
-    turn = chat.running_turn
-    running = [] if turn is None else turn.messages
-    results = {
-        part.call_id
-        for message in running
-        for part in message.parts
-        if isinstance(part, ToolResultPart)
-    }
-    messages = list(chat.history)
-    for message in running:
-        calls = (part.id for part in message.parts if isinstance(part, ToolCallPart))
-        if not results.issuperset(calls):
-            break
-        messages.append(message)
-    return messages

@@ -1,4 +1,4 @@
-"""Conversion of messages to stored ones and back: a user's has the id of its content."""
+"""Records of chats for the store, and the messages in them: a user's has its content's id."""
 
 from __future__ import annotations
 
@@ -8,13 +8,33 @@ from typing import Final
 
 import attrs
 
-from eca_server.chat.store import StoredMessage
+from eca_server.chat.store import ChatSettings, StoredMessage, TurnUsage
+from eca_server.chat.store.running import Running
 from eca_server.llm.history import Message
 
-__all__ = ["restored", "stored"]
+__all__ = ["ChatRecord", "restored", "stored"]
 
 _GENERATED: Final = "-"
 """The beginning of the id of a stored message that has no content id."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatRecord:
+    """Additions to a stored chat.
+
+    Attributes:
+        messages: new messages.
+        title: the chat's title; None: keep the stored one.
+        settings: the chat's settings; None: keep the stored ones.
+        usage: the usage of the turn that ends with the messages.
+        running: the state of the running turn with the messages.
+    """
+
+    messages: Sequence[Message] = ()
+    title: str | None = None
+    settings: ChatSettings | None = None
+    usage: TurnUsage | None = None
+    running: Running | None = None
 
 
 def stored(messages: Sequence[Message]) -> list[StoredMessage]:

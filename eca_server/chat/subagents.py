@@ -8,7 +8,15 @@ the call, see `subagent_work`), its usage and the before-images of its changes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -24,9 +32,12 @@ from eca_protocol.messages import (
     ChatToolCallRunContent,
     ChatToolCallRunningContent,
 )
-from eca_server.chat.chat import Chat
+from eca_server.chat.memory import RestoreState, Storage
+from eca_server.chat.outlet import Outlet
+from eca_server.chat.states import ChatState
 from eca_server.chat.subagent_work import chat_id_of, details_of, reduced
-from eca_server.chat.turn import Body, Prompt, Turn
+from eca_server.chat.tool_call import ToolCall
+from eca_server.chat.turn import Prompt, Steer, Turn
 from eca_server.config import Behavior
 from eca_server.content_formatting import Role
 from eca_server.llm.history import Subagent, TextPart
@@ -155,67 +166,143 @@ class SpawnAgent:
         return PreparedCall(run=run, summary=self.summary(arguments), details=details)
 
 
-async def run_task(parent: Turn, task: Task, body: Body) -> SubagentChat:
-    """Run a task inside the running call; a cancellation ends all of it."""
+async def run_task(
+    parent: Turn,
+    task: Task,
+    body: Callable[[SubagentChat], Awaitable[None]],
+    working: MutableMapping[str, SubagentChat],
+) -> SubagentChat:
+    """Run a task inside the running call; a cancellation ends all of it.
+
+    Args:
+        parent: the turn with the call.
+        task: the task.
+        body: answers the prompt of the subagent's turn.
+        working: the chats of working subagents, by id.
+    """
+    call = parent.calls[running_call.get()]
     async with trio.open_nursery() as nursery:
-        chat = SubagentChat(running_call.get(), parent, nursery, task.agent)
-        parent.subagents.append(chat)
-        parent.calls[running_call.get()].worker = chat.done
+        chat = SubagentChat(call, parent, nursery, task, body)
+        turn = chat.turn
+        parent.subagents.append(turn)
+        working[chat.id] = chat
+        call.worker = chat.done
         parent.show_call_progress(_WAITS)
         try:
-            await chat.answer(task.text, body)
+            chat.changed()
+            turn.begin()
+            nursery.start_soon(turn.run)
+            await turn.ended.wait()
         finally:
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
-                await chat.turn.ended.wait()
-            parent.subagents.remove(chat)
-            refused = any(call.is_refused_by_user for call in chat.turn.calls.values())
-            parent.calls[running_call.get()].is_refused_by_user |= refused
-            parent.usages += chat.turn.usages
+                await turn.ended.wait()
+            del working[chat.id]
+            parent.subagents.remove(turn)
+            refused = any(each.is_refused_by_user for each in turn.calls.values())
+            call.is_refused_by_user |= refused
+            parent.usages += turn.usages
     return chat
 
 
-class SubagentChat(Chat):
-    """The chat of a subagent, which exists while its parent waits for it."""
+class _ParentStorage(Storage):
+    """The stored part of a subagent's chat: its parent's, which is rolled back with it."""
 
-    turn: Turn
+    def __init__(self, chat_id: str, parent: Turn) -> None:
+        super().__init__(chat_id, None, RestoreState.NEW, lambda: None)
+        self._parent = parent
 
-    def __init__(self, call_id: str, parent: Turn, nursery: trio.Nursery, agent: Subagent) -> None:
-        chat = parent.chat
-        super().__init__(chat_id_of(call_id), chat.session, nursery, watch=chat.watch)
+    async def store_before_images(
+        self, content_id: str, changes: Sequence[FileChange]
+    ) -> Callable[[], None]:
+        """Store before-images with the parent's turn, so that its rollback restores the files."""
+        return await self._parent.will_change(changes)
+
+
+class SubagentChat(Outlet):
+    """The chat of a subagent, which exists while its parent waits for it: the outlet of its turn.
+
+    Attributes:
+        turn: the only turn.
+    """
+
+    def __init__(
+        self,
+        call: ToolCall,
+        parent: Turn,
+        nursery: trio.Nursery,
+        task: Task,
+        body: Callable[[SubagentChat], Awaitable[None]],
+    ) -> None:
+        agent = task.agent
+        chat_id, outlet = chat_id_of(call.naming.id), parent.outlet
+        services = attrs.evolve(outlet.services, nursery=nursery)
+        super().__init__(chat_id, services, _ParentStorage(chat_id, parent), outlet.id)
         self.set(model=agent.model, variant=agent.variant, behavior=agent.name)
-        self.parent_id = chat.id
+        self._state = ChatState.RUNNING
+        self._call = call
         self._agent = agent
         self._parent = parent
-        self._call_id = call_id
         self._steps = 0
         self._parent_waits = False
         self._approval_ids: set[str] = set()
         self._last_words = ""
+        self.turn = Turn(self, Prompt(text=task.text, body=lambda _: body(self)))
 
-    async def answer(self, text: str, body: Body) -> None:
-        """Run the one turn of the chat to its end."""
-        self.prompt(Prompt(text=text, body=body))
-        assert self._turn is not None
-        self.turn = self._turn
-        await self.turn.ended.wait()
+    def stop(self) -> None:
+        """End the turn; the parent's turn continues with the result so far."""
+        if self.state is ChatState.RUNNING:
+            self._state = ChatState.STOPPING
+            self.changed()
+            self.turn.stop()
+            self.services.nursery.start_soon(self.turn.close_late)
 
-    def end(self) -> None:
-        """End the turn with the parent's turn; drop what it still writes."""
-        self.turn.stop()
-        self.turn.finish()
+    def delete(self) -> None:
+        """End the turn and write nothing more (W-24)."""
+        if self.state is not ChatState.DELETED:
+            self._state = ChatState.DELETED
+            if self.services.session.profile.finishes_deleted:
+                self.turn.finish()
+            self.turn.silence()
+            self.turn.stop()
+
+    def closed(self) -> None:
+        """Write the end of the turn, unless the chat is deleted."""
+        if self.state is not ChatState.DELETED:
+            self._state = ChatState.IDLE
+            self.changed()
+            self.turn.finish(self.turn.last_words())
 
     def refuse(self, text: str) -> None:
         """Notify the user that a prompt was dropped: now, or at the end of a stop."""
         if self.turn.stopped:
-            self.steer(text)
+            self.turn.steers.append(Steer(text=text))
         else:
             self.turn.say(f"{_NO_PROMPTS}\n\n{text}", role="system")
 
     @property
+    def state(self) -> ChatState:
+        """The state of the turn."""
+        return self._state
+
+    @property
+    def is_busy(self) -> bool:
+        """True if the turn runs."""
+        return not self.turn.is_closed
+
+    @property
+    def open_calls(self) -> Iterable[ToolCall]:
+        """The tool calls that run or wait for the user."""
+        return self.turn.calls.open.values()
+
+    @property
     def is_shown(self) -> bool:
         """True if the client is shown this chat, by its running turn."""
-        return self.session.profile.shows_subagents and self.is_busy and not self.turn.is_mute
+        return self._shows_itself and self.is_busy and not self.turn.is_mute
+
+    @property
+    def _shows_itself(self) -> bool:
+        return self.services.session.profile.shows_subagents
 
     @property
     def has_failed(self) -> bool:
@@ -241,15 +328,15 @@ class SubagentChat(Chat):
             if message.role == "assistant"
         )
         last_text = next((text for text in texts if text.strip()), "")
+        reason = ""
         if self.turn.stopped:
-            return "\n\n".join([*filter(None, [last_text]), "The user stopped this agent."])
-        if self.turn.failed:
-            return "\n\n".join(filter(None, [last_text, f"This agent failed: {self._last_words}"]))
-        if any(call.is_refused_by_user for call in self.turn.calls.values()):
-            return "\n\n".join(
-                [*filter(None, [last_text]), "The user rejected a tool call of this agent."]
-            )
-        return last_text or "The agent ended without an answer."
+            reason = "The user stopped this agent."
+        elif self.turn.failed:
+            reason = f"This agent failed: {self._last_words}"
+        elif any(call.is_refused_by_user for call in self.turn.calls.values()):
+            reason = "The user rejected a tool call of this agent."
+        parts = [*filter(None, (last_text, reason))]
+        return "\n\n".join(parts) or "The agent ended without an answer."
 
     def emit(self, role: Role, content: ChatContent) -> None:
         """Write a content through the parent, so that nothing follows the parent's end."""
@@ -257,32 +344,27 @@ class SubagentChat(Chat):
             self._last_words = content.text
         if isinstance(content, ChatToolCallRunContent):
             self._show_step()
-        if self.session.profile.shows_subagents:
-            self._parent.relay(self.id, role, content)
-        else:
+        if not self._shows_itself:
             for each in self._of_calls_needing_approval(content):
-                self._parent.show(each)
+                self._parent.emit("assistant", each)
+        elif not self._parent.is_mute:
+            session = self.services.session
+            session.emit(self.id, role, content, parent_chat_id=self.parent_id)
         if isinstance(content, ChatProgressContent):
             self._show_waiting()
 
     def _show_step(self) -> None:
         """Show the number of the agent's steps in the parent's call, once each."""
         worker = self.worker
-        if worker.steps > self._steps and self.session.profile.shows_subagents:
+        if worker.steps > self._steps and self._shows_itself:
             self._steps = worker.steps
-            self._parent.calls[self._call_id].show(details_of(self._call_id, worker))
+            self._call.show(details_of(self._call.naming.id, worker))
 
     def _show_waiting(self) -> None:
         """Show in the parent's progress whether a call waits for the user, when that changes."""
         if self._parent.waits != self._parent_waits:
             self._parent_waits = self._parent.waits
             self._parent.show_call_progress(_WAITS)
-
-    async def store_before_images(
-        self, turn: Turn, changes: Sequence[FileChange]
-    ) -> Callable[[], None]:
-        """Store before-images with the parent's turn, so that its rollback restores the files."""
-        return await self._parent.will_change(changes)
 
     def _of_calls_needing_approval(self, content: ChatContent) -> Iterator[ChatContent]:
         if isinstance(content, ChatToolCallRunContent) and content.manual_approval:
@@ -297,9 +379,6 @@ class SubagentChat(Chat):
             )
         if isinstance(content, _OF_CALLS) and content.id in self._approval_ids:
             yield content
-
-    def _announce_status(self) -> None:
-        self.watch(self)  # no client has opened this chat, so none is notified
 
 
 _OF_CALLS = (

@@ -3,65 +3,56 @@
 A body (a model's answer, a slash command) runs inside the turn's scope and writes through the
 turn. Whatever ends the body, the turn is closed exactly once: open reasonings are finished, usage
 is written unless the turn was stopped, then comes the one `finished`, and after it nothing is
-written (design decision 10; rulings W-20, W-23, W-26, W-27). A content that cannot be written
-raises in the body; once the turn is being closed it is only logged.
+written (design decision 10; rulings W-20, W-23, W-26, W-27).
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import attrs
 import trio
 
-from eca_protocol import json
 from eca_protocol.messages import (
-    ChatContent,
-    ChatHookActionFinishedContent,
-    ChatHookActionStartedContent,
     ChatProgressContent,
-    ChatReasonFinishedContent,
-    ChatReasonStartedContent,
-    ChatReasonTextContent,
     ChatTextContent,
     ChatUsageContent,
     UsageLimit,
 )
-from eca_server.chat.breakdown import LastRequest, breakdown
-from eca_server.chat.citations import source_contents
+from eca_server.chat.breakdown import LastRequest, with_breakdown
 from eca_server.chat.draft import Draft
-from eca_server.chat.merging import Merger
-from eca_server.chat.paragraphs import Paragraphs
-from eca_server.chat.tool_call import CallState, Naming, Reason, ToolCall, milliseconds_since
-from eca_server.content_formatting import Role
+from eca_server.chat.outlet import Outlet
+from eca_server.chat.pictures import picture_content
+from eca_server.chat.store import TurnUsage
+from eca_server.chat.store.running import Running
+from eca_server.chat.stored_messages import ChatRecord
+from eca_server.chat.tool_call import Calls, CallState, Reason, ToolCall
+from eca_server.chat.usage import taken
+from eca_server.chat.writer import Writer
 from eca_server.llm.events import Usage
-from eca_server.llm.history import (
-    Message,
-    Part,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    effective_history,
-)
+from eca_server.llm.history import Message, TextPart
 from eca_server.tools.tool import FileChange
-
-if TYPE_CHECKING:
-    from eca_server.chat.chat import Chat
-    from eca_server.chat.compaction import Compactor
-    from eca_server.chat.subagents import SubagentChat
 
 __all__ = ["Body", "Prompt", "Steer", "SteeredCommand", "Turn"]
 
 _log = logging.getLogger("eca_server.chat")
 
-Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
-SteeredCommand: TypeAlias = "Callable[[Turn, Compactor], Awaitable[None]]"
+STOP_SECONDS = 0.3
+"""Seconds a stopped body may take to end before its turn is closed without it (W-23)."""
 
-_ENDED_BY_A_STOP = 143
-"""The exit code that a shell reports for a command ended by TERM."""
+TOOL_STOP_SECONDS = 0.9
+"""The same if a tool was running: its processes are ended, and killed if they ignore TERM."""
+
+STORE_SECONDS = 0.05
+"""Seconds that a turn closed without its body waits to be stored."""
+
+Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
+SteeredCommand: TypeAlias = "Callable[[Turn, Callable[[str], Awaitable[None]]], Awaitable[None]]"
+"""A command in a running turn; its second argument compacts the chat, with the user's wish."""
 
 _WAITS_FOR_THE_USER = "Waiting for tool call approval"  # Neovim asks when it reads this text
 
@@ -96,168 +87,48 @@ class Steer:
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
-class Turn:
+class Turn(Writer):
     """A running prompt.
 
     Attributes:
         about: the text to make a title from: the prompt, or a hook's replacement.
         scope: cancelled by whatever ends the turn early.
         ended: set when the body has ended.
-        stopped: the user stopped the turn.
-        failed: there is no complete answer, and the reason was shown.
+        is_closed: the turn has ended for the client and the chat.
         messages: the messages that the turn adds to the chat's history when it is closed.
         usages: the usage of each request to the model.
         limit: the model's limits, if known.
         last_request: the last request to the model.
         calls: the tool calls of the turn, by id.
-        open_calls: the calls that run or wait for the user.
-        cited: the URLs of the sources shown.
-        thoughts: id and milliseconds of each block of reasoning, by the model's key.
         stopped_during_tool: a tool ran when the turn was stopped.
-        stored: the number of messages that are stored or being stored.
-        is_stored: all messages are stored or being stored.
         draft: the answer so far that is not stored yet.
         steers: messages to the running turn that no request has taken yet.
-        subagents: the chats of running subagents; they end with the turn.
+        subagents: the turns of running subagents; they end with the turn.
     """
 
-    def __init__(self, chat: Chat, prompt: Prompt) -> None:
-        self.chat = chat
+    def __init__(self, outlet: Outlet, prompt: Prompt) -> None:
+        super().__init__(outlet)
         self.prompt = prompt
         self.about = prompt.text
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.stopped = False
-        self.failed = False
+        self.is_closed = False
         self.messages: list[Message] = []
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
         self.last_request: LastRequest | None = None
-        self.calls: dict[str, ToolCall] = {}
-        self.open_calls: dict[str, ToolCall] = {}
-        self.cited: set[str] = set()
+        self.calls = Calls(partial(self.emit, "assistant"), self._call_moved)
         self.stopped_during_tool = False
-        self.stored = 0
-        self.is_stored = False
-        self.draft = Draft(self)
+        self.draft = Draft(self.messages, self.calls)
         self.steers: list[Steer] = []
-        self.subagents: list[SubagentChat] = []
-        self.thoughts: dict[str, tuple[str, int]] = {}
-        self._reasons: dict[str, tuple[str, float]] = {}
-        self._hooks: dict[str, ChatHookActionFinishedContent] = {}
-        self._is_closing = self._is_stopping = False
-        self._mute = False
-        self._paragraphs = Paragraphs()
-        self._merger = Merger(chat.emit, chat.session.profile, chat.nursery)
-
-    def emit(self, role: Role, content: ChatContent) -> None:
-        """Write a content; drop it if the turn is stopped or finished."""
-        if not self.stopped:
-            self._write(role, content)
-
-    def say(self, text: str, *, role: Role = "assistant") -> None:
-        """Write a piece of text."""
-        self.emit(role, ChatTextContent(text=text))
-
-    def progress(self, text: str) -> None:
-        """Show the turn's current activity in the client's status line; the text is never empty."""
-        self.emit("system", ChatProgressContent(state="running", text=text))
-
-    def fail(self, text: str) -> None:
-        """Show why there is no complete answer; the turn then ends like any other."""
-        self.failed = True
-        self.say(text, role="system")
-
-    def cite(self, url: str, title: str, *, linked: bool) -> None:
-        """Show a source on the web, once; `linked`: the text has its link already (W-26)."""
-        if url in self.cited or not url.startswith(("https://", "http://")):
-            return
-        self.cited.add(url)
-        for content in source_contents(url, title, is_linked=linked):
-            self.emit("assistant", content)
-
-    def start_reason(self, key: str) -> None:
-        """Start a block of reasoning; `key` is the model's, unique in one answer."""
-        reason_id = str(uuid.uuid4())
-        self._reasons[key] = reason_id, trio.current_time()
-        self.emit("assistant", ChatReasonStartedContent(id=reason_id))
-
-    def reason(self, key: str, text: str) -> None:
-        """Write a piece of reasoning; drop it if the block is closed."""
-        if key in self._reasons:
-            reason_id, _ = self._reasons[key]
-            self.emit("assistant", ChatReasonTextContent(id=reason_id, text=text))
-
-    def finish_reason(self, key: str) -> None:
-        """Close a block of reasoning, once, with its duration."""
-        if key in self._reasons:
-            reason_id, started = self._reasons.pop(key)
-            spent = milliseconds_since(started)
-            self.thoughts[key] = reason_id, spent
-            self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
-
-    def begin_hook(self, begun: ChatHookActionStartedContent, call_id: str | None) -> None:
-        """Show that a hook's action has started; `call_id` names the call it is about, if any."""
-        self._hooks[begun.id] = ChatHookActionFinishedContent(
-            id=begun.id,
-            name=begun.name,
-            action_type=begun.action_type,
-            status=_ENDED_BY_A_STOP,
-            error="stopped while it ran",
-            tool_call_id=call_id,
-        )
-        self.emit("system", begun)
-
-    def finish_hook(self, ended: ChatHookActionFinishedContent) -> None:
-        """Show that a hook's action has ended, once."""
-        if self._hooks.pop(ended.id, None) is not None:
-            self.emit("system", ended)
+        self.subagents: list[Turn] = []
+        self._is_stored = False
 
     @property
     def unsent(self) -> Message:
         """The prompt as a message for the user alone, stored if no model is called."""
         content_id, text = self.prompt.content_id, self.prompt.text
         return Message(role="user", parts=(), content_id=content_id, shown=text)
-
-    @property
-    def last_content_id(self) -> str:
-        """The content id of the user's last message."""
-        content_ids = (
-            each.content_id for each in reversed(self.messages) if each.content_id is not None
-        )
-        return next(content_ids, self.prompt.content_id)
-
-    def begin_call(self, key: str, naming: Naming) -> ToolCall:
-        """Start a call that the model writes; the end of the turn closes it."""
-
-        def emit(content: ChatContent) -> None:
-            self.emit("assistant", content)
-
-        def moved(call: ToolCall) -> None:
-            if call.state in {CallState.WAITING, CallState.RUNNING}:
-                self.open_calls[key] = call
-            else:
-                self.open_calls.pop(key, None)
-            self.draft.changed()
-            self.chat.watch(self.chat)
-
-        call = self.calls[key] = ToolCall(emit, naming, moved)
-        return call
-
-    def store_arguments(self) -> None:
-        """Put the arguments that hooks rewrote into the calls of the last answer."""
-        answer = self.messages[-1]
-        parts = tuple(map(self._as_announced, answer.parts))
-        if parts != answer.parts:
-            self.messages[-1] = attrs.evolve(answer, parts=parts)
-
-    def _as_announced(self, part: Part) -> Part:
-        call = self.calls.get(part.id) if isinstance(part, ToolCallPart) else None
-        if call is None or call.state is CallState.PREPARING:
-            return part
-        if not isinstance(part, ToolCallPart) or call.arguments == (part.arguments or {}):
-            return part
-        return attrs.evolve(part, arguments=call.arguments, raw=json.dumps(call.arguments).decode())
 
     def call(self, call_id: str) -> ToolCall | None:
         """Return the call with this id, of this turn or of a subagent, or None."""
@@ -267,11 +138,9 @@ class Turn:
     @property
     def waits(self) -> bool:
         """True if a call of this turn or of a subagent waits for the user."""
-        calls = (
-            *self.open_calls.values(),
-            *(call for each in self.subagents for call in each.open_calls),
+        return any(call.state is CallState.WAITING for call in self.calls.open.values()) or any(
+            each.waits for each in self.subagents
         )
-        return any(call.state is CallState.WAITING for call in calls)
 
     def show_call_progress(self, text: str, *, only_waiting: bool = False) -> None:
         """Show as progress that a call waits for the user, else `text`."""
@@ -280,55 +149,86 @@ class Turn:
         elif not only_waiting:
             self.progress(text)
 
+    def _call_moved(self) -> None:
+        self.draft.changed()
+        self.outlet.changed()
+
+    async def store_prompt(self) -> None:
+        """Store the prompt before the model is called, and from then on drafts; never raise."""
+        if self.is_mute:
+            return
+        if self.outlet.storage.is_persistent:
+            add = partial(self.outlet.storage.store_pieces, self.prompt.content_id)
+            self.outlet.services.nursery.start_soon(self.draft.run, add)
+        await self._store_prompts()
+
     async def will_change(self, changes: Sequence[FileChange]) -> Callable[[], None]:
         """Store the content of files before a call of this turn changes them.
+
+        The prompts that led to the call are stored, too.
 
         Returns:
             A function to call if the call has changed nothing.
         """
-        return await self.chat.store_before_images(self, changes)
+        if changes and not self.is_mute:
+            await self._store_prompts()
+            if not self.is_mute:  # it may have been deleted meanwhile
+                prompts = (each.content_id for each in reversed(self.messages) if each.content_id)
+                content_id = next(prompts, self.prompt.content_id)
+                return await self.outlet.storage.store_before_images(content_id, changes)
+        return lambda: None
 
-    async def drained(self) -> None:
-        """Wait until the client has read enough; called between two pieces of bulk."""
-        await self._merger.drained()
-        await self.chat.session.drained()
+    async def store_pictures(self, pictures: Iterable[bytes]) -> None:
+        """Store pictures as files for a client that cannot show pictures."""
+        for picture in map(picture_content, pictures):
+            if not (self.is_mute or self.session.formatter.shows(picture)):
+                await self.outlet.storage.store_picture(picture)
+
+    async def _store_prompts(self) -> None:
+        """Store the messages up to the user's last one."""
+        places = (n for n, each in enumerate(self.messages, 1) if each.content_id is not None)
+        if messages := self.draft.take(max(places, default=0)):
+            running = Running(turn=self.prompt.content_id, stored=self.draft.stored)
+            await self.outlet.storage.store(ChatRecord(messages=messages, running=running))
+
+    async def _store(self) -> None:
+        """Store all messages, once, before the turn's `finished` (design decision 18)."""
+        if self._is_stored or self.is_mute or not self.messages:
+            return
+        self._is_stored = True
+        tokens, cost = taken(self.usages)
+        running = Running(turn=self.prompt.content_id, is_over=True) if self.draft.stored else None
+        await self.outlet.storage.store(
+            ChatRecord(
+                messages=self.draft.take(len(self.messages)),
+                usage=TurnUsage(tokens=tokens, cost=cost) if self.usages else None,
+                running=running,
+            )
+        )
 
     def begin(self) -> None:
         """Write the first contents of the turn: its progress and the echo of the prompt."""
         self.progress("Waiting model")
         self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
-        if self.chat.parent_id is not None:  # its contents are shown inside a call, or not at all
-            return
-        for message in self.chat.session.take_unshown():
-            self.say(message, role="system")
+        if self.outlet.parent_id is None:  # else its contents are shown inside a call, or not
+            for message in self.session.take_unshown():
+                self.say(message, role="system")
 
-    def close_contents(self, reason: Reason = "user-choice") -> None:
-        """Finish open contents; reject calls that did not run, with this reason."""
-        if not self._is_stopping:
-            self._merger.flush()
-        for key in tuple(self._reasons):
-            self.finish_reason(key)
-        for ended in tuple(self._hooks.values()):
-            self.finish_hook(ended)
-        for call in self.calls.values():
-            call.stop(reason)
-
-    def close_messages(self) -> None:
-        """Finish open contents, and add a result for each call in the messages that has none.
-
-        An incomplete call is in no message.
-        """
-        self._is_closing = True
-        self.draft.end()
-        self.close_contents()
-        parts = [part for message in self.messages for part in message.parts]
-        made = {part.id for part in parts if isinstance(part, ToolCallPart)}
-        answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
-        results = tuple(
-            call.result_part() for key, call in self.calls.items() if key in made - answered
-        )
-        if results:
-            self.messages.append(Message(role="tool", parts=results))
+    async def run(self) -> None:
+        """Run the body to its end, and close the turn."""
+        try:
+            with self.scope:
+                await self.outlet.restore()
+                await self.prompt.body(self)
+        except Exception:  # noqa: BLE001 - a body's error must not end the server
+            _log.exception("a turn of chat %s failed", self.outlet.id)
+            self.fail("An internal error ended this turn. See the server's log for details.")
+        finally:
+            self.close_messages()
+            with trio.CancelScope(shield=True):
+                await self._store()
+            self._close()
+            self.ended.set()
 
     def stop(self) -> None:
         """End the body early: finish open contents now, and drop what the body still writes.
@@ -336,28 +236,77 @@ class Turn:
         Text that waits to be merged is written right before `finished`: a client that started to
         paint it would see `finished` only after that.
         """
-        self._is_closing = self._is_stopping = True
-        self._merger.wait_for_flush()
+        self.is_closing = True
+        self.hold()
         self.stopped_during_tool = any(
             call.state is CallState.RUNNING for call in self.calls.values()
         )
         for subagent in self.subagents:
-            subagent.end()
-        self.close_contents()
+            subagent.stop()
+            subagent.finish()
+        self.finish_open()
+        self.calls.stop("user-choice")
         self.stopped = True
         self.scope.cancel()
 
+    async def close_late(self) -> None:
+        """Close the stopped turn without its body, if the body does not end soon."""
+        with trio.move_on_after(TOOL_STOP_SECONDS if self.stopped_during_tool else STOP_SECONDS):
+            await self.ended.wait()
+        if not self.is_closed:
+            self.close_messages()
+            with trio.move_on_after(STORE_SECONDS):
+                await self._store()
+        self._close()
+
+    def close_contents(self, reason: Reason) -> None:
+        """Finish open contents; reject calls that did not run, with this reason."""
+        if not self.stopped:
+            self.flush()
+        self.finish_open()
+        self.calls.stop(reason)
+
+    def close_messages(self) -> None:
+        """Finish open contents, and add a result for each call in the messages that has none.
+
+        An incomplete call is in no message.
+        """
+        self.is_closing = True
+        self.draft.end()
+        self.close_contents("user-choice")
+        if results := self.calls.missing_results(self.messages):
+            self.messages.append(Message(role="tool", parts=results))
+
+    def _close(self) -> None:
+        """Close the turn, once; a silenced one writes nothing."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if not self.is_mute:
+            self.close_messages()
+            self.flush()
+            self.outlet.usage.add(self.usages)
+            if self.usages and (not self.stopped or self.session.profile.counts_stopped):
+                self._write_usage(())
+        self.outlet.closed()
+
+    def last_words(self, dropped: Sequence[str] = ()) -> str:
+        """Return the last text of the turn: a stop, and the messages that no model got.
+
+        Args:
+            dropped: the texts of dropped prompts.
+        """
+        texts = [*(steer.text for steer in self.steers), *dropped]
+        why = "Stopped. Prompts that were dropped" if self.stopped else "Not sent to the model"
+        return "\n\n".join([f"{why}:", *texts]) if texts else "Stopped." * self.stopped
+
     def finish(self, last_words: str = "") -> None:
         """Write `last_words` if there are any, then the one `finished`, and nothing more."""
-        self._is_closing = True
+        self.is_closing = True
         if last_words:
-            self._write("system", ChatTextContent(text=last_words))
-        self._write("system", ChatProgressContent(state="finished", text=""))
+            self.write("system", ChatTextContent(text=last_words))
+        self.write("system", ChatProgressContent(state="finished", text=""))
         self.silence()
-
-    def write_usage(self) -> None:
-        """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""
-        self._write_usage(())
 
     def write_usage_so_far(self) -> None:
         """Write the running turn's usage for a client that draws a gauge (W-27)."""
@@ -366,62 +315,17 @@ class Turn:
 
     @property
     def _draws_a_gauge(self) -> bool:
-        return self.chat.session.writes(ChatUsageContent, "context_breakdown")
+        return self.session.writes(ChatUsageContent, "context_breakdown")
 
     def _write_usage(self, running: Sequence[Usage]) -> None:
-        limit, last_request = self.limit, self.last_request
+        """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""
+        limit = self.limit
         if limit is not None and limit.output is None and not self._draws_a_gauge:
             limit = None
-        usage = self.chat.usage.content(limit, running)
-        if last_request is not None and self._draws_a_gauge:
+        usage = self.outlet.usage.content(limit, running)
+        if self.last_request is not None and self._draws_a_gauge:
             try:
-                usage = self._with_context(usage, last_request)
+                usage = with_breakdown(usage, self.last_request, self.outlet.history, self.messages)
             except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
-                _log.exception("the context breakdown of chat %s failed", self.chat.id)
-        self._write("system", usage)
-
-    def _with_context(self, usage: ChatUsageContent, last_request: LastRequest) -> ChatUsageContent:
-        messages = effective_history(self.messages, self.chat.model_context)
-        request = attrs.evolve(last_request.request, messages=messages)
-        used = self.chat.window.tokens(request, len(self.chat.history) + len(self.messages))
-        return attrs.evolve(
-            usage,
-            session_tokens=used,
-            auto_compact_percentage=last_request.compact_at,
-            context_breakdown=breakdown(request, used, last_request.context),
-        )
-
-    @property
-    def is_mute(self) -> bool:
-        """True if nothing more is written."""
-        return self._mute
-
-    def flush(self) -> None:
-        """Write the text that waits to be merged."""
-        self._merger.flush()
-
-    def silence(self) -> None:
-        """Write nothing more."""
-        self._mute = True
-        self._merger.drop()
-
-    def relay(self, subagent_id: str, role: Role, content: ChatContent) -> None:
-        """Write a content of a subagent's chat; drop it after the end of this turn."""
-        if not self._mute:
-            self.chat.session.emit(subagent_id, role, content, parent_chat_id=self.chat.id)
-
-    def show(self, content: ChatContent) -> None:
-        """Write a content of a subagent for a client that shows no subagent chats."""
-        self._write("assistant", content)
-
-    def _write(self, role: Role, content: ChatContent) -> None:
-        if self._mute:
-            return
-        try:
-            spaced = self._paragraphs.spaced(role, content)
-            if spaced is not None:
-                self._merger.write(role, spaced)
-        except Exception:
-            if not self._is_closing:
-                raise
-            _log.exception("a content of chat %s cannot be written", self.chat.id)
+                _log.exception("the context breakdown of chat %s failed", self.outlet.id)
+        self.write("system", usage)

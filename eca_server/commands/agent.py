@@ -13,13 +13,13 @@ __all__ = ["AGENT"]
 async def _run(turn: Turn, context: CommandContext) -> None:
     requested = arguments_of(context.text).lower()
     names = context.loaded.config.selectable_behaviors
-    spelled = turn.chat.session.profile.agent_name
+    spelled = turn.session.profile.agent_name
     requested = AGENT_ALIASES.get(requested, requested)
     agent = next((name for name in names if name.lower() == requested), None)
     if agent is not None:
-        context.chats.select_agent(turn.chat, agent)
-        turn.chat.set(behavior=agent)
-        await turn.chat.store_settings()
+        context.chats.select_agent(context.chat, agent)
+        context.chat.set(behavior=agent)
+        await context.chat.storage.store()
         name = spelled(agent)
         turn.say(f"This chat uses the agent {name} from the next prompt on.", role="system")
     elif requested:

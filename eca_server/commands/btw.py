@@ -17,7 +17,7 @@ async def ask_aside(turn: Turn, context: CommandContext) -> None:
     elif not question:
         turn.say("The question is missing. Send `/btw QUESTION`.", role="system")
     else:
-        aside = await context.chats.ask_aside(turn.chat, question)
+        aside = await context.chats.ask_aside(context.chat, question)
         turn.say(f"Your question is answered in the chat {aside.title}.", role="system")
 
 

@@ -22,7 +22,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         turn.fail("This session does not store chats, so there are none to list.")
         return
     stored = await memory.latest(_MAX_SEARCHED if title_part else MAX_LISTED + 1, everywhere=True)
-    if memory.is_late:
+    if memory.store.is_late:
         turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
         return
     matches = [

@@ -119,6 +119,7 @@ class CommandContext:
 
     Attributes:
         text: the prompt that names the command.
+        chat: the chat of the turn.
         loaded: the configuration.
         models: the models.
         model: the model of the turn, as `provider/model`.
@@ -140,6 +141,7 @@ class CommandContext:
     """
 
     text: str
+    chat: Chat
     loaded: LoadedConfig
     models: Models
     model: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eca_protocol.messages import CommandArgument
 from eca_server.chat import Turn
-from eca_server.chat.compaction import NO_PAST, compact, has_past
+from eca_server.chat.compaction import NO_PAST, has_past
 from eca_server.chat.reply import limit_of
 from eca_server.commands.command import Command, CommandContext, arguments_of
 from eca_server.llm.backend import Request
@@ -24,9 +24,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     agent.record_request(
         turn, Request(system=agent.system, messages=(), tools=agent.toolbox.offered)
     )
-    summary = await compact(
-        turn, agent.model, wish=wish, instruction=agent.compact_prompt, hooks=agent.hooks
-    )
+    summary = await agent.compactor(turn).summarize(None, wish)
     if summary is None:
         turn.failed = True
     else:

@@ -15,9 +15,11 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     agent = await context.make_agent(turn, "")
     if agent is None:
         return
-    chat, origin = turn.chat, agent.model.origin
-    request = Request(system=agent.system, messages=chat.model_context, tools=agent.toolbox.offered)
-    used = chat.window.tokens(request, len(chat.history))
+    history, origin = context.chat.history, agent.model.origin
+    request = Request(
+        system=agent.system, messages=history.model_context, tools=agent.toolbox.offered
+    )
+    used = history.tokens(request)
     size = breakdown(request, used, agent.model.capabilities.context)
     lines = [f"Context window of {origin.provider}/{origin.model}: {_summary(size)}", ""]
     lines += [f"- {each.emoji} {each.name}: {each.tokens:,}" for each in size.categories]

@@ -14,8 +14,8 @@ _WHY = (
 )
 
 
-async def _run(turn: Turn, _: CommandContext) -> None:
-    usage = turn.chat.usage
+async def _run(turn: Turn, context: CommandContext) -> None:
+    usage = context.chat.usage
     last, session = money(usage.last_cost), money(usage.cost)
     lines = [
         f"Tokens of all requests of this chat: {usage.tokens:,}",

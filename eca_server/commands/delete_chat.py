@@ -20,9 +20,9 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     words = arguments_of(context.text).split()
     is_confirmed = words[-1:] == [YES]
     chat_name = " ".join(words[:-1] if is_confirmed else words)
-    chat_id = chat_name or turn.chat.id
+    chat_id = chat_name or context.chat.id
     title_found = (
-        await context.chats.find_title(chat_id) if chat_name else turn.chat.title or chat_id
+        await context.chats.find_title(chat_id) if chat_name else context.chat.title or chat_id
     )
     if title_found is None:
         shown = printable(chat_name[:100])
@@ -32,14 +32,14 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if not is_confirmed and context.ask_user is not None:
         turn.progress("Waiting for your answer")
         question = f"Delete the chat {title}? This cannot be undone."
-        is_confirmed = await context.ask_user(turn.chat, question, (_DELETE, _KEEP)) == _DELETE
+        is_confirmed = await context.ask_user(context.chat, question, (_DELETE, _KEEP)) == _DELETE
         if not is_confirmed:
             turn.say("The chat was not deleted.", role="system")
             return
     if not is_confirmed:
         command = " ".join(filter(None, ["/delete-chat", printable(chat_name), YES]))
         turn.say(f"Send `{command}` to delete the chat {title}.", role="system")
-    elif chat_id == turn.chat.id:
+    elif chat_id == context.chat.id:
         turn.finish()
         context.chats.delete(chat_id)
     else:

@@ -184,7 +184,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         providers=context.models.providers,
         selected_model=context.model,
         logins=stored.keys,
-        behavior=turn.chat.session.profile.agent_name(context.behavior),
+        behavior=turn.session.profile.agent_name(context.behavior),
         approval=policy_of(context.loaded.config, context.behavior).describe(),
         servers=await _servers(context.mcp),
         sandbox=await _sandbox(context.loaded.config.tool_call.sandbox),

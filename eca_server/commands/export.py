@@ -35,7 +35,7 @@ _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
 async def _run(turn: Turn, context: CommandContext) -> None:
-    chat, messages = turn.chat, tuple(turn.chat.history)
+    chat, messages = context.chat, tuple(context.chat.history)
     if not messages:
         turn.fail("There is nothing to export: this chat has no messages.")
         return

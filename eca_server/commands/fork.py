@@ -9,7 +9,7 @@ __all__ = ["FORK"]
 
 
 async def _run(turn: Turn, context: CommandContext) -> None:
-    chat = turn.chat
+    chat = context.chat
     if context.chats.fork is None:
         turn.fail("This editor cannot show chats that the server starts.")
     elif not chat.history:

@@ -189,8 +189,8 @@ async def _log_in(turn: Turn, context: CommandContext, provider: str, flow: Flow
         turn.fail(f"Could not log in to {provider}: {error}. Nothing was stored.")
     else:
         await _store(turn, context, provider, login)
-    if turn.chat.awaits_key_of == provider:
-        turn.chat.awaits_key_of = None
+    if context.chat.awaits_key_of == provider:
+        context.chat.awaits_key_of = None
 
 
 async def _store(

@@ -20,11 +20,11 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if not matches:
         turn.fail(f"No model's name contains {query!r}. Send `/model` to list all models.")
     elif query and len(matches) == 1:
-        context.chats.select_model(turn.chat, matches[0])
-        await turn.chat.store_settings()
+        context.chats.select_model(context.chat, matches[0])
+        await context.chat.storage.store()
         turn.say(f"This chat uses {matches[0]} from the next prompt on.", role="system")
     else:
-        selected = turn.chat.settings.model
+        selected = context.chat.settings.model
         lines = [f"{'*' if name == selected else ' '} {name}" for name in matches[:MAX_LISTED]]
         if len(matches) > MAX_LISTED:
             lines.append(f"  and {len(matches) - MAX_LISTED} more")

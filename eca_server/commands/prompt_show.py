@@ -20,14 +20,14 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if agent is None:
         return
     origin = agent.model.origin
-    behavior = turn.chat.session.profile.agent_name(context.behavior)
+    behavior = turn.session.profile.agent_name(context.behavior)
     tools = agent.toolbox.offered
     parts = [
         f"Model: {origin.provider}/{origin.model}\n\nAgent: {behavior}",
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
         f"Tools ({len(tools)}):\n\n{_listed(tools)}",
         _of_contexts(await agent.gather()),
-        _of_history(turn.chat.model_context),
+        _of_history(context.chat.history.model_context),
     ]
     turn.say("\n\n".join(part for part in parts if part), role="system")
 

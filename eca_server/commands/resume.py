@@ -20,11 +20,11 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     if memory is None:
         turn.fail("This session does not store chats, so there is none to resume.")
         return
-    others = [each for each in await memory.latest(MAX_LISTED + 1) if each.id != turn.chat.id]
+    others = [each for each in await memory.latest(MAX_LISTED + 1) if each.id != context.chat.id]
     arguments = context.text.split()[1:]
     if arguments:
         numbered = {f"{number}": each.id for number, each in enumerate(others, 1)}
-        stored = await _stored(numbered.get(arguments[0], arguments[0]), turn, memory)
+        stored = await _stored(numbered.get(arguments[0], arguments[0]), context, memory)
         if stored is not None:
             messages = [attrs.evolve(each.message, content_id=None) for each in stored.messages]
             turn.messages.extend(messages)
@@ -32,7 +32,7 @@ async def _run(turn: Turn, context: CommandContext) -> None:
             message = f"Added {count} messages to this chat. Send a prompt to continue."
             turn.say(message, role="system")
             return
-    if memory.is_late:
+    if memory.store.is_late:
         turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
     elif not others:
         turn.say("This workspace has no other stored chats.", role="system")
@@ -46,9 +46,9 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         turn.say("\n".join(lines), role="system")
 
 
-async def _stored(chat_id: str, turn: Turn, memory: Memory) -> StoredChat | None:
+async def _stored(chat_id: str, context: CommandContext, memory: Memory) -> StoredChat | None:
     """Return a stored chat other than the turn's, if it has messages."""
-    stored = None if chat_id == turn.chat.id else await memory.load(chat_id)
+    stored = None if chat_id == context.chat.id else await memory.store.load(chat_id)
     return stored if stored is not None and stored.messages else None
 
 

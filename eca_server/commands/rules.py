@@ -22,7 +22,7 @@ async def _list(turn: Turn, context: CommandContext) -> None:
         trusted_roots=context.loaded.trusted_roots,
     )
     text = "\n".join(map(_line, instructions.sections))
-    agent = turn.chat.session.profile.agent_name(context.behavior)
+    agent = turn.session.profile.agent_name(context.behavior)
     heading = f"Rules and instructions for `{agent}`"
     listed = f"{heading}:\n\n{fenced(text)}" if text else "There are no rules."
     turn.say("\n\n".join([listed, *instructions.notes]), role="system")
@@ -34,8 +34,8 @@ def _line(section: Section) -> str:
     return printable(f"{path} ({limits})" if limits else path)
 
 
-async def _sync(turn: Turn, _: CommandContext) -> None:
-    turn.chat.systems.clear()
+async def _sync(turn: Turn, context: CommandContext) -> None:
+    context.chat.systems.clear()
     message = "Instructions, rules and skills are reloaded for the next prompt of this chat."
     turn.say(message, role="system")
 

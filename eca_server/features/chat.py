@@ -1,4 +1,4 @@
-"""Prompts, and requests that stop or steer them (chapter "Code Assistant Features"; W-20 to W-23).
+"""Prompts, and requests about chats (chapter "Code Assistant Features"; W-20 to W-23).
 
 A handler translates, calls the chat and answers at once: before the next message is read, the turn
 is registered, stopped or deleted.
@@ -10,49 +10,87 @@ from collections.abc import Mapping
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
-from eca_server.features import (
-    chats,
-    fork,
-    inline,
-    queries,
-    rollback,
-    selection,
-    steering,
-    tools,
-)
-from eca_server.features.connection import Connection
-from eca_server.features.prompts import begin_prompt
+from eca_server.features import approvals, steering
+from eca_server.features.agents import Agents
+from eca_server.features.chat_views import ChatViews
+from eca_server.features.chats import ChatRequests
+from eca_server.features.composition import Composition
+from eca_server.features.inline import InlinePrompts
+from eca_server.features.prompts import Prompts
+from eca_server.features.queries import Queries
+from eca_server.features.rollback import Rollbacks
+from eca_server.features.selecting import Selecting
 
 __all__ = ["make_handlers"]
 
 
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(parts: Composition) -> Mapping[str, Handler]:
     """Return the handlers of chats."""
+    session, settings, models = parts.session, parts.settings, parts.models
+    selection, announcer, chats = parts.selection, parts.announcer, parts.chats.get()
+    views = ChatViews(session, settings, selection, parts.tools, chats)
+    requests = ChatRequests(
+        session, models, selection, announcer, parts.hooks, parts.jobs, chats, views
+    )
+    selecting = Selecting(session, settings, models, selection, announcer, chats)
+    agents = Agents(
+        session,
+        settings,
+        models,
+        parts.folders,
+        announcer,
+        parts.tools,
+        parts.approvals,
+        parts.hooks,
+        parts.jobs,
+        parts.servers,
+        parts.host.http,
+        parts.subagents,
+        chats.working_subagents,
+    )
+    prompts = Prompts(
+        session,
+        settings,
+        models,
+        selection,
+        parts.folders,
+        announcer,
+        chats,
+        agents,
+        views,
+        selecting,
+        parts.logins.get(),
+        parts.host.http,
+        parts.trust,
+        parts.servers,
+        requests.delete,
+    )
+    return {
+        "chat/prompt": prompts.begin,
+        "chat/promptStop": _make_stop(parts),
+        **InlinePrompts(settings, models, chats, views, prompts).handlers(),
+        **steering.make_handlers(chats, prompts, parts.host.nursery),
+        **Queries(session, settings, parts.folders, parts.servers).handlers(),
+        **selecting.handlers(),
+        **requests.handlers(),
+        **Rollbacks(session, chats, views).handlers(),
+        **approvals.make_handlers(chats, parts.approvals),
+    }
 
-    def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-        return begin_prompt(connection, params)
+
+def _make_stop(parts: Composition) -> Handler:
+    chats = parts.chats.get()
 
     def prompt_stop(params: m.ChatPromptStopParams) -> None:
-        chat = connection.chats.get(params.chat_id)
+        chat = chats.at(params.chat_id)
         was_busy = chat is not None and chat.is_busy
         if chat is not None:
             chat.stop()
-        elif "rewrites" in vars(connection):
-            connection.rewrites.stop(params.chat_id)
+        elif parts.editing.made is not None:
+            parts.editing.made.rewrites.stop(params.chat_id)
         if not was_busy:
             # A client whose server was restarted waits for the end of a lost turn (W-22).
             idle = m.ChatStatusChangedParams(chat_id=params.chat_id, status="idle")
-            connection.session.notify("chat/statusChanged", idle)
+            parts.session.notify("chat/statusChanged", idle)
 
-    return {
-        "chat/prompt": prompt,
-        "chat/promptStop": prompt_stop,
-        **inline.make_handlers(connection),
-        **steering.make_handlers(connection),
-        **queries.make_handlers(connection),
-        **selection.make_handlers(connection),
-        **chats.make_handlers(connection),
-        **fork.make_handlers(connection),
-        **rollback.make_handlers(connection),
-        **tools.make_handlers(connection),
-    }
+    return prompt_stop

@@ -7,151 +7,166 @@ hook.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from eca_server.chat.tool_call import CallState
+from eca_server.config import Config
 from eca_server.config.directories import home_directory
+from eca_server.content_formatting import NATIVE, PREFIX
+from eca_server.features.announcer import Announcer
+from eca_server.features.current_models import CurrentModels
+from eca_server.features.folders import Folders
+from eca_server.features.host import Host
+from eca_server.features.lazy import Lazy
+from eca_server.features.settings import Settings
+from eca_server.session import Session
+from eca_server.tools.ask_user import AskUser
 
 if TYPE_CHECKING:
-    from eca_server.chat import Chat, Turn
+    from eca_server.chat import Chats, Turn
     from eca_server.chat.hooked import TurnHooks
-    from eca_server.config import Config
+    from eca_server.chat.outlet import Outlet
     from eca_server.config.hook_settings import HookEvent
-    from eca_server.features.connection import Connection
     from eca_server.hooks import BackgroundHooks, Hooks
 
-__all__ = [
-    "begin_session",
-    "begin_session_of_added",
-    "end_session",
-    "hook_fields",
-    "make_beside",
-    "tell_end",
-    "tell_status",
-    "turn_hooks",
-]
+__all__ = ["SessionHooks"]
 
 
-def make_beside(connection: Connection) -> BackgroundHooks:
-    """Return the runner of background hooks."""
-    from eca_server.hooks import BackgroundHooks  # noqa: PLC0415 - only where there are hooks
+@attrs.define(eq=False)
+class SessionHooks:
+    """The hooks of a connection.
 
-    return BackgroundHooks(
-        connection.nursery, lambda text: connection.session.show("warning", text)
-    )
-
-
-async def turn_hooks(
-    connection: Connection, turn: Turn, config: Config, fields: Mapping[str, str]
-) -> TurnHooks | None:
-    """Return the hooks of a turn, after those at the session's start have ended, or None.
-
-    Args:
-        connection: the connection.
-        turn: the turn.
-        config: the turn's configuration.
-        fields: the input of each hook.
+    Attributes:
+        background: the hooks that run in the background.
     """
-    if not config.hooks:
-        return None
-    from eca_server.chat.hooked import TurnHooks  # noqa: PLC0415 - as above
 
-    await connection.beside.wait("sessionStart")
-    hooks = _hooks(connection, config)
-    return TurnHooks(hooks, turn, fields, connection.greeted, connection.beside)
+    session: Session
+    settings: Settings
+    host: Host
+    folders: Folders
+    models: CurrentModels
+    announcer: Announcer
+    background: Lazy[BackgroundHooks] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.background = Lazy(self._make_background)
+
+    async def of_turn(
+        self, turn: Turn, config: Config, fields: Mapping[str, str]
+    ) -> TurnHooks | None:
+        """Return the hooks of a turn, after those at the session's start have ended, or None."""
+        if not config.hooks:
+            return None
+        from eca_server.chat.hooked import TurnHooks  # noqa: PLC0415 - only where there are hooks
+
+        background = self.background.get()
+        await background.wait("sessionStart")
+        return TurnHooks(self._hooks(config), turn, fields, background)
+
+    def begin_session(self) -> None:
+        """Run the hooks at the session's start."""
+        self._fire("sessionStart", {})
+
+    def begin_session_of_added(self, before: Config) -> None:
+        """Run the hooks at the session's start that the user has accepted only now."""
+        config = self.settings.config
+        added = {
+            name: hook for name, hook in config.hooks.items() if before.hooks.get(name) != hook
+        }
+        if self.announcer.is_introduced and added:
+            hooks = self._hooks(attrs.evolve(config, hooks=added))
+            self.background.get().fire(hooks, "sessionStart", {})
+
+    async def end_session(self) -> None:
+        """Run the hooks at the session's end, within a deadline."""
+        if self.announcer.is_introduced and (self.settings.config.hooks or self.background.made):
+            await self.background.get().close(self._hooks(self.settings.config), {})
+
+    def report_status(self, chat: Outlet) -> None:
+        """Run the hooks for a changed status of a chat that is not deleted."""
+        if self._has("chatStatusChanged"):
+            fields = {**self._fields_of_chat(chat), **_status(chat)}
+            self._fire("chatStatusChanged", fields, chat.id)
+
+    def report_end(self, chats: Chats, chat_id: str) -> None:
+        """Run the hooks at a chat's end, before its deletion; look up a stored chat first."""
+        if self.background.made is not None:
+            self.background.made.forget(chat_id)
+        if not (chat_id and self._has("chatEnd")):
+            return
+        hooks = self._hooks(self.settings.config)
+        if chats.subagent(chat_id) is not None:
+            return
+        known = chats.get(chat_id)
+        chat = chats.open(chat_id) if known is None else known
+
+        def report() -> None:
+            if not chat.is_blank:
+                self.background.get().fire(hooks, "chatEnd", self._fields_of_chat(chat), chat_id)
+
+        async def look_up() -> None:
+            report()
+
+        if known is None:
+            chat.mailbox.do(look_up)
+        else:
+            report()
+
+    def fields(
+        self, chat: Outlet, *, model: str | None, variant: str | None, behavior: str | None
+    ) -> dict[str, str]:
+        """Return the hooks' input about a chat."""
+        if behavior is not None:
+            behavior = self.session.profile.agent_name(behavior)
+        fields = {
+            "chat_id": chat.id,
+            "agent": behavior,
+            "behavior": behavior,
+            "full_model": model,
+            "variant": variant,
+            "parent_chat_id": chat.parent_id,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _fields_of_chat(self, chat: Outlet) -> dict[str, str]:
+        last = chat.settings
+        return self.fields(chat, model=last.model, variant=last.variant, behavior=last.behavior)
+
+    def _fire(self, event: HookEvent, fields: Mapping[str, Any], chat_id: str = "") -> None:
+        if self._has(event):
+            self.background.get().fire(self._hooks(self.settings.config), event, fields, chat_id)
+
+    def _has(self, event: HookEvent) -> bool:
+        """Return whether an event has a hook; before the introduction, none runs (W-10)."""
+        hooks = self.settings.config.hooks.values()
+        return self.announcer.is_introduced and any(hook.type == event for hook in hooks)
+
+    def _hooks(self, config: Config) -> Hooks:
+        from eca_server.hooks import Hooks  # noqa: PLC0415 - as above
+
+        roots = self.folders.workspace.roots
+        directory = roots[0].path if roots else home_directory(self.host.options.environ)
+        return Hooks(
+            hooks=config.hooks,
+            directory=directory,
+            environment=self.models.child_variables,
+            common_payload={
+                "workspaces": [str(root.path) for root in roots],
+                "cwd": str(directory),
+            },
+        )
+
+    def _make_background(self) -> BackgroundHooks:
+        from eca_server.hooks import BackgroundHooks  # noqa: PLC0415 - as above
+
+        return BackgroundHooks(self.host.nursery, partial(self.session.show, "warning"))
 
 
-def begin_session(connection: Connection) -> None:
-    """Run the hooks at the session's start."""
-    if _has_hook(connection, "sessionStart"):
-        connection.beside.fire(_hooks(connection, connection.config), "sessionStart", {})
-
-
-def begin_session_of_added(connection: Connection, before: Config) -> None:
-    """Run the hooks at the session's start that the user has accepted only now."""
-    hooks = connection.config.hooks
-    added = {name: hook for name, hook in hooks.items() if before.hooks.get(name) != hook}
-    if connection.is_introduced and added:
-        config = attrs.evolve(connection.config, hooks=added)
-        connection.beside.fire(_hooks(connection, config), "sessionStart", {})
-
-
-async def end_session(connection: Connection) -> None:
-    """Run the hooks at the session's end, within a deadline."""
-    await connection.beside.close(_hooks(connection, connection.config), {})
-
-
-def tell_status(connection: Connection, chat: Chat) -> None:
-    """Run the hooks for a changed status of a chat, unless it is deleted."""
-    if not _has_hook(connection, "chatStatusChanged"):
-        return
-    from eca_server.chat.states import ChatState  # noqa: PLC0415 - as above
-
-    if chat.state is not ChatState.DELETED:
-        hooks = _hooks(connection, connection.config)
-        fields = {**_fields_of_chat(chat), **_status(chat)}
-        connection.beside.fire(hooks, "chatStatusChanged", fields, chat.id)
-
-
-def tell_end(connection: Connection, chat_id: str) -> None:
-    """Run the hooks at a chat's end, before its deletion; look up a stored chat first."""
-    if "beside" in vars(connection):
-        connection.beside.forget(chat_id)
-    if not (chat_id and _has_hook(connection, "chatEnd")):
-        return
-    hooks = _hooks(connection, connection.config)
-    known = connection.chats.get(chat_id)
-    chat = connection.chats.open(chat_id) if known is None else known
-
-    def tell() -> None:
-        if not chat.is_blank:
-            connection.beside.fire(hooks, "chatEnd", _fields_of_chat(chat), chat_id)
-
-    async def look_up() -> None:
-        tell()
-
-    if known is None:
-        chat.between_turns.do(look_up)
-    elif chat.parent_id is None:
-        tell()
-
-
-def hook_fields(
-    chat: Chat, *, model: str | None, variant: str | None, behavior: str | None
-) -> dict[str, str]:
-    """Return the hooks' input about a chat.
-
-    Args:
-        chat: the chat.
-        model: its model.
-        variant: the variant of that model.
-        behavior: its behaviour.
-    """
-    if behavior is not None:
-        behavior = chat.session.profile.agent_name(behavior)
-    fields = {
-        "chat_id": chat.id,
-        "agent": behavior,
-        "behavior": behavior,
-        "full_model": model,
-        "variant": variant,
-        "parent_chat_id": chat.parent_id,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _fields_of_chat(chat: Chat) -> dict[str, str]:
-    last = chat.settings
-    return hook_fields(chat, model=last.model, variant=last.variant, behavior=last.behavior)
-
-
-def _status(chat: Chat) -> dict[str, Any]:
+def _status(chat: Outlet) -> dict[str, Any]:
     """Return the hooks' input about a chat's status."""
-    from eca_server.chat.tool_call import CallState  # noqa: PLC0415 - as above
-    from eca_server.content_formatting import NATIVE, PREFIX  # noqa: PLC0415
-    from eca_server.tools.ask_user import AskUser  # noqa: PLC0415
-
     approvals, questions, running = [], [], []
     for call in chat.open_calls:
         own_name = call.naming.name.removeprefix(PREFIX)
@@ -172,22 +187,3 @@ def _status(chat: Chat) -> dict[str, Any]:
     if approvals or questions:
         status["waiting_reason"] = "toolApproval" if approvals else "userQuestion"
     return status
-
-
-def _has_hook(connection: Connection, event: HookEvent) -> bool:
-    """Return whether an event has a hook; before the introduction, none runs (W-10)."""
-    hooks = connection.config.hooks.values()
-    return connection.is_introduced and any(hook.type == event for hook in hooks)
-
-
-def _hooks(connection: Connection, config: Config) -> Hooks:
-    from eca_server.hooks import Hooks  # noqa: PLC0415 - as above
-
-    roots = connection.workspace.roots
-    directory = roots[0].path if roots else home_directory(connection.options.environ)
-    return Hooks(
-        hooks=config.hooks,
-        directory=directory,
-        environment=connection.child_variables,
-        common_payload={"workspaces": [str(root.path) for root in roots], "cwd": str(directory)},
-    )

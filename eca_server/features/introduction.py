@@ -2,71 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import trio
 
-from eca_protocol.messages import InitializedParams, ProgressParams
-from eca_protocol.peer import Handler
-from eca_server.features.configuration import Watcher, tell_offer, tell_problems, unlock_logins
-from eca_server.features.connection import AnnouncedState, Connection
-from eca_server.features.discovery import discover
-from eca_server.features.hooks import begin_session
-from eca_server.features.workspace import remove_leftovers
+from eca_protocol.errors import ECAError
+from eca_server.features.composition import Composition
 
-__all__ = ["make_handlers"]
-
-START_TASK = "eca-start"
+__all__ = ["introduce"]
 
 KEYRING_SECONDS = 2.0
 """Longest wait of servers and problem reports for the keyring, which may ask the user."""
 
 
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
-    """Return the handler of `initialized`."""
+def introduce(parts: Composition) -> None:
+    """Announce everything to a new client, and start what runs unasked."""
+    options, nursery = parts.host.options, parts.host.nursery
+    parts.announcer.introduce()
+    parts.hooks.begin_session()
+    nursery.start_soon(parts.folders.remove_leftovers)
+    if parts.settings.config.keyring:
+        nursery.start_soon(_begin_with_keyring, parts)
+    else:
+        _begin(parts)
+    if options.discovers:
+        nursery.start_soon(parts.models.discover)
+    if options.watch_seconds is not None:
+        nursery.start_soon(parts.settings.watch, options.watch_seconds)
 
-    def initialized(_: InitializedParams) -> None:
-        _introduce(connection)
 
-    return {"initialized": initialized}
-
-
-def _begin(connection: Connection) -> None:
-    tell_problems(connection)
-    connection.follow_mcp_servers()
+def _begin(parts: Composition) -> None:
+    parts.announcer.announce_problems()
+    parts.follow_servers()
 
 
-async def _begin_with_keyring(connection: Connection) -> None:
+async def _begin_with_keyring(parts: Composition) -> None:
     """Begin after a short wait for the system's keyring, to which settings may refer."""
     is_open = trio.Event()
 
     async def unlock() -> None:
-        await unlock_logins(connection)
+        await _unlock_logins(parts)
         is_open.set()
 
-    connection.nursery.start_soon(unlock)
+    parts.host.nursery.start_soon(unlock)
     with trio.move_on_after(KEYRING_SECONDS):
         await is_open.wait()
-    _begin(connection)
+    _begin(parts)
 
 
-def _introduce(connection: Connection) -> None:
-    session = connection.session
-    title = "Starting ECA"
-    connection.announced = AnnouncedState()
-    session.notify("$/progress", ProgressParams(type="start", task_id=START_TASK, title=title))
-    tell_offer(connection)
-    session.notify("$/progress", ProgressParams(type="finish", task_id=START_TASK, title=title))
-    for notice in connection.notices:
-        session.show("warning", notice)
-    begin_session(connection)
-    connection.nursery.start_soon(remove_leftovers, connection)
-    if connection.config.keyring:
-        connection.nursery.start_soon(_begin_with_keyring, connection)
-    else:
-        _begin(connection)
-    if connection.options.discovers:
-        connection.nursery.start_soon(discover, connection)
-    if connection.options.watch_seconds is not None:
-        watcher = Watcher(connection)
-        connection.nursery.start_soon(watcher.run, connection.options.watch_seconds)
+async def _unlock_logins(parts: Composition) -> None:
+    """Unlock the logins in the system's keyring, which may ask the user."""
+    logins = parts.logins.get()
+    if not await trio.to_thread.run_sync(lambda: logins.is_locked):
+        return
+    try:
+        await trio.to_thread.run_sync(logins.unlock, abandon_on_cancel=True)
+    except ECAError as error:
+        parts.session.show("warning", f"Logins cannot be read: {error}")
+        return
+    parts.models.renew()
+    await parts.settings.reload()  # references may become readable

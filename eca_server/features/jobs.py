@@ -10,25 +10,25 @@ from collections.abc import Iterator, Mapping
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.peer import Handler
-from eca_server.features.connection import Connection
-from eca_server.jobs import Job
+from eca_server.chat import Chats
+from eca_server.jobs import Job, Jobs
 from eca_server.tools.output import cut_mark
 
-__all__ = ["make_handlers", "tell_jobs"]
+__all__ = ["make_handlers", "summaries"]
 
 MOST_LINES = 2000
 LONGEST_LABEL = 1000
 """Limit of a command, in characters: each change announces all jobs."""
 
 
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
+def make_handlers(jobs: Jobs, chats: Chats) -> Mapping[str, Handler]:
     """Return the handlers of jobs."""
 
     def list_jobs(_: m.JobsListParams) -> m.JobsListResult:
-        return m.JobsListResult(jobs=tuple(_summaries(connection)))
+        return m.JobsListResult(jobs=tuple(summaries(jobs, chats)))
 
     def read_output(params: m.JobsReadOutputParams) -> m.JobsReadOutputResult:
-        job = _job(connection, params.job_id)
+        job = jobs.get(params.job_id)
         if job is None:
             return m.JobsReadOutputResult(lines=())
         return m.JobsReadOutputResult(
@@ -36,31 +36,22 @@ def make_handlers(connection: Connection) -> Mapping[str, Handler]:
         )
 
     async def kill(params: m.JobsKillParams) -> m.JobsKillResult:
-        job = _job(connection, params.job_id)
+        job = jobs.get(params.job_id)
         if job is None or not job.kill():
             return m.JobsKillResult(killed=False)
         await job.ended.wait()
         if job.survived:
             raise RPCError(INTERNAL_ERROR, f"the job {job.id} did not end")
-        connection.jobs.notify()
+        jobs.notify()
         return m.JobsKillResult(killed=True)
 
     return {"jobs/list": list_jobs, "jobs/readOutput": read_output, "jobs/kill": kill}
 
 
-def tell_jobs(connection: Connection) -> None:
-    """Announce all jobs."""
-    jobs = tuple(_summaries(connection))
-    connection.session.notify("jobs/updated", m.JobsUpdatedParams(jobs=jobs))
-
-
-def _job(connection: Connection, job_id: str) -> Job | None:
-    return connection.jobs.get(job_id) if connection.has_jobs else None
-
-
-def _summaries(connection: Connection) -> Iterator[m.JobSummary]:
-    for job in connection.jobs if connection.has_jobs else ():
-        chat = connection.chats.get(job.chat_id)
+def summaries(jobs: Jobs, chats: Chats) -> Iterator[m.JobSummary]:
+    """Yield the descriptions of all jobs."""
+    for job in jobs:
+        chat = chats.get(job.chat_id)
         yield m.JobSummary(
             id=job.id,
             type="shell",

@@ -7,31 +7,35 @@ announcements after it are in `introduction`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from eca_protocol.codec import MessageCodec
 from eca_protocol.draft import codec_for
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
-from eca_protocol.messages import (
-    InitializationOptions,
-    InitializeParams,
-    InitializeResponse,
-)
+from eca_protocol.messages import InitializationOptions, InitializeParams, InitializeResponse
 from eca_protocol.peer import Handler
 from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_server.clients import profile_for
-from eca_server.config import load, user_directory
-from eca_server.features.connection import Connection
+from eca_server.config import load
+from eca_server.features.gate import ConfigurationGate
+from eca_server.features.host import Host
+from eca_server.features.lazy import Lazy
+from eca_server.features.settings import Settings
+from eca_server.session import Session
 from eca_server.telemetry import configure
 from eca_server.workspace import parse_roots
 
-__all__ = ["Greeting", "make_handlers"]
+if TYPE_CHECKING:
+    from eca_server.credentials import Logins
+    from eca_server.features.composition import Composition
+
+__all__ = ["Connection", "Greeting"]
 
 WATCH_SECONDS = 2.0
 
@@ -87,101 +91,158 @@ class Greeting:
             return detect(raw)
 
 
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
-    """Return the handlers of the lifecycle."""
+class Connection:
+    """The begin and the end of a connection.
 
-    def initialize(params: InitializeParams) -> InitializeResponse:
-        return _initialize(connection, params)
+    Attributes:
+        gate: holds the client's messages until the configuration is loaded.
+        session: the connected client.
+        settings: the configuration in force.
+        parts: everything that is not needed for the answer to `initialize`.
+        was_shut_down: whether `shutdown` was answered, after which an exit is orderly.
+        client_is_gone: whether the client's process has ended.
+    """
 
-    async def shutdown(_: None) -> None:
-        problems = await connection.close()
-        connection.was_shut_down = True
+    def __init__(self, host: Host, gate: ConfigurationGate) -> None:
+        self.gate = gate
+        self.session = Session(host.peer)
+        self.settings = Settings(host.options)
+        self.parts = Lazy(self._make_parts)
+        self.was_shut_down = False
+        self.client_is_gone = False
+        self._host = host
+        self._logins = Lazy(self._make_logins)
+        self._notices: list[str] = []
+        self._initial_behavior: str | None = None
+
+    async def close(self) -> Sequence[str]:
+        """Stop all work within a deadline; return descriptions of what did not end."""
+        if self.parts.made is not None:
+            return await self.parts.made.close()
+        await self._host.peer.cancel_requests(seconds=1.0, but="shutdown")
+        return ()
+
+    def _make_parts(self) -> Composition:
+        from eca_server.features.composition import Composition  # noqa: PLC0415 - as above
+
+        parts = Composition(self._host, self.session, self.settings, self._logins)
+        parts.announcer.notices = self._notices
+        parts.selection.initial_behavior = self._initial_behavior
+        return parts
+
+    def _make_logins(self) -> Logins:
+        from eca_server.credentials import Logins  # noqa: PLC0415 - see the module's docstring
+
+        return Logins(self._host.options.environ, in_keyring=lambda: self.settings.config.keyring)
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of the lifecycle."""
+        return {"initialize": self._initialize, "shutdown": self._shut_down, "exit": self._exit}
+
+    def _initialize(self, params: InitializeParams) -> InitializeResponse:
+        options = params.initialization_options or InitializationOptions()
+        self._meet_client(params)
+        self.settings.load = partial(
+            load,
+            initialization_options=options.extras,
+            roots=[root.path for root in self.session.roots],
+            environ=self._host.options.environ,
+            config_file=self._host.options.config_file,
+            stored_secret=partial(_find_secret, self._logins),
+            trusts_workspace=self._host.options.trusts_workspace,
+            known_providers=known_providers,
+            logins=lambda: self._logins.get().names(),
+        )
+        has_more = any(map(os.path.exists, self._slow_places()))
+        loaded = self.settings.load(is_first=has_more, runs_commands=False)
+        self.settings.put_in_force(loaded)
+        if has_more or loaded.awaits_commands:
+            self.gate.close()
+            self._host.nursery.start_soon(self._load_all)
+        configure(loaded.config.otlp)
+        self._initial_behavior = options.chat_agent or options.chat_behavior
+        self._watch_client(params.process_id)
+        own_file = self._host.options.config_file or self.settings.user_directory / "config.json"
+        return InitializeResponse(
+            chat_welcome_message=loaded.config.welcome_message,
+            global_config_path=str(own_file.absolute()),
+        )
+
+    def _meet_client(self, params: InitializeParams) -> None:
+        """Store what the client says of itself, and use its codec."""
+        greeting, session = self._host.peer.codec, self.session
+        assert isinstance(greeting, Greeting)
+        session.revision = greeting.revision
+        session.profile = profile_for(greeting.raw_params, greeting.revision)
+        self._host.peer.codec = greeting.codec
+        if session.profile.loses_large_frames:
+            self._host.peer.codec = _fitting(greeting.codec, session.profile.shape.size)
+        session.client_info = params.client_info or session.client_info
+        session.capabilities = params.capabilities
+        session.roots, problems = parse_roots(params.workspace_folders)
+        if greeting.problem is not None:
+            self._notices.append(greeting.problem)
+        self._notices.extend(problems)
+
+    async def _shut_down(self, _: None) -> None:
+        problems = await self.close()
+        self.was_shut_down = True
         if problems:
             raise RPCError(INTERNAL_ERROR, f"shutdown: {'; '.join(problems)}")
 
-    def leave(_: None) -> None:
-        connection.peer.close("the client said exit")
+    def _exit(self, _: None) -> None:
+        self._host.peer.close("the client said exit")
 
-    return {
-        "initialize": initialize,
-        "shutdown": shutdown,
-        "exit": leave,
-    }
+    def _slow_places(self) -> Iterator[Path]:
+        """Yield the directories that are read only after the answer to `initialize`."""
+        yield self.settings.user_directory / "agents"
+        for root in self.session.roots:
+            yield root.path / ".eca"
 
+    async def _load_all(self) -> None:
+        """Load the whole configuration, then let the client's held messages pass.
 
-def _initialize(connection: Connection, params: InitializeParams) -> InitializeResponse:
-    greeting = connection.peer.codec
-    assert isinstance(greeting, Greeting)
-    options = params.initialization_options or InitializationOptions()
-    session = connection.session
-    session.revision = greeting.revision
-    connection.peer.codec = greeting.codec
-    if greeting.problem is not None:
-        connection.notices.append(greeting.problem)
-    session.profile = profile_for(greeting.raw_params, greeting.revision)
-    if session.profile.loses_large_frames:
-        connection.peer.codec = _fitting(connection.peer.codec, session.profile.shape.size)
-    session.client_info = params.client_info or session.client_info
-    session.capabilities = params.capabilities
-    session.roots, problems = parse_roots(params.workspace_folders)
-    connection.notices.extend(problems)
-    connection.load = partial(
-        load,
-        initialization_options=options.extras,
-        roots=[root.path for root in session.roots],
-        environ=connection.options.environ,
-        config_file=connection.options.config_file,
-        stored_secret=connection.kept_secret,
-        trusts_workspace=connection.options.trusts_workspace,
-        known_providers=known_providers,
-        logins=connection.provider_logins,
-    )
-    has_more = any(map(os.path.exists, _slow_places(connection)))
-    connection.loaded = connection.load(is_first=has_more, runs_commands=False)
-    if has_more or connection.loaded.awaits_commands:
-        connection.gate.close()
-        connection.nursery.start_soon(_load_all, connection)
-    configure(connection.config.otlp)
-    connection.initial_behavior = options.chat_agent or options.chat_behavior
-    _watch_client(connection, params.process_id)
-    environ, own_file = connection.options.environ, connection.options.config_file
-    return InitializeResponse(
-        chat_welcome_message=connection.config.welcome_message,
-        global_config_path=str((own_file or user_directory(environ) / "config.json").absolute()),
-    )
+        A disk that does not answer delays the messages for a limited time.
+        """
 
+        def let_pass() -> None:
+            if self.gate.open():
+                self._host.peer.release()
 
-def _slow_places(connection: Connection) -> Iterator[Path]:
-    """Yield the directories that are read only after the answer to `initialize`."""
-    yield user_directory(connection.options.environ) / "agents"
-    for root in connection.session.roots:
-        yield root.path / ".eca"
+        def be_late() -> None:
+            self._notices.append(_LATE)
+            let_pass()
 
-
-async def _load_all(connection: Connection) -> None:
-    """Load the whole configuration, then let the client's held messages pass.
-
-    A disk that does not answer delays the messages for a limited time.
-    """
-
-    def let_pass() -> None:
-        if connection.gate.open():
-            connection.peer.release()
-
-    def be_late() -> None:
-        connection.notices.append(_LATE)
+        load_all = partial(self.settings.load, previous=self.settings.loaded)
+        with self.gate.opened_after(LOAD_SECONDS, be_late):
+            loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
+        self.settings.put_in_force(loaded)
         let_pass()
 
-    load_all = partial(connection.load, previous=connection.loaded)
-    with connection.gate.opened_after(LOAD_SECONDS, be_late):
-        loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
-    if connection.gate.is_open:
-        from eca_server.features.configuration import put_in_force  # noqa: PLC0415 - seldom needed
+    def _watch_client(self, process_id: int | None) -> None:
+        """End the server with the client's process, if that is alive now (W-14)."""
+        if process_id is not None and process_id > 0 and _is_alive(process_id):
+            self._host.nursery.start_soon(self._end_with, process_id)
 
-        put_in_force(connection, loaded)
-    else:
-        connection.adopt(loaded)
-        let_pass()
+    async def _end_with(self, process_id: int) -> None:
+        descriptor = watch_descriptor(process_id)
+        if descriptor is None:
+            while _is_alive(process_id):  # noqa: ASYNC110 - a foreign process has no event
+                await trio.sleep(WATCH_SECONDS)
+        else:
+            try:
+                await trio.lowlevel.wait_readable(descriptor)
+            finally:
+                os.close(descriptor)
+        self.client_is_gone = True
+        self._host.peer.close(f"the client's process {process_id} is gone")
+
+
+def _find_secret(logins: Lazy[Logins], reference: str) -> str | None:
+    """Return the secret behind a reference in the saved settings, or None."""
+    from eca_server.credentials.server_secrets import find_secret  # noqa: PLC0415 - seldom needed
+
+    return find_secret(logins.get(), reference)
 
 
 def known_providers() -> Collection[str]:
@@ -195,26 +256,6 @@ def _fitting(codec: MessageCodec, size: int) -> MessageCodec:
     from eca_server.fitting import FittingCodec  # noqa: PLC0415 - few clients need it
 
     return FittingCodec(codec, size)
-
-
-def _watch_client(connection: Connection, process_id: int | None) -> None:
-    """End the server with the client's process, if that is alive now (W-14)."""
-    if process_id is not None and process_id > 0 and _is_alive(process_id):
-        connection.nursery.start_soon(_end_with, connection, process_id)
-
-
-async def _end_with(connection: Connection, process_id: int) -> None:
-    descriptor = watch_descriptor(process_id)
-    if descriptor is None:
-        while _is_alive(process_id):  # noqa: ASYNC110 - a foreign process has no event
-            await trio.sleep(WATCH_SECONDS)
-    else:
-        try:
-            await trio.lowlevel.wait_readable(descriptor)
-        finally:
-            os.close(descriptor)
-    connection.client_is_gone = True
-    connection.peer.close(f"the client's process {process_id} is gone")
 
 
 def _is_alive(process_id: int) -> bool:

@@ -2,84 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.commands import CommandFiles, matching_commands
 from eca_server.context import query_contexts
-from eca_server.features.connection import Connection
 
 if TYPE_CHECKING:
-    from eca_server.mcp.manager import Manager
+    from eca_server.features.mcp import MCPServers
+import attrs
 
-__all__ = ["command_files", "make_handlers", "mcp_of"]
+from eca_server.features.folders import Folders
+from eca_server.features.settings import Settings
+from eca_server.session import Session
+
+__all__ = ["Queries", "command_files"]
 
 
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
-    """Return the handlers of queries."""
+@attrs.frozen(eq=False)
+class Queries:
+    """The queries of a connection."""
 
-    def query_context(
-        params: m.ChatQueryContextParams,
+    session: Session
+    settings: Settings
+    folders: Folders
+    servers: Callable[[], MCPServers | None]
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of queries."""
+        return {
+            "chat/queryContext": self._query_context,
+            "chat/queryFiles": self._query_files,
+            "chat/queryCommands": self._query_commands,
+        }
+
+    def _query_context(
+        self, params: m.ChatQueryContextParams
     ) -> m.ChatQueryContextResponse | Awaitable[m.ChatQueryContextResponse]:
-        resources = _resources(connection, params)
-        if not connection.session.roots and not params.query.strip():
+        resources = self._resources(params)
+        if not self.session.roots and not params.query.strip():
             return m.ChatQueryContextResponse(chat_id=params.chat_id, contexts=resources)
-        return query_contexts(
-            params,
-            index=connection.index,
-            workspace=connection.workspace,
-            resources=resources,
-        )
+        index, workspace = self.folders.index, self.folders.workspace
+        return query_contexts(params, index=index, workspace=workspace, resources=resources)
 
-    async def query_files(params: m.ChatQueryFilesParams) -> m.ChatQueryFilesResponse:
-        matches = await query_contexts(
-            m.ChatQueryContextParams(query=params.query),
-            index=connection.index,
-            workspace=connection.workspace,
-        )
+    async def _query_files(self, params: m.ChatQueryFilesParams) -> m.ChatQueryFilesResponse:
+        query = m.ChatQueryContextParams(query=params.query)
+        index, workspace = self.folders.index, self.folders.workspace
+        matches = await query_contexts(query, index=index, workspace=workspace)
         return m.ChatQueryFilesResponse(chat_id=params.chat_id, files=matches.contexts)
 
-    async def query_commands(
-        params: m.ChatQueryCommandsParams,
+    async def _query_commands(
+        self, params: m.ChatQueryCommandsParams
     ) -> m.ChatQueryCommandsResponse:
+        servers = self.servers()
         commands = await matching_commands(
             params.query,
-            command_files(connection),
-            connection.skill_files,
-            mcp_of(connection),
+            command_files(self.folders, self.settings),
+            self.folders.skill_files,
+            None if servers is None else servers.manager,
         )
         return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
-    return {
-        "chat/queryContext": query_context,
-        "chat/queryFiles": query_files,
-        "chat/queryCommands": query_commands,
-    }
+    def _resources(self, params: m.ChatQueryContextParams) -> tuple[m.McpResourceContext, ...]:
+        """Return the resources of MCP servers that match the query."""
+        servers = self.servers()
+        if servers is None:
+            return ()
+        from eca_server.context.resources import matching_resources  # noqa: PLC0415 - only where needed
+
+        return matching_resources(servers.manager.running, params.query, params.contexts)
 
 
-def mcp_of(connection: Connection) -> Manager | None:
-    """Return the MCP servers, or None if none is configured, which imports nothing of MCP."""
-    return connection.mcp if connection.uses_mcp else None
-
-
-def command_files(connection: Connection) -> CommandFiles:
+def command_files(folders: Folders, settings: Settings) -> CommandFiles:
     """Return the files of the user's own commands."""
-    named = (each.path for each in connection.config.commands)
+    named = (each.path for each in settings.config.commands)
     return CommandFiles(
-        workspace=connection.workspace,
-        user_directory=connection.user_directory,
+        workspace=folders.workspace,
+        user_directory=settings.user_directory,
         configured=tuple(path for path in named if path is not None),
     )
-
-
-def _resources(
-    connection: Connection, params: m.ChatQueryContextParams
-) -> tuple[m.McpResourceContext, ...]:
-    """Return the resources of MCP servers that match the query."""
-    if not connection.uses_mcp:
-        return ()
-    from eca_server.context.resources import matching_resources  # noqa: PLC0415 - only where needed
-
-    return matching_resources(connection.mcp.running, params.query, params.contexts)

@@ -15,20 +15,15 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
-from eca_server.chat import Chat
-from eca_server.chat.rollback import (
-    RollbackRefused,
-    RollbackRequest,
-    RollbackResult,
-    UnknownMessage,
-    roll_back,
-)
+from eca_server.chat import Chat, Chats
+from eca_server.chat.history import UnknownMessage
+from eca_server.chat.restoring import RollbackRefused
+from eca_server.chat.rollback import RollbackRequest, RollbackResult, roll_back
 from eca_server.chat.undo import SkippedFile
-from eca_server.features.chats import show_again
-from eca_server.features.connection import Connection
-from eca_server.session import MessageKind
+from eca_server.features.chat_views import ChatViews
+from eca_server.session import MessageKind, Session
 
-__all__ = ["make_handlers"]
+__all__ = ["Rollbacks"]
 
 REST: Final = "rest"
 """A value of `include` that is an extension: restore the files that can be restored."""
@@ -37,32 +32,6 @@ ASKED_AGAIN: Final = (1.0, 120.0)
 """Seconds between a refusal and the confirming request; an earlier one is a double click."""
 
 _FAILED: Final = "The rollback failed; see the server's log."
-
-
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
-    """Return the handler of rollbacks."""
-    refusals: dict[str, _Refusal] = {}
-
-    def rollback(params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
-        if connection.chats.subagent(params.chat_id) is not None:
-            raise _unknown(params)
-        chat = connection.chats.open(params.chat_id)
-        known = (*chat.unrecorded_prompts, *(message.content_id for message in chat.all_messages))
-        if chat.is_busy and params.content_id not in known:
-            raise _unknown(params)
-        task = _Task(connection=connection, chat=chat, params=params, refusals=refusals)
-        done = chat.between_turns.do(task.run)
-
-        async def answer() -> m.ChatRollbackResponse:
-            await done.wait()
-            connection.chats.drop_blank(chat)
-            if task.error is not None:
-                raise task.error
-            return m.ChatRollbackResponse()
-
-        return answer()
-
-    return {"chat/rollback": rollback}
 
 
 @attrs.frozen
@@ -74,56 +43,82 @@ class _Refusal:
     refused_at: float
 
 
-@attrs.define(kw_only=True)
-class _Task:
-    """One rollback; `error` is its result until it succeeds."""
+@attrs.frozen(eq=False)
+class Rollbacks:
+    """The requests to roll chats back."""
 
-    connection: Connection
-    chat: Chat
-    params: m.ChatRollbackParams
-    refusals: dict[str, _Refusal]
-    error: RPCError | None = attrs.field(factory=lambda: RPCError(INTERNAL_ERROR, _FAILED))
+    session: Session
+    chats: Chats
+    views: ChatViews
+    _refusals: dict[str, _Refusal] = attrs.field(factory=dict, init=False)
 
-    async def run(self) -> None:
-        chat = self.chat
-        request = _request_of(self.params)
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handler of rollbacks."""
+        return {"chat/rollback": self._rollback}
+
+    def _rollback(self, params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
+        if self.chats.subagent(params.chat_id) is not None:
+            raise _unknown(params)
+        chat = self.chats.open(params.chat_id)
+        ids = (message.content_id for message in chat.all_messages)
+        known = (*chat.history.unrecorded_prompts, *ids)
+        if chat.is_busy and params.content_id not in known:
+            raise _unknown(params)
+        error: RPCError | None = RPCError(INTERNAL_ERROR, _FAILED)
+
+        async def run() -> None:
+            nonlocal error
+            error = await self._run(chat, params)
+
+        chat.stop()
+        done = chat.mailbox.do(run)
+
+        async def answer() -> m.ChatRollbackResponse:
+            await done.wait()
+            self.chats.drop_blank(chat)
+            if error is not None:
+                raise error
+            return m.ChatRollbackResponse()
+
+        return answer()
+
+    async def _run(self, chat: Chat, params: m.ChatRollbackParams) -> RPCError | None:
+        """Roll a chat back and show it; return the error that answers the request, or None."""
+        request = _request_of(params)
         try:
-            done = await self._roll_back(request)
+            done = await self._roll_back(chat, request)
         except UnknownMessage:
-            self.error = _unknown(self.params)
-            return
+            return _unknown(params)
         except RollbackRefused as error:
-            self._show("warning", str(error))
-            self.error = RPCError(INVALID_PARAMS, str(error), {"code": "not_restorable"})
-            return
-        self.error = None
-        if self.connection.chats.get(chat.id) is not chat:  # deleted meanwhile
-            return
+            self._show(chat, "warning", str(error))
+            return RPCError(INVALID_PARAMS, str(error), {"code": "not_restorable"})
+        if self.chats.get(chat.id) is not chat:  # deleted meanwhile
+            return None
         if request.messages:
-            await show_again(self.connection, chat)
+            await self.views.show_again(chat)
         if note := done.message():
-            self._show("warning" if done.skipped else "info", note)
+            self._show(chat, "warning" if done.skipped else "info", note)
+        return None
 
-    def _show(self, kind: MessageKind, message: str) -> None:
-        is_there = self.connection.chats.get(self.chat.id) is self.chat
-        chat_id = self.chat.id if is_there else None
-        self.connection.session.show(kind, message, chat_id=chat_id)
+    def _show(self, chat: Chat, kind: MessageKind, message: str) -> None:
+        is_there = self.chats.get(chat.id) is chat
+        self.session.show(kind, message, chat_id=chat.id if is_there else None)
 
-    async def _roll_back(self, request: RollbackRequest) -> RollbackResult:
-        memory = self.connection.chats.memory
+    async def _roll_back(self, chat: Chat, request: RollbackRequest) -> RollbackResult:
+        memory = self.chats.memory
         rollbacks = None if memory is None else memory.rollbacks
-        before = self.refusals.pop(self.chat.id, None)
+        before = self._refusals.pop(chat.id, None)
         try:
-            return await roll_back(self.chat, rollbacks, request)
+            return await roll_back(chat, rollbacks, request)
         except RollbackRefused as error:
             now = trio.current_time()
             if before is None or (before.request, before.skipped) != (request, error.skipped):
-                self.refusals[self.chat.id] = _Refusal(request, error.skipped, now)
+                self._refusals[chat.id] = _Refusal(request, error.skipped, now)
                 raise
             if not ASKED_AGAIN[0] <= now - before.refused_at <= ASKED_AGAIN[1]:
-                self.refusals[self.chat.id] = attrs.evolve(before, refused_at=now)
+                self._refusals[chat.id] = attrs.evolve(before, refused_at=now)
                 raise
-        return await roll_back(self.chat, rollbacks, attrs.evolve(request, allow_partial=True))
+        return await roll_back(chat, rollbacks, attrs.evolve(request, allow_partial=True))
 
 
 def _request_of(params: m.ChatRollbackParams) -> RollbackRequest:

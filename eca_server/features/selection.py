@@ -1,33 +1,25 @@
-"""The selection of agent, model and variant, for one chat or for all (ruling W-28).
+"""The selection of agent, model and variant, for one chat and for all (ruling W-28).
 
 A prompt's own selection wins, then that of its chat, then the last one. A change applies from the
-next turn on, and is not sent back.
+next turn on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.peer import Handler
 from eca_server.config import AGENT_ALIASES, Behavior
-from eca_server.features import tools
-from eca_server.features.configuration import (
-    note_selection,
-    select_behavior,
-    tell_variants,
-    variant_in_force,
-)
-from eca_server.features.connection import Connection
-from eca_server.printable import printable_line
+from eca_server.features.current_models import CurrentModels
+from eca_server.features.settings import Settings
 
 if TYPE_CHECKING:
     from eca_server.chat import Chat
+    from eca_server.chat.outlet import Outlet
 
-__all__ = ["Chosen", "choose", "make_handlers", "select_agent", "select_model", "unknown_agent"]
+__all__ = ["Chosen", "Selection"]
 
 
 @attrs.frozen(kw_only=True)
@@ -39,156 +31,91 @@ class Chosen:
     behavior: str
 
 
-def make_handlers(connection: Connection) -> Mapping[str, Handler]:
-    """Return the handlers of selections."""
+@attrs.define(eq=False)
+class Selection:
+    """The client's selection for all chats, and for each chat in its `selection`.
 
-    def select(name: str, chat_id: str | None = None) -> None:
-        if chat_id:
-            chat = connection.chats.open(chat_id)
-            chat.selection.behavior = name or chat.selection.behavior
-            if not chat.history and not chat.is_busy and connection.is_introduced:
-                _select_own_model(connection, chat)
-            return
-        connection.behavior = name or connection.behavior
-        if connection.is_introduced:
-            note_selection(connection)
-            tools.announce_tools(connection, select_behavior(connection))
+    Attributes:
+        model: the model that the user selected last for all chats, or None.
+        variant: the variant of that model, or None.
+        behavior: the behaviour that the user selected last for all chats, or None.
+        initial_behavior: the behaviour in `initializationOptions`, or None.
+        client_model: the model selected in the client, from announcements and its prompts.
+    """
 
-    def behavior_selected(params: m.ChatSelectedBehaviorChanged) -> None:
-        select(params.behavior)
+    settings: Settings
+    models: CurrentModels
+    model: str | None = None
+    variant: str | None = None
+    behavior: str | None = None
+    initial_behavior: str | None = None
+    client_model: str | None = None
 
-    def agent_selected(params: m.ChatSelectedAgentChanged) -> None:
-        select(params.agent, params.chat_id)
-
-    def model_selected(params: m.ChatSelectedModelChanged) -> None:
-        chat = connection.chats.open(params.chat_id) if params.chat_id else None
-        before = choose(connection, chat)
-        model = connection.models.canonical_name(params.model or before.model)
-        variant = params.variant
-        if variant is not None or model != before.model:
-            variant = variant_in_force(connection, model, variant, before.behavior) or None
-        if chat is None:
-            connection.model, connection.variant = model, variant
-            connection.client_model = model
-        else:
+    def select_model(self, chat: Outlet | None, model: str, variant: str | None) -> None:
+        """Select a model and its variant for a chat, or for all."""
+        if chat is not None:
             chat.selection.model, chat.selection.variant = model, variant
-        if connection.is_introduced:
-            is_own = variant == params.variant
-            tell_variants(connection, model, variant, params.chat_id, is_own=is_own)
+        else:
+            self.model, self.variant = model, variant
+            self.client_model = model
 
-    return {
-        "chat/selectedBehaviorChanged": behavior_selected,
-        "chat/selectedAgentChanged": agent_selected,
-        "chat/selectedModelChanged": model_selected,
-    }
+    def restore(self, chat: Chat) -> None:
+        """Select the model, variant and agent of a chat's last prompt, as far as they exist."""
+        stored, selected = chat.settings, chat.selection
+        if selected.model is None:
+            selected.model, selected.variant = stored.model, stored.variant
+        if selected.model not in self.models.current.names:
+            selected.model, selected.variant = None, None
+        selected.behavior = selected.behavior or stored.behavior
 
+    def behavior_in_force(self, *requested: str | None) -> str:
+        """Return the behaviour in force, the first selectable one of several candidates.
 
-def _select_own_model(connection: Connection, chat: Chat) -> None:
-    """Select the own model and variant of a new chat's agent, and announce them.
+        These are `requested`, the last selected, the client's initial and the configured one.
+        """
+        config = self.settings.config
+        selectable = config.selectable_behaviors
+        candidates = (*requested, self.behavior, self.initial_behavior, config.default_behavior)
+        ours = (AGENT_ALIASES.get(name, name) for name in candidates if name is not None)
+        return next((name for name in ours if name in selectable), selectable[0])
 
-    A chat with history keeps its model.
-    """
-    if not connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
-        return
-    behavior = choose(connection, chat).behavior
-    config = connection.config
-    own = config.behaviors.get(behavior, Behavior())
-    if own.default_model or config.default_model:
-        chat.selection.model, chat.selection.variant = None, None
-        model = connection.models.default_for(behavior)
-    elif own.variant:
-        model = choose(connection, chat).model
-    else:
-        return
-    variant = variant_in_force(connection, model, None, behavior)
-    chat.selection.model, chat.selection.variant = model, variant or None
-    selected = m.ChatConfig(
-        select_model=model,
-        variants=connection.models.variants(model),
-        select_variant=variant,
-    )
-    params = m.ConfigUpdatedParams(chat_id=chat.id, chat=selected)
-    connection.session.notify("config/updated", params)
+    def variant_in_force(
+        self, model: str, selected: str | None, behavior: str | None = None
+    ) -> str:
+        """Return a model's variant: the selected one, else the agent's own, else an empty text."""
+        own = self.own_settings(behavior or self.behavior_in_force()).variant
+        variants = self.models.current.variants(model)
+        return next((each for each in (selected, own) if each in variants), "")
 
+    def own_settings(self, behavior: str) -> Behavior:
+        """Return the settings of a behaviour."""
+        return self.settings.config.behaviors.get(behavior, Behavior())
 
-def choose(
-    connection: Connection, chat: Chat | None = None, params: m.ChatPromptParams | None = None
-) -> Chosen:
-    """Return the target of a prompt; without `params`, that of a prompt without own selection."""
-    prompt = params or m.ChatPromptParams(message="")
-    own = None if chat is None else chat.selection
-    behavior = select_behavior(
-        connection, prompt.agent or prompt.behavior, None if own is None else own.behavior
-    )
-    selected = [(own.model, own.variant)] if own is not None and own.model else []
-    if connection.model:
-        selected.append((connection.model, connection.variant))
-    first = selected[0][0] if selected else connection.models.default_for(behavior)
-    model = connection.models.canonical_name(prompt.model or first)
-    configured = connection.config.behaviors.get(behavior, Behavior()).variant
-    variants = (variant for name, variant in selected if name == model)
-    variant = prompt.variant or next(variants, configured)
-    return Chosen(model=model, variant=variant, behavior=behavior)
+    def choose(
+        self, chat: Outlet | None = None, params: m.ChatPromptParams | None = None
+    ) -> Chosen:
+        """Return the target of a prompt; without `params`, of a prompt without own selection."""
+        prompt = params or m.ChatPromptParams(message="")
+        own = None if chat is None else chat.selection
+        behavior = self.behavior_in_force(
+            prompt.agent or prompt.behavior, None if own is None else own.behavior
+        )
+        selected = [(own.model, own.variant)] if own is not None and own.model else []
+        if self.model:
+            selected.append((self.model, self.variant))
+        models = self.models.current
+        first = selected[0][0] if selected else models.default_for(behavior)
+        model = models.canonical_name(prompt.model or first)
+        configured = self.own_settings(behavior).variant
+        variants = (variant for name, variant in selected if name == model)
+        variant = prompt.variant or next(variants, configured)
+        return Chosen(model=model, variant=variant, behavior=behavior)
 
-
-def unknown_agent(
-    connection: Connection, chat: Chat, params: m.ChatPromptParams, chosen: Chosen
-) -> str:
-    """Return a note that the requested agent cannot be selected, or an empty text."""
-    names = (
-        params.agent,
-        params.behavior,
-        chat.selection.behavior,
-        connection.behavior,
-        connection.initial_behavior,
-    )
-    requested = next((name for name in names if name is not None), None)
-    agents = connection.config.selectable_behaviors
-    if requested is None or AGENT_ALIASES.get(requested, requested) in agents:
-        return ""
-    known = ", ".join(f"`{name}`" for name in agents)
-    return (
-        f"The agent `{printable_line(str(requested), longest=80)}` does not exist, or cannot be "
-        f"selected: `{chosen.behavior}` answers instead. Available agents: {known}."
-    )
-
-
-def select_model(connection: Connection, chat: Chat, model: str) -> None:
-    """Select a model for the client, and announce it, because each prompt of the client names one.
-
-    A client with one selection for all chats gets it for all of them.
-    """
-    chat.set(model=model, variant=None)
-    variants = connection.models.variants(model)
-    if connection.session.writes(m.ConfigUpdatedParams, "chat_id"):
-        chat.selection.model, chat.selection.variant = model, None
-        selected = m.ChatConfig(select_model=model, variants=variants, select_variant="")
-        scope: str | None = chat.id
-    else:
-        connection.model, connection.variant = model, None
-        connection.client_model = model
-        scope, selected = None, m.ChatConfig(select_model=model)
-    params = m.ConfigUpdatedParams(chat_id=scope, chat=selected)
-    connection.session.notify("config/updated", params)
-
-
-def select_agent(connection: Connection, chat: Chat, agent: str) -> None:
-    """Select an agent for the client, and announce it; model and variant stay.
-
-    A client with one selection for all chats gets it for all of them.
-    """
-    has_own = connection.session.writes(m.ConfigUpdatedParams, "chat_id")
-    if has_own:
-        before = choose(connection, chat)
-        chat.selection.behavior = agent
-        chat.selection.model, chat.selection.variant = before.model, before.variant
-        agent_name = connection.session.profile.agent_name(agent)
-        scope, selected = chat.id, m.ChatConfig(select_agent=agent_name)
-    else:
-        connection.behavior = agent
-        note_selection(connection)
-        tools.announce_tools(connection, agent)
-        behavior = m.UnknownValue(agent)
-        scope, selected = None, m.ChatConfig(select_agent=agent, select_behavior=behavior)
-    params = m.ConfigUpdatedParams(chat_id=scope, chat=selected)
-    connection.session.notify("config/updated", params)
+    def unknown_agent(self, chat: Chat, params: m.ChatPromptParams) -> str | None:
+        """Return the requested agent if it cannot be selected, or None."""
+        own = chat.selection.behavior
+        names = (params.agent, params.behavior, own, self.behavior, self.initial_behavior)
+        requested = next((name for name in names if name is not None), None)
+        selectable = self.settings.config.selectable_behaviors
+        is_known = requested is None or AGENT_ALIASES.get(requested, requested) in selectable
+        return None if is_known else requested

@@ -8,8 +8,7 @@ again. There is one question about a set of settings in a session.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -39,14 +38,14 @@ from eca_server.config.trust_texts import (
     shown,
     unique_roots,
 )
-from eca_server.features.configuration import put_in_force
-from eca_server.features.hooks import begin_session_of_added
+from eca_server.features.settings import Settings
+from eca_server.session import Session
 from eca_server.tools.ask_user import PATIENCE, client_asks_questions
 
 if TYPE_CHECKING:
     from eca_server.chat import Turn
+    from eca_server.config import Config
     from eca_server.config.trust_items import TrustItem
-    from eca_server.features.connection import Connection
 
 __all__ = ["Ask", "Trust"]
 
@@ -83,29 +82,32 @@ def _key(item: TrustItem) -> _Key:
     return item.root, item.digest
 
 
+@attrs.define(eq=False)
 class Trust:
     """The waiting settings of the workspace folders, and the user's decisions.
 
-    Args:
-        connection: the connection.
+    Attributes:
+        on_decision: called with the configuration before a decision.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._asking = trio.Lock()
-        self._postponed: set[_Key] = set()
-        self._announced: set[_Key] = set()
-        self._listed: set[_Key] = set()
+    session: Session
+    settings: Settings
+    environ: Mapping[str, str]
+    on_decision: Callable[[Config], None]
+    _asking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _postponed: set[_Key] = attrs.field(factory=set, init=False)
+    _announced: set[_Key] = attrs.field(factory=set, init=False)
+    _listed: set[_Key] = attrs.field(factory=set, init=False)
 
     @property
     def items(self) -> tuple[TrustItem, ...]:
         """The waiting settings, including those the user has declined."""
-        return self._connection.loaded.withheld
+        return self.settings.loaded.withheld
 
     @property
     def pending(self) -> tuple[TrustItem, ...]:
         """The settings that the user may be asked about."""
-        loaded = self._connection.loaded
+        loaded = self.settings.loaded
         if not loaded.may_ask:
             return ()
         return tuple(each for each in loaded.withheld if not each.is_refused)
@@ -113,17 +115,17 @@ class Trust:
     @property
     def is_barred(self) -> bool:
         """True if the editor says that the workspace is not trusted."""
-        return bool(self.items) and not self._connection.loaded.may_ask
+        return bool(self.items) and not self.settings.loaded.may_ask
 
     async def settle(self, turn: Turn) -> None:
         """Ask the user before a turn, which waits for the answer; a stop cancels the question."""
-        session = self._connection.session
+        session = self.session
         if not client_asks_questions(session) or not self._unanswered():
             return
 
         async def ask(params: ChatAskQuestionParams) -> str | None:
             answer: ChatAskQuestionResponse = await session.request(
-                "chat/askQuestion", attrs.evolve(params, chat_id=turn.chat.id), deadline=PATIENCE
+                "chat/askQuestion", attrs.evolve(params, chat_id=turn.outlet.id), deadline=PATIENCE
             )
             return None if answer.cancelled else answer.answer
 
@@ -132,12 +134,7 @@ class Trust:
         turn.progress("Waiting model")
 
     async def ask(self, ask: Ask, say: Callable[[str], None]) -> None:
-        """Ask about each root with new waiting settings, once in a session.
-
-        Args:
-            ask: asks the user.
-            say: shows the user a text.
-        """
+        """Ask about each root with new waiting settings, once in a session."""
         async with self._asking:
             for root in unique_roots(self._unanswered()):
                 await self._ask_about(root, ask, say)
@@ -145,12 +142,12 @@ class Trust:
     def announce(self) -> None:
         """Show the waiting settings to a client without questions, once for each set."""
         pending = self.pending
-        if client_asks_questions(self._connection.session):
+        if client_asks_questions(self.session):
             return
         keys = set(map(_key, pending))
         if keys - self._announced:
             self._announced |= keys
-            self._connection.session.show("warning", announcement(pending))
+            self.session.show("warning", announcement(pending))
 
     def list_waiting(self) -> Listing:
         """Describe the waiting settings, which can then be accepted."""
@@ -180,10 +177,10 @@ class Trust:
 
     async def forget(self) -> bool:
         """Withdraw the trust in the roots; return whether one was trusted. Raises as `accept`."""
-        store = TrustStore(self._connection.options.environ)
+        store = TrustStore(self.environ)
         known = False
-        async with self._connection.changing.place():
-            for root in self._connection.session.roots:
+        async with self.settings.changing.place():
+            for root in self.session.roots:
                 known |= await trio.to_thread.run_sync(store.forget, root.path)
             await self._reload()
         return known
@@ -211,7 +208,7 @@ class Trust:
             hidden.append("command")
         if item.uses or hidden:
             self._postponed.discard(_key(item))
-            can_ask = client_asks_questions(self._connection.session) and item in self.pending
+            can_ask = client_asks_questions(self.session) and item in self.pending
             how = "The next prompt asks you first." if can_ask else "Send `/trust` in a chat first."
             gets = f"would use your {shown(', '.join(item.uses))}"
             has = f"has settings that were not shown to you ({', '.join(hidden)})"
@@ -230,7 +227,7 @@ class Trust:
         waiting = [each for each in self.pending if each.root == root]
         if all(_key(each) in self._postponed for each in waiting):
             return
-        lists_in_chat = self._connection.session.profile.has_plain_own_texts
+        lists_in_chat = self.session.profile.has_plain_own_texts
         short = list_items(waiting, longest=_QUESTION_LINE, most=_QUESTION_LIST)
         listed = short.items
         if lists_in_chat or short.is_cut:
@@ -277,19 +274,15 @@ class Trust:
         return tuple(each for each in self.pending if _key(each) not in self._postponed)
 
     async def _decide(
-        self,
-        items: Iterable[TrustItem],
-        decide: Callable[[TrustStore, Path, Sequence[str]], None],
+        self, items: Iterable[TrustItem], decide: Callable[[TrustStore, Path, Sequence[str]], None]
     ) -> None:
-        async with self._connection.changing.place():
+        async with self.settings.changing.place():
             await self._decide_now(items, decide)
 
     async def _decide_now(
-        self,
-        items: Iterable[TrustItem],
-        decide: Callable[[TrustStore, Path, Sequence[str]], None],
+        self, items: Iterable[TrustItem], decide: Callable[[TrustStore, Path, Sequence[str]], None]
     ) -> None:
-        store = TrustStore(self._connection.options.environ)
+        store = TrustStore(self.environ)
         decided = tuple(items)
         for root in unique_roots(decided):
             digests = [each.digest for each in decided if each.root == root]
@@ -297,7 +290,6 @@ class Trust:
         await self._reload()
 
     async def _reload(self) -> None:
-        before = self._connection.config
-        load = partial(self._connection.load, previous=self._connection.loaded)
-        put_in_force(self._connection, await trio.to_thread.run_sync(load))
-        begin_session_of_added(self._connection, before)
+        before = self.settings.config
+        await self.settings.reload()
+        self.on_decision(before)

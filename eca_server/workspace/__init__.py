@@ -1,34 +1,72 @@
-"""The user's project: its roots, its files, and checked reads and writes of them."""
+"""The user's project: its roots, its files, and checked reads and writes of them.
+
+Modules are imported at their first use.
+"""
 
 from __future__ import annotations
 
-from eca_server.workspace.boundary import Place, Workspace, open_checked, open_place
-from eca_server.workspace.errors import (
-    AlreadyExists,
-    ContentChanged,
-    FileError,
-    InvalidPath,
-    NotRegularFile,
-    NotText,
-    OutsideWorkspace,
-    PathChanged,
-    TooLarge,
-)
-from eca_server.workspace.guarded import GUARDED, GuardedPath
-from eca_server.workspace.ignore import list_files
-from eca_server.workspace.index import FileIndex, FileMatch
-from eca_server.workspace.opening import Directory
-from eca_server.workspace.reading import (
-    Checkpoint,
-    FileSnapshot,
-    Fingerprint,
-    Text,
-    decode,
-    open_file,
-    read_file,
-)
-from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
-from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eca_server.workspace.boundary import Place, Workspace, open_checked, open_place
+    from eca_server.workspace.errors import (
+        AlreadyExists,
+        ContentChanged,
+        FileError,
+        InvalidPath,
+        NotRegularFile,
+        NotText,
+        OutsideWorkspace,
+        PathChanged,
+        TooLarge,
+    )
+    from eca_server.workspace.guarded import GUARDED, GuardedPath
+    from eca_server.workspace.ignore import list_files
+    from eca_server.workspace.index import FileIndex, FileMatch
+    from eca_server.workspace.opening import Directory
+    from eca_server.workspace.reading import (
+        Checkpoint,
+        FileSnapshot,
+        Fingerprint,
+        Text,
+        decode,
+        open_file,
+        read_file,
+    )
+    from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
+    from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
+
+_MODULES = {
+    "boundary": ("Place", "Workspace", "open_checked", "open_place"),
+    "errors": (
+        "AlreadyExists",
+        "ContentChanged",
+        "FileError",
+        "InvalidPath",
+        "NotRegularFile",
+        "NotText",
+        "OutsideWorkspace",
+        "PathChanged",
+        "TooLarge",
+    ),
+    "guarded": ("GUARDED", "GuardedPath"),
+    "ignore": ("list_files",),
+    "index": ("FileIndex", "FileMatch"),
+    "opening": ("Directory",),
+    "reading": (
+        "Checkpoint",
+        "FileSnapshot",
+        "Fingerprint",
+        "Text",
+        "decode",
+        "open_file",
+        "read_file",
+    ),
+    "roots": ("Root", "parse_roots", "path_of", "uri_of"),
+    "writing": ("move_file", "remove_file", "remove_temporary", "replace_file"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "GUARDED",
@@ -66,3 +104,14 @@ __all__ = [
     "replace_file",
     "uri_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

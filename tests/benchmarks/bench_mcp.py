@@ -76,7 +76,7 @@ SERVER, CALLS = sys.argv[1], int(sys.argv[2])
 
 import anyio._backends._trio
 import eca_server.chat
-import eca_server.features.tools
+import eca_server.features.tool_sets
 import eca_server.server
 
 resident_before = resident()

@@ -26,7 +26,7 @@ from eca_protocol.framing import encode_frame
 from eca_protocol.messages import ChatContent
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.content_formatting import Role
-from eca_server.features import Options
+from eca_server.features.host import Options
 from eca_server.llm.history import TextPart
 from eca_server.server import serve
 from eca_server.session import Session

@@ -13,9 +13,11 @@ import trio.testing
 from eca_protocol import json
 from eca_protocol.fold import Conversation
 from eca_protocol.streams import Transport, memory_pair
-from eca_server.features import Connection, Options
+from eca_server.features.host import Options
+from eca_server.features.lifecycle import Connection
 from eca_server.server import serve
 from tests.eca_protocol.wire import Wire, notification, request
+from tests.eca_server.server_side import ServerSide
 
 ECHO, SCRIPT = "simulator/echo", "simulator/script"
 
@@ -31,7 +33,7 @@ class Editor:
         connection: the server's side, for what the wire does not tell.
     """
 
-    connection: Connection
+    connection: ServerSide
 
     def __init__(self, transport: Transport) -> None:
         self._wire = Wire(transport)
@@ -194,7 +196,7 @@ async def editor(
             ours = Editor(far)
 
             def note(connection: Connection) -> None:
-                ours.connection = connection
+                ours.connection = ServerSide(connection)
 
             async def run() -> None:
                 options = Options(environ=environ, keeps_chats=keeps_chats, discovers=discovers)

@@ -261,11 +261,12 @@ async def test_a_decision_in_the_instant_of_its_run_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, _):
-        chat = ours.connection.chats.open("c")
-        emit = chat.session.emit
+        chats = ours.connection.chats
+        session_of_chat = chats.open("c").services.session
+        emit = session_of_chat.emit
 
         async def approve(call_id: str) -> None:
-            call = chat.call(call_id)
+            call = chats.call("c", call_id)
             assert call is not None
             assert call.approve()
 
@@ -274,7 +275,7 @@ async def test_a_decision_in_the_instant_of_its_run_counts(
             if content.type == "toolCallRun":
                 trio.lowlevel.spawn_system_task(approve, content.id)
 
-        monkeypatch.setattr(chat.session, "emit", emit_and_approve)
+        monkeypatch.setattr(session_of_chat, "emit", emit_and_approve)
         await ours.turn("go")
         assert order(of_calls(ours)) == ["Prepare", "Run", "Running", "ed"]
 
@@ -410,7 +411,7 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
     async with session(tmp_path, script) as (ours, provider):
         await ours.prompt("go")
         await reach(ours, tmp_path)
-        turn = ours.connection.chats.open("c")._turn
+        turn = ours.connection.chats.open("c").turn
         assert turn is not None
         begun = trio.current_time()
         await ours.stop()
@@ -455,7 +456,7 @@ async def test_a_delete_closes_the_calls_inside(tmp_path: Path, reach: Callable[
     async with session(tmp_path, calls(("eca_shell_command", SLEEPER))) as (ours, _):
         await ours.prompt("go")
         await reach(ours, tmp_path)
-        turn = ours.connection.chats.open("c")._turn
+        turn = ours.connection.chats.open("c").turn
         assert turn is not None
         assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
         told = len(ours.contents())

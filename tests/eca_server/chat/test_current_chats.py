@@ -155,7 +155,7 @@ async def opening(ours: Editor) -> dict[str, Any]:
     """Return the first message after a request that opens a long chat."""
     await ours.turn("hi", model=ECHO)
     said = (Message(role="assistant", parts=(TextPart(f"{n} {'x' * 4000}"),)) for n in range(LONG))
-    ours.connection.chats.get("c").history[:] = said
+    ours.connection.chats.get("c").history.replace(said)
     asked = ours.request("chat/open", {"chatId": "c"})
     await ours.send(asked)
     await ours.until(lambda each: each["params"].get("content", {}).get("text", "").startswith("0"))
@@ -233,7 +233,7 @@ async def test_a_history_is_read_in_pages_from_either_end() -> None:
 async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
-        ours.connection.chats.get("c").title = "a model's"
+        ours.connection.chats.get("c").titling.title = "a model's"
         begun = len(ours.seen)
         assert await ours.ask("chat/clear", {"chatId": "c", "messages": True}) == {}
         cleared = ("chat/cleared", {"chatId": "c", "messages": True})
@@ -262,7 +262,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
 ) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO, trust=True)
-        ours.connection.chats.get("c").title = "a model's"
+        ours.connection.chats.get("c").titling.title = "a model's"
         await ours.turn("two", model=ECHO)
     async with current(data=tmp_path) as ours:
         cleared = ours.request("chat/clear", {"chatId": "c"})

@@ -35,9 +35,9 @@ class FakeTurn:
 
     def __init__(self) -> None:
         self.messages: list[Message] = [Message(role="user", parts=(TextPart("prompt"),))]
-        self.stored = 1
         self.calls: dict[str, Any] = {}
-        self.draft = Draft(self)  # type: ignore[arg-type]
+        self.draft = Draft(self.messages, self.calls)
+        self.draft.stored = 1
 
 
 class Disk:

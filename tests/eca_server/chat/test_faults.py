@@ -9,8 +9,9 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.chat import turn
-from eca_server.chat.memory import Memory
+from eca_server.chat import breakdown
+from eca_server.chat.store import Store
+from eca_server.chat.store.running import Running
 from eca_server.content_formatting import Role
 from eca_server.llm.backend import ErrorKind
 from eca_server.llm.calls import MAX_NESTING
@@ -133,14 +134,16 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
             raise ValueError("there is no JSON for it")
         written(session, chat_id, role, content)
 
-    async def keep(*_: object) -> None:
-        raise ValueError("there is no row for it")
+    async def keep(*given: Any, running: Running | None, **more: Any) -> bool:
+        if running is None or running.is_over:
+            raise ValueError("there is no row for it")
+        return await append(*given, running=running, **more)
 
-    written = Session.emit
+    written, append = Session.emit, Store.append
     async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:
         with monkeypatch.context() as patched:
             patched.setattr(Session, "emit", emit)
-            patched.setattr(Memory, "store_turn", keep)
+            patched.setattr(Store, "append", keep)
             if lost == "last words":
                 await ours.prompt("wait forever", model=SCRIPT)
                 await ours.prompt("then this", model=SCRIPT)
@@ -157,7 +160,7 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
 async def test_a_context_that_cannot_be_announced_delays_neither_the_usage_nor_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(turn, "breakdown", lambda *_: 1 / 0)
+    monkeypatch.setattr(breakdown, "breakdown", lambda *_: 1 / 0)
     async with current() as ours:
         *_, usage, end = await ours.turn("say a", model=SCRIPT)
         assert (usage["type"], end["state"]) == ("usage", "finished")
@@ -170,10 +173,10 @@ async def test_a_context_that_cannot_be_announced_delays_neither_the_usage_nor_t
 async def test_what_fails_while_a_chat_is_cleared_ends_neither_the_chat_nor_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def clear(*_: object) -> None:
+    async def clear(*_: object, **__: object) -> None:
         raise RuntimeError("there is no thread for it")
 
-    monkeypatch.setattr(Memory, "clear", clear)
+    monkeypatch.setattr(Store, "clear", clear)
     async with current(data=tmp_path) as ours:
         await ours.turn("say a", model=SCRIPT)
         await ours.ask("chat/clear", {"chatId": "c"})

@@ -13,7 +13,7 @@ import pytest
 import trio.testing
 
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.chat import chat
+from eca_server.chat import turn
 from eca_server.config.hook_settings import HookEvent
 from eca_server.hooks import background
 from eca_server.jobs import shell as jobs_shell
@@ -40,7 +40,7 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 async def settled(ours: Editor) -> None:
     """Wait until the hooks beside the session are over."""
-    for lane in tuple(ours.connection.beside._lanes.values()):
+    for lane in tuple(ours.connection.parts.hooks.background.get()._lanes.values()):
         await lane.finished.wait()
 
 
@@ -86,7 +86,7 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path: 
     async with current(ALL, folder=folder, data=data) as ours:
         for name in ("d", "nobody"):
             assert await ours.ask("chat/delete", {"chatId": name}) == {}
-        await ours.connection.chats.open("d").between_turns.finish()
+        await ours.connection.chats.open("d").mailbox.finish()
         await settled(ours)
     assert {(each["hook_type"], each.get("chat_id")) for each in kept(folder)[len(found) :]} == {
         ("sessionStart", None),
@@ -151,7 +151,7 @@ async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gon
     if hurries:
         monkeypatch.setattr(background, "CLOSE_SECONDS", 0.5)
         monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 0.4)
-        monkeypatch.setattr(chat, "STOP_SECONDS", 0.02)
+        monkeypatch.setattr(turn, "STOP_SECONDS", 0.02)
     deaf = "trap '' TERM; sleep 100 & echo $$ $! > pids; [ -p begun ] && echo > begun; wait"
     async with current(hooked(h=hook(event, deaf)), folder=tmp_path) as ours:
         if event == "preRequest":

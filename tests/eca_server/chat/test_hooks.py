@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from eca_protocol.testing.provider import Provider, reply, wait
+from eca_server.chat.turn import Steer
 from eca_server.hooks import HookResults, Hooks
 from eca_server.llm.history import TextPart, ToolCallPart, ToolResultPart
 from eca_server.tools import background
@@ -112,7 +113,7 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path:
         received = await ours.turn("say bad", model=SCRIPT)
         assert "Request blocked by hook 'a': not so" in text(received)
         assert "Turn stopped by hook 'b': no" in text(await ours.turn("say worse", model=SCRIPT))
-        assert ours.connection.chats.open("c").history == []
+        assert not ours.connection.chats.open("c").history
         received = await ours.turn("say fine", model=SCRIPT)
         assert text(received).endswith("fine")
         assert ended(received) == [("a", 0), ("b", 1)]
@@ -147,7 +148,9 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(
     async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
         more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
         if more_said is not None:  # while hooks hear the one before
-            ours.connection.chats.open("c").steer(more_said)
+            turn = ours.connection.chats.open("c").turn
+            assert turn is not None
+            turn.steers.append(Steer(text=more_said))
         return await heard(hooks, event, told, *more)
 
     heard = Hooks.fire

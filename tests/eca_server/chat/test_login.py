@@ -43,7 +43,7 @@ async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(
         assert types(received) == ["progress", "text", "finished"]
         assert received[1]["text"] == MASKED
         assert "Stored the key of p" in text(received)
-        assert ours.connection.chats.open("c").history == []
+        assert not ours.connection.chats.open("c").history
         assert ours.connection.models.find("p/m")
         assert text((await ours.turn(KEY[:5], model=ECHO))[2:]) == KEY[:5]
         assert holds_no_key(ours)
@@ -138,7 +138,7 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) ->
         lines = text(await ours.turn("/login nobody")).splitlines()
         assert lines[0].startswith(f"/login {MASKED}There is no provider with this name.")
         assert "- p" in lines
-        store_secrets(ours.connection.logins, "s", {"1": KEY})
+        store_secrets(ours.connection.parts.logins.get(), "s", {"1": KEY})
         said = text(await ours.turn("/logout mcp-server:s"))
         assert said.endswith("with one of the stored logins: openai.")
     assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}

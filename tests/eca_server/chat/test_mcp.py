@@ -11,7 +11,7 @@ import trio
 
 from eca_protocol.testing.provider import reply
 from eca_server.features import mcp
-from eca_server.features.configuration import put_in_force
+from eca_server.features.mcp_turns import MOST_TOOLS
 from eca_server.mcp.errors import MCPError
 from eca_server.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
 from eca_server.mcp.names import tool_names
@@ -476,15 +476,16 @@ async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
     async with with_servers() as ours:
         await status(ours, "git", "running")
         live, connection = places["git"].session, ours.connection
+        approvals = connection.parts.approvals
         for number in range(3):
             live.tools = (attrs.evolve(ECHO, name=f"tool-{number}"),)
-            connection.memos.add(Memo(server="git", tool="tool-1"))
+            approvals.memos.add(Memo(server="git", tool="tool-1"))
             live.on_change("tools")
             await status(ours, "git", "running")
-        assert set(connection.announced.approved_as) == {("git", "tool-1"), ("git", "tool-2")}
+        assert set(approvals._approved_as) == {("git", "tool-1"), ("git", "tool-2")}
         config = attrs.evolve(connection.config, mcp_servers={})
-        put_in_force(connection, attrs.evolve(connection.loaded, config=config))
-        assert connection.memos == set()
+        connection.put_in_force(attrs.evolve(connection.loaded, config=config))
+        assert approvals.memos == set()
 
 
 @pytest.mark.requirement
@@ -535,7 +536,7 @@ async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
         await ours.turn("go on")
-        assert {len(request.body["tools"]) for request in provider.requests} == {mcp.MOST_TOOLS}
+        assert {len(request.body["tools"]) for request in provider.requests} == {MOST_TOOLS}
         assert sum("are left out" in words for _, words in shown(ours)) == 1
 
 
@@ -551,7 +552,7 @@ async def test_a_changed_configuration_restarts_what_it_changes(
         servers["new"] = attrs.evolve(servers["git"], command="new-server")
         del servers["web"]
         config = attrs.evolve(loaded.config, mcp_servers=servers)
-        put_in_force(ours.connection, attrs.evolve(loaded, config=config))
+        ours.connection.put_in_force(attrs.evolve(loaded, config=config))
         await status(ours, "new", "running")
         await trio.sleep(1)
         assert places["git"].attempts == 2
@@ -579,6 +580,6 @@ async def test_where_no_server_is_configured_none_is_announced(
     async with with_servers({}) as ours:
         received = await ours.turn("hello", model=ECHO_MODEL)
         assert "finished" in types(received)
-        assert not ours.connection.uses_mcp
+        assert ours.connection.parts.servers() is None
         assert {message["params"]["name"] for message in ours.seen
                 if message.get("method") == "tool/serverUpdated"} == {"ECA"}  # fmt: skip

@@ -94,7 +94,7 @@ async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_no
         await ours.finished()
         chat = ours.connection.chats.get("c")
         assert chat is not None
-        assert repair(chat.model_context) == repair(())
+        assert repair(chat.history.model_context) == repair(())
     assert await shown_again(tmp_path) == [("user", "say it")]
 
 

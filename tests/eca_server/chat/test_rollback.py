@@ -15,7 +15,6 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.chat.memory import Memory
 from eca_server.chat.store import ChatSettings, Rollback, Store, StoredContent, UndoStep
 from eca_server.config.lock import Locked
 from eca_server.llm.history import Message, TextPart
@@ -341,7 +340,7 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         begun, done = len(ours.seen), trio.Event()
-        worked = ours.connection.chats.open("c").between_turns.do(done.wait)
+        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.prompt("hello", model=ECHO)
         await ours.stop()
         await ours.ask("chat/queryContext", {"query": ""})  # which comes after it
@@ -357,7 +356,7 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         done = trio.Event()
-        ours.connection.chats.open("c").between_turns.do(done.wait)
+        ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
         asked = ours.request("shutdown")
         await ours.send(asked)
@@ -377,17 +376,17 @@ async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
         await said(ours, "say one")
         done, memory = trio.Event(), ours.connection.chats.memory
         assert memory is not None
-        worked = ours.connection.chats.open("c").between_turns.do(done.wait)
+        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
         if taken_again:
             await ours.prompt("hello", model=ECHO)
         await ours.ask("chat/delete", {"chatId": "c"})
-        assert await memory.load("c") is not None
+        assert await memory.store.load("c") is not None
         done.set()
         await worked.wait()
         await trio.testing.wait_all_tasks_blocked()
         await ours.ask("chat/list")
-        assert await memory.load("c") is None
+        assert await memory.store.load("c") is None
 
 
 @pytest.mark.requirement
@@ -411,13 +410,13 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
         return await content(store, number)
 
     monkeypatch.setattr(Store, "content", late)
-    monkeypatch.setattr("eca_server.chat.rollback.lock", impatient_lock)
+    monkeypatch.setattr("eca_server.chat.restoring.lock", impatient_lock)
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         memory = ours.connection.chats.memory
         assert memory is not None
         steps = (UndoStep(path=str(tmp_path / "f"), change=1),)
-        await memory._store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
+        await memory.store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(memory.rollbacks.recover)
             await at_it.wait()
@@ -487,16 +486,16 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path: Path, fol
 async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def store_copy(*_: object) -> None:
+    async def append(*_: object, **__: object) -> None:
         ours.connection.chats.delete("c")
 
     async with current(data=tmp_path) as ours:
         content_id = await said(ours, "say one")
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         chat, begun = ours.connection.chats.open("c"), len(ours.seen)
-        monkeypatch.setattr(Memory, "store_copy", store_copy)
+        monkeypatch.setattr(Store, "append", append)
         await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
-        chat.announce_title()
+        chat.titling.announce()
         await ours.ask("chat/queryContext", {"query": ""})
         assert contents(ours.seen[begun:]) == []
 

@@ -30,7 +30,7 @@ from tests.eca_server.chat.session_model import Watch, check_history, tree_of
 from tests.eca_server.chat.store.keeping import before_images
 
 CHATS = ("a", "b")
-IDLE, DELETED = ChatState.IDLE, ChatState.DELETED
+IDLE = ChatState.IDLE
 
 
 @attrs.frozen
@@ -213,7 +213,9 @@ class Session:
         while True:
             await self._answered()
             known = len(self._ours.seen)
-            idle = [c for c in CHATS if (chat := chats.get(c)) is None or chat.state is IDLE]
+            idle = [
+                c for c in CHATS if (chat := chats.get(c)) is None or chat.mailbox.state is IDLE
+            ]
             await self._answered()
             self.look()
             if all(each in idle or self._waits(each) for each in CHATS):
@@ -221,7 +223,7 @@ class Session:
             if len(self._ours.seen) == known + 1:
                 await self._ours.until(lambda _: True)
         for turn in tuple(chats._bodies):
-            if turn.chat.state is DELETED:
+            if turn.is_mute:
                 await turn.ended.wait()
         for name in idle:
             assert not self._watches[name].running
@@ -256,8 +258,8 @@ class Session:
         for chat, watch in self._watches.items():
             assert not watch.running
             watch.check_files(tree_of(self._folder, chat))
-        known = {name: chat for name, chat in chats._chats.items() if not chat._may_be_stored}
-        return {name: chat.history for name, chat in known.items()}
+        known = {name: chat for name, chat in chats._chats.items() if chat.storage.is_restored}
+        return {name: [*chat.history] for name, chat in known.items()}
 
 
 def store_in(data: Path) -> Store:

@@ -97,7 +97,7 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(
         assert (await shut_down(ours))["result"] is None
         kept = await stored(tmp_path)
         assert kept is not None
-        assert [each.message for each in kept.messages] == chat.history
+        assert [each.message for each in kept.messages] == [*chat.history]
         assert len(chat.history) == 4
 
 

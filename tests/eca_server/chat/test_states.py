@@ -21,8 +21,9 @@ from eca_protocol.messages import (
     ChatUsageContent,
 )
 from eca_server.chat import Chat, Prompt, Turn
-from eca_server.chat.chat import STOP_SECONDS
+from eca_server.chat.outlet import ChatServices
 from eca_server.chat.states import TRANSITIONS, Action, ChatState, Input
+from eca_server.chat.turn import STOP_SECONDS, Steer
 from eca_server.clients import ClientProfile
 from eca_server.llm.events import Usage
 from eca_server.session import Session
@@ -172,7 +173,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
         return TITLE.title
 
     async with trio.open_nursery() as nursery:
-        chat = Chat("c", cast("Session", session), nursery)
+        chat = Chat("c", ChatServices(session=cast("Session", session), nursery=nursery))
         try:
             for action, seconds in actions:
                 titles = said.count(TITLE)
@@ -188,13 +189,14 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
                         deleted_at = len(said)
                         is_named = False
                     case ("steer",):
-                        chat.steer("steered")
+                        if chat.turn is not None:
+                            chat.turn.steers.append(Steer(text="steered"))
                     case ("clear",):
-                        cleared.append(chat.between_turns.clear())
+                        cleared.append(chat.clear())
                         is_named = False
                     case ("name",):
-                        is_named = is_named or chat.state is ChatState.RUNNING
-                        chat.name_with(make_title)
+                        is_named = is_named or chat.mailbox.state is ChatState.RUNNING
+                        chat.request_title(make_title)
                     case ("model", index, step):
                         running = [body for body in bodies if body.runs]
                         if running:
@@ -209,7 +211,7 @@ async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
             assert all(event.is_set() for event in cleared)
             if deleted_at is None:
                 assert begun == finished
-                assert chat.state is ChatState.IDLE
+                assert chat.mailbox.state is ChatState.IDLE
                 assert session.statuses.count("running") == begun
                 assert session.statuses.count("idle") == finished
                 assert session.statuses[-1:] in ([], ["idle"])

@@ -266,7 +266,7 @@ async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_mea
 
         monkeypatch.setattr(WriteFile, "_plan", delete_meanwhile)
         await ours.prompt("go")
-        turn = ours.connection.chats.open("c")._turn
+        turn = ours.connection.chats.open("c").turn
         assert turn is not None
         await turn.ended.wait()
     assert await kept_images(data) == ()

@@ -9,7 +9,7 @@ import trio
 
 from eca_server.chat import Body, Prompt, Turn
 from eca_server.chat.agent import Agent
-from eca_server.chat.chat import STOP_SECONDS
+from eca_server.chat.turn import STOP_SECONDS
 from eca_server.llm.events import ToolCallFinished
 from eca_server.llm.history import Part
 from tests.eca_protocol.wire import notification

@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 
 from eca_server.chat import subagents
-from eca_server.features.connection import MOST_SUBAGENTS
+from eca_server.features.composition import MOST_SUBAGENTS
 from eca_server.llm.history import Message
 from tests.eca_protocol.wire import notification
 from tests.eca_server.chat.current import current
@@ -175,7 +175,7 @@ async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_
                 )
             )
         (chat,) = ours.connection.chats
-        children = tuple(chat.subagents)
+        children = tuple(chat.turn.subagents)
         assert len(children) == MOST_SUBAGENTS
         if ends == "chat/promptStop":
             await ours.stop()
@@ -190,10 +190,10 @@ async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_
         begun = len(ours.seen)
         await chat.close()
         for child in children:
-            await child.turn.ended.wait()
+            await child.ended.wait()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert not [each for each in ours.seen[begun:] if "params" in each]
-        assert ours.connection.subagents.value == MOST_SUBAGENTS
+        assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
 
 
 @pytest.mark.requirement("W-15")

@@ -40,7 +40,7 @@ def words_sent(ours: Editor) -> str:
     """Return what the chat would send to a model now."""
     chat = ours.connection.chats.get("c")
     assert chat is not None
-    return repr(chat.model_context)
+    return repr(chat.history.model_context)
 
 
 class Hold:

@@ -76,8 +76,8 @@ async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(
             mend()
         await ours.ask("chat/list")  # which waits for the disk
         await ours.turn("three", model=ECHO)
-        assert len(chat.model_context) == 6
-        assert not chat.is_unread
+        assert len(chat.history.model_context) == 6
+        assert chat.storage.is_restored
         texts = ["one", "here", "one", "two", "two", "three", "three"]
         assert await shown(ours) == ("mine", texts)
     async with current(data=tmp_path) as ours:

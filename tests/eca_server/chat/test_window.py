@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eca_server.chat.window import Window
+from eca_server.chat.history import History
 from eca_server.llm.backend import Request, Tool
 from eca_server.llm.estimate import (
     BYTES_PER_TOKEN,
@@ -32,13 +32,13 @@ def test_a_token_is_four_bytes() -> None:
 
 def test_without_a_count_instructions_and_tools_are_estimated_too() -> None:
     tool = Tool(name="t", description="d" * 4000, parameters={"type": "object"})
-    bare = Window().tokens(Request(messages=[user("hi")]), 1)
-    whole = Window().tokens(Request(system="s" * 4000, messages=[user("hi")], tools=[tool]), 1)
+    bare = History().tokens(Request(messages=[user("hi")]), 1)
+    whole = History().tokens(Request(system="s" * 4000, messages=[user("hi")], tools=[tool]), 1)
     assert 2000 <= whole - bare < 2100
 
 
 def test_what_was_counted_stands_for_all_it_held() -> None:
-    window = Window()
+    window = History()
     window.record(Usage(input=500, cache_read=300, cache_write=200, output=50), 2)
     messages = [user("x" * 10**6), user("y"), user("z" * 40 * BYTES_PER_TOKEN)]
     request = Request(system="s" * 10**6, messages=messages)
@@ -47,13 +47,13 @@ def test_what_was_counted_stands_for_all_it_held() -> None:
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(output=7), Usage(input=0, output=0)])
 def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
-    window = Window()
+    window = History()
     window.record(usage, 1)
     assert window.tokens(Request(messages=[user("x" * 4000)]), 1) >= 1000
 
 
 def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
-    window = Window()
+    window = History()
     window.record(Usage(input=10**6, output=1), 2)
     marker = Message(role="user", parts=(CompactionPart("short"), TextPart("prompt")))
     history = [user("a"), user("b"), marker]

@@ -11,7 +11,7 @@ import trio
 
 from eca_protocol.client import Client
 from eca_protocol.ecp import Result, chat_agent
-from eca_server.features import Options
+from eca_server.features.host import Options
 from eca_server.local import local_client
 
 pytestmark = pytest.mark.trio

@@ -213,7 +213,7 @@ async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_sett
         async with current(config) as ours:
             assert await complete(ours, "a") == await complete(ours, "c") == ["b"]
             assert (len(provider.requests), len(provider.other_requests)) == (2, 1)
-            ours.connection.renew_models()
+            ours.connection.parts.models.renew()
             assert await complete(ours, "c") == ["b"]
             assert (len(provider.requests), len(provider.other_requests)) == (3, 2)
 

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import trio
 from hypothesis import example, given
@@ -20,8 +19,7 @@ from hypothesis import strategies as st
 
 import eca_server
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
-from eca_server.features.configuration import Watcher, put_in_force, tell_offer
-from eca_server.features.connection import AnnouncedState
+from eca_server.features.settings import Watcher
 from eca_server.secret import Secret
 from eca_server.tools.custom import CustomCommand
 from eca_server.workspace import uri_of
@@ -37,7 +35,7 @@ class Project:
     def __init__(self, file: Path, ours: Editor) -> None:
         self.file = file
         self.editor = ours
-        self.watcher = Watcher(ours.connection)
+        self.watcher = Watcher(ours.connection.parts.settings)
 
     def write(self, content: Mapping[str, Any] | str) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -221,7 +219,7 @@ async def test_before_the_handshake_a_client_is_sent_nothing_unasked() -> None:
         await ours.ask("initialize", {"capabilities": {}})
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
         await ours.turn("hi", model="simulator/echo", behavior="agent")
-        put_in_force(ours.connection, ours.connection.load())
+        ours.connection.put_in_force(ours.connection.load())
         await ours.ask("chat/queryCommands", {"query": "?"})
         methods = {each.get("method") for each in ours.seen} - {None}
         assert methods == {"chat/contentReceived"}
@@ -311,7 +309,7 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
             ours.write(config)
             await ours.unsolicited()
             connection, hidden = ours.editor.connection, []
-            connection.options = attrs.evolve(connection.options, hide=hidden.extend)
+            connection.parts.models.hide = hidden.extend
             await ours.editor.turn("hi")
             key.write_text("sk-the-second-key-0123456789")
             assert await ours.unsolicited() == []
@@ -324,12 +322,12 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
 @pytest.mark.trio
 async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> None:
     async with configured(tmp_path) as ours:
-        connection = ours.editor.connection
-        assert connection.child_variables.keys() >= {"PATH", "XDG_CONFIG_HOME"}
+        models = ours.editor.connection.parts.models
+        assert models.child_variables.keys() >= {"PATH", "XDG_CONFIG_HOME"}
         ours.write({"providers": {"p": {**P, "key": None, "keyEnv": "PATH"}}})
         await ours.unsolicited()
-        assert "PATH" not in connection.child_variables
-        assert "XDG_CONFIG_HOME" in connection.child_variables
+        assert "PATH" not in models.child_variables
+        assert "XDG_CONFIG_HOME" in models.child_variables
 
 
 @pytest.mark.trio
@@ -382,7 +380,7 @@ def test_what_was_announced_adds_up_to_the_state(steps: list[Any]) -> None:
                 begun = len(ours.seen)
                 if isinstance(step, dict):
                     environ = {"XDG_CONFIG_HOME": "/nowhere", "ECA_CONFIG": json.dumps(step)}
-                    put_in_force(ours.connection, ours.connection.load(environ=environ))
+                    ours.connection.put_in_force(ours.connection.load(environ=environ))
                 elif step in known["behaviors"]:
                     await ours.tell("chat/selectedBehaviorChanged", {"behavior": step})
                     known |= {"selectBehavior": step, "selectAgent": step}
@@ -405,8 +403,7 @@ def fold(known: dict[str, Any], messages: list[Any]) -> None:
 
 
 async def introduced_again(ours: Editor) -> dict[str, Any]:
-    ours.connection.announced = AnnouncedState()
-    tell_offer(ours.connection)
+    ours.connection.parts.announcer.introduce()
     update = await ours.until(lambda each: each.get("method") == "config/updated")
     found: dict[str, Any] = update["params"]["chat"]
     return found
@@ -429,6 +426,6 @@ async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_
     assert {"read_file", "ask_user", "bg_job", "skill", "spawn_agent", "task"} <= names
     content = {"customTools": {name: {"command": "true"} for name in (*names, "mine")}}
     async with project(tmp_path, content) as ours:
-        made = ours.editor.connection.tools()
+        made = ours.editor.connection.parts.tools.make()
     assert {problem.split("'")[1] for problem in made.problems} == names
     assert [each.name for each in made.tools if isinstance(each, CustomCommand)] == ["mine"]

@@ -12,7 +12,6 @@ import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.features.configuration import put_in_force
 from tests.eca_server.chat.editor import Editor, editor
 
 pytestmark = pytest.mark.trio
@@ -90,7 +89,7 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
             await ours.turn("hi", model="simulator/script")
             listening.set()
             assert await told(ours) == {"models": ["p/m", *OURS]}
-            assert ours.connection.client_model == "simulator/script"
+            assert ours.connection.parts.selection.client_model == "simulator/script"
 
 
 async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(
@@ -150,9 +149,9 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path: Path) -> Non
     ):
         await told(ours)
         connection = ours.connection
-        environ = dict(connection.options.environ)
+        environ = dict(connection.parts.host.options.environ)
         environ["ECA_CONFIG"] = environ["ECA_CONFIG"].replace(there.url, other.url)
-        put_in_force(connection, connection.load(environ=environ))
+        connection.put_in_force(connection.load(environ=environ))
         assert (await told(ours))["models"] == OURS
         assert (await told(ours))["models"] == ["p/n", *OURS]
 

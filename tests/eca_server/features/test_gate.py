@@ -67,7 +67,7 @@ async def test_what_follows_initialize_meets_the_whole_configuration_in_order(
             {"jsonrpc": "2.0", "id": "s", "method": "shutdown"},
         )
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert not ours.connection.is_introduced
+        assert not ours.connection.parts.announcer.is_introduced
         disk.set()
         assert "result" in await ours.until(lambda each: each.get("id") == "p")
         assert "result" in await ours.until(lambda each: each.get("id") == "s")

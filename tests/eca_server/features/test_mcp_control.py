@@ -17,7 +17,7 @@ import trio.testing
 from eca_server.config.saved_settings import SavedSettings
 from eca_server.credentials import Client, Logins, TokenSet
 from eca_server.features import mcp
-from eca_server.features.configuration import Watcher, put_in_force
+from eca_server.features.settings import Watcher
 from eca_server.mcp.authorization.login import Login
 from eca_server.mcp.errors import MCPError
 from eca_server.secret import Secret
@@ -520,7 +520,7 @@ async def test_a_change_of_another_server_is_followed(home: Home) -> None:
     async with home.editor() as one, home.editor() as other:
         for ours in (one, other):
             await status(ours, "s", "running")
-        watcher = Watcher(other.connection)
+        watcher = Watcher(other.connection.parts.settings)
         await one.ask("mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
         for _ in range(2):
             await watcher.look()
@@ -556,5 +556,5 @@ async def test_no_server_is_started_after_a_shutdown(home: Home) -> None:
     async with home.editor() as ours:
         await ours.ask("shutdown", None)
         home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-        put_in_force(ours.connection, ours.connection.load())
-        assert list(ours.connection.mcp) == []
+        ours.connection.put_in_force(ours.connection.load())
+        assert list(ours.connection.parts.mcp.get().manager) == []

@@ -211,7 +211,8 @@ async def test_a_login_that_is_no_longer_wanted_is_abandoned(
         async with page(tmp_path, config) as ours:
             begun = await ours.ask("providers/login", {"provider": "p", "method": "browser"})
             await ours.ask(method, params if params is None else {"provider": "p", **params})
-            while ours.connection.logging_in:
+            tasks = ours.connection.parts.host.nursery
+            while any("_log_in" in task.name for task in tasks.child_tasks):
                 await trio.testing.wait_all_tasks_blocked()
             with pytest.raises(HTTPError):
                 async with browser.stream("GET", way_back(begun)):

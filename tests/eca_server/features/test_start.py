@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from eca_server.features import Handlers
+from eca_server.features.handlers import Handlers
 
 IMPORT_AND_LIST = "import eca_server.stdio, sys; print(*sys.modules)"
 
@@ -22,10 +22,14 @@ def imported() -> set[str]:
     "module",
     [
         "eca_server.chat",
+        "eca_server.credentials",
         "eca_server.commands",
         "eca_server.llm",
         "eca_server.mcp",
+        "eca_server.tools",
+        "eca_server.workspace.index",
         "eca_server.features.chat",
+        "eca_server.features.composition",
         "eca_server.features.mcp",
     ],
 )

@@ -15,7 +15,7 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.config.trust_store import TrustStore
 from eca_server.config.trust_texts import NEVER, NOT_NOW, PREFIX, TRUST
 from eca_server.features import mcp, trust
-from eca_server.features.configuration import Watcher
+from eca_server.features.settings import Watcher
 from eca_server.mcp.messages import Prompt, PromptMessage, PromptResult, TextContent
 from eca_server.workspace import uri_of
 from tests.eca_protocol.wire import notification
@@ -133,7 +133,7 @@ async def status(ours: Editor, wanted: str, name: str = "planted") -> dict[str, 
 
 async def reload(ours: Editor) -> None:
     """Apply changed files, as after two checks of the watcher."""
-    watcher = Watcher(ours.connection)
+    watcher = Watcher(ours.connection.parts.settings)
     await watcher.look()
     await watcher.look()
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.features.turnstile import Turnstile
+from eca_server.features.settings import Turnstile
 
 pytestmark = pytest.mark.trio
 

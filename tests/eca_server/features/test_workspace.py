@@ -10,7 +10,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.features import mcp
-from eca_server.features.configuration import Watcher
+from eca_server.features.settings import Watcher
 from eca_server.workspace import uri_of
 from tests.eca_server.chat.editor import Editor, editor, provider_config
 from tests.eca_server.chat.mcp_session import GIT, status
@@ -56,7 +56,7 @@ async def test_new_folders_are_searched_configured_and_announced_from_the_next_t
             await ours.until(lambda each: each.get("method") == "config/updated")
         await ours.turn("hi")
         assert [root.path for root in ours.connection.workspace.roots] == [two]
-        indexing = [task.name for task in ours.connection.nursery.child_tasks]
+        indexing = [task.name for task in ours.connection.parts.host.nursery.child_tasks]
         assert sum("_keep_fresh" in name for name in indexing) == 1
     first, second = (request.body["messages"][0]["content"] for request in provider.requests)
     assert "Instructions of one." in first
@@ -112,7 +112,7 @@ async def test_the_files_of_folders_that_are_gone_do_not_count_again(tmp_path: P
         await ours.start(
             workspaceFolders=[folder(one)], initializationOptions={"workspaceTrusted": True}
         )
-        watcher = Watcher(ours.connection)
+        watcher = Watcher(ours.connection.parts.settings)
         (one / ".eca" / "config.json").write_text("{}")
         await watcher.look()  # the file is read, and would apply after the next check
         await change(ours, [two], [one])

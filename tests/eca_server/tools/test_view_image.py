@@ -75,7 +75,7 @@ async def test_only_models_with_image_input_are_offered_it(tmp_path: Path, *, se
     async with session(tmp_path, script) as (ours, provider):
         models = ours.connection.config.providers["p"].models
         models["m"] = attrs.evolve(models["m"], image_input=sees)  # type: ignore[index]
-        ours.connection.renew_models()
+        ours.connection.parts.models.renew()
         await ours.turn("go")
         offered = {each["function"]["name"] for each in provider.requests[0].body["tools"]}
         assert ("eca_view_image" in offered) is sees

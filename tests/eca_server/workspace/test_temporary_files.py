@@ -17,7 +17,9 @@ from typing import Any, cast
 import pytest
 import trio.testing
 
-from eca_server.features import workspace as workspace_feature
+from eca_server.features.folders import Folders
+from eca_server.features.host import Options
+from eca_server.features.settings import Settings
 from eca_server.workspace import Fingerprint, Workspace, replace_file, temporary_files
 from eca_server.workspace.roots import Root
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
@@ -255,9 +257,10 @@ async def test_what_is_too_young_is_removed_a_little_later(
     )
     autojump_clock_start = autojump_clock.current_time()
     monkeypatch.setattr(temporary_files, "time", clock)
-    connection = SimpleNamespace(
-        temporary_files=records, session=SimpleNamespace(roots=[SimpleNamespace(real_path=root)])
-    )
-    await workspace_feature.remove_leftovers(cast("Any", connection))
+    session = SimpleNamespace(roots=[SimpleNamespace(real_path=root)])
+    host = SimpleNamespace(options=Options(environ={}), nursery=None)
+    folders = Folders(cast("Any", session), Settings(host.options), cast("Any", host))
+    folders.temporary_files = records
+    await folders.remove_leftovers()
     assert not leftover.exists()
     assert autojump_clock.current_time() - autojump_clock_start >= MIN_AGE

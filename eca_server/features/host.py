@@ -1,4 +1,4 @@
-"""The decisions of the program that starts the server."""
+"""The program that serves a connection: its decisions, and what the parts run on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import attrs
+import trio
 
+from eca_protocol.http import HTTPClient
+from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.secret import Secret
 
-__all__ = ["Options"]
+__all__ = ["Host", "Options"]
 
 
 @attrs.frozen(kw_only=True)
@@ -38,3 +41,13 @@ class Options:
     discovers: bool = False
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
     trusts_workspace: bool = False
+
+
+@attrs.frozen(eq=False, repr=False)
+class Host:
+    """The foundation of the parts of a connection: the peer, the tasks, the options, HTTP."""
+
+    peer: Peer
+    nursery: trio.Nursery
+    options: Options
+    http: HTTPClient
