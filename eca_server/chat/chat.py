@@ -194,6 +194,7 @@ class Chat(Outlet):
             self.storage.state = RestoreState.RESTORED
             if loaded.chat is not None:
                 self._adopt(loaded.chat, was_cleared=was_cleared)
+            self.storage.erase_cleared()
 
     def _adopt(self, stored: StoredChat, *, was_cleared: bool) -> None:
         """Take a stored chat, to which the changes since are added."""

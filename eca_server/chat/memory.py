@@ -131,6 +131,8 @@ class Storage:
     state: RestoreState
     _describe: Callable[[], ChatRecord | None]
     unstored_changes: list[BeforeImageBatch] = attrs.field(init=False, factory=list)
+    _is_erasure_due: bool = attrs.field(init=False, default=False)
+    _cleared: Awaitable[None] | None = attrs.field(init=False, default=None)
 
     @property
     def is_restored(self) -> bool:
@@ -219,40 +221,48 @@ class Storage:
         """Delete the stored messages, in order before later writes.
 
         Args:
-            restore: restores settings, costs and the user's title first, if the chat lacks them.
+            restore: restores settings, costs and the user's title first, if the chat lacks them,
+                and calls `erase_cleared`.
 
         Returns:
             An awaitable that ends when they are deleted.
         """
         self.unstored_changes.clear()
-        erasure = None
         if self.is_restored:
-            erasure = self._erasure()
-        else:
-            self.state = RestoreState.CLEARED
+            return self._erasure()
+        self.state = RestoreState.CLEARED
+        self._is_erasure_due = True
 
         async def finish() -> None:
-            first = erasure
-            if first is None:
-                await restore()
-                first = self._erasure()
-            if first is not None:
-                await first
+            await restore()
+            self.erase_cleared()  # if the stored part cannot be read now
+            erasure, self._cleared = self._cleared, None
+            if erasure is not None:
+                await erasure
 
         return finish()
 
-    def _erasure(self) -> Awaitable[None] | None:
-        """Queue the deletion; None: the chat is deleted, or is not stored."""
+    def erase_cleared(self) -> None:
+        """Queue the deletion of messages that were cleared unread, before a turn stores its own."""
+        if self._is_erasure_due:
+            self._is_erasure_due = False
+            self._cleared = self._erasure()
+
+    def _erasure(self) -> Awaitable[None]:
+        """Queue the deletion, unless the chat is deleted or is not stored."""
         memory, record = self._memory, self._describe()
-        if memory is None or record is None:
-            return None
-        erasure = memory.store.clear(self._chat_id, title=record.title, settings=record.settings)
+        erasure = None
+        if memory is not None and record is not None:
+            erasure = memory.store.clear(
+                self._chat_id, title=record.title, settings=record.settings
+            )
 
         async def erase() -> None:
-            try:
-                await erasure
-            finally:
-                await memory.gallery.remove(self._chat_id)
+            if memory is not None and erasure is not None:
+                try:
+                    await erasure
+                finally:
+                    await memory.gallery.remove(self._chat_id)
 
         return erase()
 
