@@ -641,7 +641,7 @@ def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path:
         ),
         ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
         ('call edit_file {"path": "x"', "[Editing file failed: The arguments are unreadable"),
-        ('call shell_command {"command": "pwd"}', "refused by the behaviour or the configuration]"),
+        ('call shell_command {"command": "pwd"}', "denied by the agent or the configuration]"),
     ],
 )
 def test_a_call_that_does_nothing_is_reported_with_the_reason(
