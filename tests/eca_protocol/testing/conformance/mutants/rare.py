@@ -1,0 +1,121 @@
+"""Mutants with a fault that only a particular situation shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks
+from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.connection import REQUESTS
+from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
+
+
+@breaks("ARROW:chat-tool-call-11")
+class LastResultIsLost(ToolCall):
+    """Does not send the last result of several calls to the model."""
+
+    def called(self, output: str, *, error: bool) -> None:
+        calls = self.turn.calls
+        self.is_in_history = self.is_in_history and (len(calls) < 2 or self is not calls[-1])
+        super().called(output, error=error)
+
+
+@breaks("CHAT-12")
+class LatePieceIsLost(Turn):
+    """Loses a small piece of a text after 3,000 characters."""
+
+    is_lost = False
+
+    def take_text(self, text: str) -> None:
+        if len(self._text) > 3000 and len(text) < 100 and not self.is_lost:
+            self.is_lost = True
+        else:
+            super().take_text(text)
+
+
+@breaks("W-22e")
+class WaitingCallEndsTwice(Turn):
+    """Ends a turn twice that is stopped while a call waits for approval."""
+
+    waits = False
+
+    def stop(self) -> None:
+        self.waits = any(call.state == "waiting" for call in self.calls)
+        super().stop()
+
+    def finish(self) -> None:
+        super().finish()
+        if self.waits:
+            super().finish()
+
+
+@breaks("W-22e")
+class LateDecisionEndsTheTurn(Server):
+    """Ends a turn once more at a decision that comes after it."""
+
+    def decide(self, params: Params, approves: bool, for_session: bool) -> None:
+        super().decide(params, approves, for_session)
+        chat = self.chats.get(params.text("chatId"))
+        if chat is not None and chat.turn is None:
+            chat.say("system", {"type": "progress", "state": "finished", "text": ""})
+
+
+@breaks("W-11g")
+class NoVariantIsNull(Server):
+    """Announces null as the selected variant, in an edition without variants."""
+
+    def chat_config(self) -> dict[str, Any]:
+        return {**super().chat_config(), "selectVariant": None}
+
+
+@breaks("W-11g")
+class NullBesideTheChat(Server):
+    """Announces null for another member beside the settings of chats."""
+
+    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
+        if method == "config/updated":
+            params = {**params, "completion": None}
+        super().notify(method, params, unasked=unasked)
+
+
+@breaks("W-41e")
+class UnknownContextEndsTheTurn(Turn):
+    """Ends the turn at a context of an unknown type."""
+
+    async def user_message(self, text: str) -> dict[str, Any]:
+        message = await super().user_message(text)
+        if "was skipped" in message["content"]:
+            raise ModelFault("The prompt has a context of an unknown type.")
+        return message
+
+
+@breaks("W-41e")
+class NothingFollowsAnUnknownContext(Turn):
+    """Skips what follows an unknown context, too."""
+
+    async def user_message(self, text: str) -> dict[str, Any]:
+        message = await super().user_message(text)
+        shown, is_skipped, rest = message["content"].partition("was skipped)")
+        return {**message, "content": f"{shown}{is_skipped}\n\n{text}"} if rest else message
+
+
+@breaks("W-4a")
+class AnswersWithoutAnId(Server):
+    """Answers a request without an id, with id null."""
+
+    def receive(self, message: Any) -> None:
+        super().receive(message)
+        if isinstance(message, dict) and message.get("method") in REQUESTS and "id" not in message:
+            self.write({"jsonrpc": "2.0", "id": None, "result": {}})
+
+
+@breaks("W-21d")
+class ErrorEventsAreSkipped(Turn):
+    """Skips an error in the model's stream, and takes the rest for the answer."""
+
+    def take(self, event: dict[str, Any], model: Model) -> None:
+        if not isinstance(event, dict) or "error" not in event:
+            super().take(event, model)
