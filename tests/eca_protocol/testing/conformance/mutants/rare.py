@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
@@ -11,6 +13,13 @@ from tests.eca_protocol.testing.conformance.reference.model import Model, ModelF
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
+from tests.eca_protocol.testing.conformance.reference.tools import (
+    EditFile,
+    FileChange,
+    Tool,
+    Toolbox,
+)
+from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 
 
 @breaks("ARROW:chat-tool-call-11")
@@ -119,3 +128,55 @@ class ErrorEventsAreSkipped(Turn):
     def take(self, event: dict[str, Any], model: Model) -> None:
         if not isinstance(event, dict) or "error" not in event:
             super().take(event, model)
+
+
+@breaks("W-30d")
+class AllowanceWins(Toolbox):
+    """Allows what one rule allows and another denies."""
+
+    def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
+        if self.rules("allow", tool, arguments):
+            return "allow"
+        return super().verdict(tool, behavior, arguments)
+
+
+@breaks("W-30d")
+class DenialsOfArgumentsAreIgnored(Toolbox):
+    """Ignores a rule that denies a tool with certain arguments."""
+
+    def rules(self, verdict: str, tool: Tool, arguments: dict[str, Any]) -> bool:
+        return super().rules(verdict, tool, {} if verdict == "deny" else arguments)
+
+
+class _Announced(EditFile):
+    """An edit that writes the text of its announcement, whatever the file holds by then."""
+
+    announced: FileChange | None = None
+
+    def preview(self, arguments: dict[str, Any]) -> FileChange | None:
+        self.announced = super().preview(arguments)
+        return self.announced
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        self.change(arguments)
+        assert self.announced is not None
+        Path(self.announced.path).write_text(self.announced.after, "utf-8")
+        return "It is written."
+
+
+@breaks("TOOL-13")
+class AnnouncedTextIsWritten(Toolbox):
+    """Writes what an edit has announced, and loses what changed since."""
+
+    natives = tuple(_Announced if kind is EditFile else kind for kind in Toolbox.natives)
+
+
+@breaks("CONF-3")
+class BrokenFileIsFatal(Workspace):
+    """Ends at a configuration file that is no JSON."""
+
+    def configuration(self) -> dict[str, Any]:
+        file = self.roots[0] / ".eca" / "config.json"
+        if file.exists():
+            json.loads(file.read_bytes())
+        return super().configuration()
