@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
@@ -12,6 +12,7 @@ from tests.eca_protocol.testing.conformance.reference.connection import REQUESTS
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.store import Store
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.tools import (
     EditFile,
@@ -19,6 +20,7 @@ from tests.eca_protocol.testing.conformance.reference.tools import (
     Tool,
     Toolbox,
 )
+from tests.eca_protocol.testing.conformance.reference.wire import Fault
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 
 
@@ -180,3 +182,79 @@ class BrokenFileIsFatal(Workspace):
         if file.exists():
             json.loads(file.read_bytes())
         return super().configuration()
+
+
+class _FirstOfItsHome(Server):
+    """A server that ends where another one runs in its workspace."""
+
+    running: ClassVar[set[Path]] = set()
+
+    async def run(self) -> int:
+        try:
+            return await super().run()
+        finally:
+            if self.state != "locked":
+                self.running -= set(self.workspace.roots)
+
+
+@breaks("LIFE-3")
+class OneServerInAHome(_FirstOfItsHome):
+    """Ends at the lock of another server."""
+
+    def initialize(self, params: Params) -> Any:
+        result = super().initialize(params)
+        if self.running.intersection(self.workspace.roots):
+            self.state = "locked"
+            self.end(1)
+            raise Fault(-32603, "another server runs here")
+        self.running.update(self.workspace.roots)
+        return result
+
+
+@breaks("LIFE-3")
+class BrokenFilePreventsTheStart(Server):
+    """Refuses to start with a configuration file that is no JSON."""
+
+    def initialize(self, params: Params) -> Any:
+        result = super().initialize(params)
+        file = self.workspace.resolve(".eca/config.json")
+        try:
+            json.loads(file.read_bytes() if file.exists() else b"{}")
+        except ValueError as error:
+            raise Fault(-32603, str(error)) from error
+        return result
+
+
+@breaks("CHAT-2")
+class ChatsAreStoredAtTheShutdown(Store):
+    """Stores chats when the server is shut down, and loses them when it is killed."""
+
+    def __init__(self, roots: list[Path]) -> None:
+        super().__init__(roots)
+        self.unsaved: dict[str, list[dict[str, Any]]] = {}
+
+    def save(self, chat_id: str, history: list[dict[str, Any]]) -> None:
+        self.unsaved[chat_id] = list(history)
+
+    def forget(self, chat_id: str) -> None:
+        self.unsaved.pop(chat_id, None)
+        super().forget(chat_id)
+
+    def close(self) -> None:
+        for chat_id, history in self.unsaved.items():
+            super().save(chat_id, history)
+
+
+@breaks("W-24f")
+class DeletedChatsStayStored(Store):
+    """Hides a deleted chat, which the next server finds again."""
+
+    def __init__(self, roots: list[Path]) -> None:
+        super().__init__(roots)
+        self.hidden: set[str] = set()
+
+    def load(self, chat_id: str) -> list[dict[str, Any]]:
+        return [] if chat_id in self.hidden else super().load(chat_id)
+
+    def forget(self, chat_id: str) -> None:
+        self.hidden.add(chat_id)
