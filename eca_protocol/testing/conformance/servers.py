@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,21 @@ class Servers:
         self._url = url
         self._numbers = itertools.count(1)
         self._shared: dict[str, _Shared] = {}
+        self._unexplained: list[Wire] = []
 
-    async def alone(self, config: Mapping[str, Any]) -> Wire:
-        """Start a server for one session.
+    def new_directories(self) -> Directories:
+        """Return directories that no server has."""
+        return Directories(root=self._root / f"server-{next(self._numbers)}")
+
+    async def alone(
+        self, config: Mapping[str, Any], directories: Directories | None = None
+    ) -> Wire:
+        """Start a server for one session, in these directories or new ones.
 
         Raises:
             StartFailed: it cannot be started.
         """
-        wire = self._new(config)
+        wire = self._new(config, directories)
         await self._group.start(wire.process.run)
         return wire
 
@@ -60,6 +67,8 @@ class Servers:
         self, config: Mapping[str, Any], initialize: Mapping[str, Any], greet: Greet
     ) -> Wire:
         """Return the server for this configuration; the first caller performs the handshake.
+
+        A server that has ended, or has closed its input, is replaced by a new one.
 
         Raises:
             StartFailed: it cannot be started.
@@ -72,7 +81,10 @@ class Servers:
             if entry.failed is not None:
                 raise entry.failed
             return entry.wire
+        if entry is not None:
+            entry.wire.process.stop()
         entry = self._shared[key] = _Shared(self._new(config))
+        self._unexplained.append(entry.wire)
         try:
             await self._group.start(entry.wire.process.run)
             await greet(entry.wire)
@@ -89,6 +101,18 @@ class Servers:
             entry.ready.set()
         return entry.wire
 
+    def take_ended(self, judged: Collection[str]) -> list[Wire]:
+        """Return the shared servers that have ended, once each, when their cases were judged."""
+        ended = [
+            wire
+            for wire in self._unexplained
+            if not wire.process.may_write
+            and wire.suspects
+            and all(case in judged for case in wire.suspects)
+        ]
+        self._unexplained = [wire for wire in self._unexplained if wire not in ended]
+        return ended
+
     async def shut_down(self) -> None:
         """Shut all shared servers down at once."""
         async with anyio.create_task_group() as leaving:
@@ -96,9 +120,8 @@ class Servers:
                 if entry.wire.process.may_write:
                     leaving.start_soon(entry.wire.shut_down)
 
-    def _new(self, config: Mapping[str, Any]) -> Wire:
-        directories = Directories(root=self._root / f"server-{next(self._numbers)}")
-        wire = Wire(self._target, directories, self._url, config)
+    def _new(self, config: Mapping[str, Any], directories: Directories | None = None) -> Wire:
+        wire = Wire(self._target, directories or self.new_directories(), self._url, config)
         wire.introduction_seconds = self.introduction_seconds
         self.started.append(wire)
         return wire

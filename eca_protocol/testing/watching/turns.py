@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -13,7 +13,7 @@ from eca_protocol.testing.watching.login_keys import contains_key, is_redacted_e
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.reasonings import Reasonings
 
-__all__ = ["ChatTurns", "Prompt", "Turn"]
+__all__ = ["ChatTurns", "EarlyResponses", "Prompt", "Turn"]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -25,7 +25,7 @@ class Prompt:
         message: its text.
         is_answered: whether it has a result; an error removes the prompt from its chat.
         has_late_answer: whether the model's first content came before the response.
-        breaks_order: the row that its response violates if its turn starts later.
+        breaks_order: whether its response came first, if its turn starts later.
         was_queued: whether another turn was running when it was sent or answered.
         is_free: whether it may be dropped: a stop, a delete or the end came while it was queued.
         is_to_be_repeated: whether its text has to be repeated if a stop drops it.
@@ -37,7 +37,7 @@ class Prompt:
     message: str
     is_answered: bool = False
     has_late_answer: bool = False
-    breaks_order: str = ""
+    breaks_order: bool = False
     was_queued: bool = False
     is_free: bool = False
     is_to_be_repeated: bool = False
@@ -78,6 +78,47 @@ class Turn:
     """True if the stop was neither a delete nor a shutdown."""
 
 
+@attrs.define
+class EarlyResponses:
+    """The responses of all chats that came before the progress and the echo of their turns.
+
+    Attributes:
+        is_of_idle_chats: whether a chat that was certainly idle was answered so.
+        orderly_chats: the chats that answered a prompt after its echo.
+        doubtful: the index of each such turn, and its chat, that may have found a busy chat.
+    """
+
+    is_of_idle_chats: bool = False
+    orderly_chats: set[str] = attrs.field(factory=set)
+    doubtful: list[tuple[int, str]] = attrs.field(factory=list)
+
+    def check(self, log: ObservationLog, chat_id: str) -> None:
+        """Blame a response before its turn: on the order, or on a chat that was still busy.
+
+        A chat that answers after the echo when it is idle may have been busy after `finished`.
+        A server may also answer in either order; its idle chats show that, maybe later.
+        """
+        if chat_id in self.orderly_chats and not self.is_of_idle_chats:
+            self.doubtful.append((log.index, chat_id))
+            log.is_ambiguous = True
+            return
+        self.is_of_idle_chats = True
+        expected, got = _ORDER
+        log.report("W-20c", expected=expected, got=got, chat_id=chat_id)
+
+    def finish(self, log: ObservationLog) -> None:
+        """Blame the doubtful ones on busy chats, unless idle ones are answered so, too."""
+        for index, chat_id in () if self.is_of_idle_chats else self.doubtful:
+            expected, got = _ORDER
+            log.report_missing(index, "W-20e", expected=expected, got=got, chat_id=chat_id)
+
+
+_ORDER: Final = (
+    "the response to the prompt after progress and echo",
+    "the response before them",
+)
+
+
 @attrs.define(kw_only=True)
 class ChatTurns:
     """Checks the turns of one chat.
@@ -91,14 +132,13 @@ class ChatTurns:
 
     id: str
     log: ObservationLog
+    early_responses: EarlyResponses
     new_calls: Callable[[], Calls]
     prompts: list[Prompt] = attrs.field(factory=list)
     turn: Turn | None = None
     steers: list[str] = attrs.field(factory=list)
     dropped: list[Prompt] = attrs.field(factory=list)
     read_up_to: int = -1
-    has_answered_after_echo: bool = False
-    """True if a prompt was answered after its echo: the chat was busy where one is not."""
     was_stopped_idle: bool = False
     is_replaying: bool = False
     is_stray: bool = False
@@ -149,11 +189,12 @@ class ChatTurns:
             self._report("W-20c", expected, "the response later", suppress_rest=False)
         elif turn is not None and turn.prompt is prompt:
             turn.answer_came_before_echo = not turn.echo_is_done
-            self.has_answered_after_echo = self.has_answered_after_echo or turn.echo_is_done
+            if turn.echo_is_done:
+                self.early_responses.orderly_chats.add(self.id)
         elif turn is not None or prompt.index < self.ended:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
-            prompt.breaks_order = "W-20e" if self.has_answered_after_echo else "W-20c"
+            prompt.breaks_order = True
 
     def on_refused(self, prompt: Prompt) -> None:
         """Handle the error of a prompt: it has no turn."""
@@ -205,11 +246,7 @@ class ChatTurns:
             thoughts=Reasonings(self.log, self.id),
         )
         if prompt is not None and prompt.breaks_order:
-            self._report(
-                prompt.breaks_order,
-                "the response to the prompt after progress and echo",
-                "the response before them",
-            )
+            self.early_responses.check(self.log, self.id)
         if prompt is not None and prompt.is_free:
             self.turn.stopped = self.log.index
             self.turn.calls.was_stopped = True
@@ -333,6 +370,7 @@ class ChatTurns:
             row, turn.echo_is_flawed = "W-20b" if is_first else "W-6c", not is_first
             self._report(row, "the exact text of the prompt as its echo", repr(joined[:60]))
         elif turn.echo_is_done and turn.answer_came_before_echo:
+            self.early_responses.is_of_idle_chats = True
             self._report(
                 "W-20c", "the response to the prompt after its echo", "the response before it"
             )

@@ -50,7 +50,7 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
         await chat.prompt("And now?")
         harness.check(
             "W-20e",
-            await finishes(chat, 2),
+            await finishes(chat, 2, seconds=10),
             "a turn of the prompt that directly followed `finished`",
             chat.of("progress"),
         )
@@ -85,6 +85,27 @@ async def the_models_text_is_passed_on_as_it_comes(
     whole = "Hello, wörld \U0001f600"
     harness.check(
         "CHAT-12", chat.assistant_text == whole, f"the text {whole!r}", chat.assistant_text
+    )
+
+
+PIECES: Final = tuple(f"{number:04} " for number in range(800))
+
+
+@case("CHAT-12", seconds=40)
+async def each_piece_of_a_long_answer_is_passed_on(
+    harness: Harness, session: ClientSession
+) -> None:
+    """Stream an answer of 4,000 characters in 800 pieces."""
+    chat = session.chat(reply(*PIECES))
+    await chat.prompt("Count.")
+    await chat.finished(seconds=30)
+    text = chat.assistant_text
+    lost = [piece for piece in PIECES if piece not in text]
+    harness.check(
+        "CHAT-12",
+        text == "".join(PIECES),
+        f"all {len(PIECES)} pieces of the model's text, in order",
+        f"{len(text)} characters, without {len(lost)} pieces, the first: {lost[:3]}",
     )
 
 
