@@ -86,6 +86,7 @@ class Harness(Judge):
             wire = await self._servers.shared(
                 config or {}, initialize or {}, lambda wire: self._greet(wire, initialize)
             )
+            wire.enter(self.case)
         session = self._new_session(wire, alone=alone)
         self._sessions.append(session)
         try:
@@ -98,7 +99,7 @@ class Harness(Judge):
                 with anyio.CancelScope(shield=True):
                     await wire.process.gone.wait()
             else:
-                self.died = self.died or not wire.process.may_write
+                self.died = not wire.leave(self.case) or self.died
             session.close()
 
     async def _greet(self, wire: Wire, initialize: Mapping[str, Any] | None) -> None:

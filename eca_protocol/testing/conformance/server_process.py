@@ -87,13 +87,22 @@ class ServerProcess:
 
     @property
     def may_write(self) -> bool:
-        """True while it runs and has not closed its output."""
-        return self.exit_code is None and not self.output_ended
+        """True while it runs and has closed neither its input nor its output."""
+        return self.exit_code is None and not self.output_ended and not self._closes_input
 
     @property
     def errors(self) -> str:
         """The end of its stderr."""
         return self._errors.decode("utf-8", "replace")
+
+    @property
+    def end_description(self) -> str:
+        """The way in which it ended, for people."""
+        if self._received > MAX_OUTPUT_BYTES:
+            return f"more than {MAX_OUTPUT_BYTES:,} bytes in all: it was ended"
+        if self.exit_code is None:
+            return "a server that runs and has closed its input"
+        return f"the end of the server with exit code {self.exit_code}"
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
@@ -124,7 +133,7 @@ class ServerProcess:
             ServerExited: it has ended, or its input is closed.
         """
         if self._closes_input or self.gone.is_set():
-            raise ServerExited("a server that reads", self._exit_description())
+            raise ServerExited("a server that reads", self.end_description)
 
     async def write(self, data: bytes) -> None:
         """Write bytes, and wait until they are written.
@@ -171,7 +180,7 @@ class ServerProcess:
         with anyio.move_on_after(seconds):
             while not condition():
                 if self.gone.is_set():
-                    raise ServerExited(expected, self._exit_description())
+                    raise ServerExited(expected, self.end_description)
                 await self.changed.wait()
             return
         raise Unmet(expected, f"none within {seconds:g} s")
@@ -182,11 +191,6 @@ class ServerProcess:
             while self.exit_code is None:
                 await self.changed.wait()
         return self.exit_code
-
-    def _exit_description(self) -> str:
-        if self._received > MAX_OUTPUT_BYTES:
-            return f"more than {MAX_OUTPUT_BYTES:,} bytes in all: it was ended"
-        return f"the end of the server with exit code {self.exit_code}"
 
     def _wake(self) -> None:
         changed, self.changed = self.changed, anyio.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class Servers:
         self._url = url
         self._numbers = itertools.count(1)
         self._shared: dict[str, _Shared] = {}
+        self._unexplained: list[Wire] = []
 
     async def alone(self, config: Mapping[str, Any]) -> Wire:
         """Start a server for one session.
@@ -61,6 +62,8 @@ class Servers:
     ) -> Wire:
         """Return the server for this configuration; the first caller performs the handshake.
 
+        A server that has ended, or has closed its input, is replaced by a new one.
+
         Raises:
             StartFailed: it cannot be started.
             Unmet: the handshake fails.
@@ -72,7 +75,10 @@ class Servers:
             if entry.failed is not None:
                 raise entry.failed
             return entry.wire
+        if entry is not None:
+            entry.wire.process.stop()
         entry = self._shared[key] = _Shared(self._new(config))
+        self._unexplained.append(entry.wire)
         try:
             await self._group.start(entry.wire.process.run)
             await greet(entry.wire)
@@ -88,6 +94,18 @@ class Servers:
         finally:
             entry.ready.set()
         return entry.wire
+
+    def take_ended(self, judged: Collection[str]) -> list[Wire]:
+        """Return the shared servers that have ended, once each, when their cases were judged."""
+        ended = [
+            wire
+            for wire in self._unexplained
+            if not wire.process.may_write
+            and wire.suspects
+            and all(case in judged for case in wire.suspects)
+        ]
+        self._unexplained = [wire for wire in self._unexplained if wire not in ended]
+        return ended
 
     async def shut_down(self) -> None:
         """Shut all shared servers down at once."""

@@ -76,6 +76,7 @@ class Suite:
         self.incidents: list[Incident] = []
         self.suite_errors: list[SuiteError] = []
         self.servers = servers
+        self._judged: set[str] = set()
         self._observed_rows: set[str] = set()
         self._target = target
         self._model = model
@@ -107,7 +108,8 @@ class Suite:
     async def judge(self, case: Case) -> list[Finding]:
         """Run a case; return at least one finding for each of its rows.
 
-        If a shared server ends, the case is run once more with its own.
+        If a shared server ends, the case is run once more with its own. If no case ends its own,
+        the last of those at the shared server is named.
         """
         lacking = self._lacking(case)
         if lacking:
@@ -120,7 +122,18 @@ class Suite:
             self.incidents.append(Incident(case=case.name, what=result.death))
         if result.error is not None:
             self.suite_errors.append(result.error)
+        self._judged.add(case.name)
+        self._name_ends()
         return result.findings
+
+    def _name_ends(self) -> None:
+        """Name a case of each shared server that has ended, unless one of them ended its own."""
+        for wire in self.servers.take_ended(self._judged):
+            *others, last = wire.suspects
+            if not {*wire.suspects} & {incident.case for incident in self.incidents}:
+                which = f"in this case, or in {', '.join(others)}" if others else "in this case"
+                how = f"{wire.process.end_description}, {which}; none ends a server of its own"
+                self.incidents.append(Incident(case=last, what=how))
 
     async def judge_with_observed(self, case: Case) -> list[Finding]:
         """Run a case; return its findings, and the watchers' new ones."""
@@ -142,6 +155,7 @@ class Suite:
 
     async def close(self) -> list[Finding]:
         """Shut the shared servers down; return the last findings, and a pass for each field."""
+        self._name_ends()
         await self.servers.shut_down()
         take_observed = self.take_observed()
         came = "occurred without a breach"

@@ -28,6 +28,7 @@ class Wire:
     Attributes:
         directories: its own directories.
         case: the case that has it alone; empty for a shared server.
+        suspects: the cases at a shared server, or the last one that left; fixed at its end.
         process: its process.
         recorder: the record of all bytes.
         router: the sessions, and the answers to its requests.
@@ -39,10 +40,24 @@ class Wire:
     ) -> None:
         self.directories = directories
         self.case = ""
+        self.suspects: tuple[str, ...] = ()
+        self._present: list[str] = []
         self.introduction_seconds = 10.0
         self.recorder = Recorder()
         self.router = Router()
         self.process = ServerProcess(target, directories, url, config, on_output=self._take_output)
+
+    def enter(self, case: str) -> None:
+        """Note a case whose session at this shared server begins."""
+        self._present.append(case)
+        self.suspects = tuple(dict.fromkeys(self._present))
+
+    def leave(self, case: str) -> bool:
+        """Note the end of a case's session; return whether the server still serves."""
+        if self.process.may_write:
+            self._present.remove(case)
+            self.suspects = tuple(dict.fromkeys(self._present)) or (case,)
+        return self.process.may_write
 
     async def write(self, data: bytes) -> None:
         """Write bytes, and wait until they are written.

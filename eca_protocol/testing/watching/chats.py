@@ -12,7 +12,7 @@ from eca_protocol.testing.watching.calls import Calls
 from eca_protocol.testing.watching.contents import Contents
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
-from eca_protocol.testing.watching.turns import ChatTurns, Prompt, Turn
+from eca_protocol.testing.watching.turns import ChatTurns, EarlyResponses, Prompt, Turn
 
 __all__ = ["Chats"]
 
@@ -32,6 +32,7 @@ class Chats:
         self._log = log
         self._announcements = announcements
         self._contents = Contents(log)
+        self._early_responses = EarlyResponses()
         self._chats: dict[str, ChatTurns] = {}
         self._unnamed: list[Prompt] = []
         self._prompts: dict[int, tuple[Prompt, str | None]] = {}
@@ -111,7 +112,10 @@ class Chats:
     def _chat(self, chat_id: str) -> ChatTurns:
         if chat_id not in self._chats:
             self._chats[chat_id] = ChatTurns(
-                id=chat_id, log=self._log, new_calls=lambda: self._new_calls(chat_id)
+                id=chat_id,
+                log=self._log,
+                early_responses=self._early_responses,
+                new_calls=lambda: self._new_calls(chat_id),
             )
             self._deleted.discard(chat_id)
         return self._chats[chat_id]
@@ -354,3 +358,4 @@ class Chats:
         for chat_id, chat in self._chats.items():
             if chat_id not in owed:
                 chat.finish()
+        self._early_responses.finish(self._log)

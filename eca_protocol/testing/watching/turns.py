@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -13,7 +13,7 @@ from eca_protocol.testing.watching.login_keys import contains_key, is_redacted_e
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.reasonings import Reasonings
 
-__all__ = ["ChatTurns", "Prompt", "Turn"]
+__all__ = ["ChatTurns", "EarlyResponses", "Prompt", "Turn"]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -25,7 +25,7 @@ class Prompt:
         message: its text.
         is_answered: whether it has a result; an error removes the prompt from its chat.
         has_late_answer: whether the model's first content came before the response.
-        breaks_order: the row that its response violates if its turn starts later.
+        breaks_order: whether its response came first, if its turn starts later.
         was_queued: whether another turn was running when it was sent or answered.
         is_free: whether it may be dropped: a stop, a delete or the end came while it was queued.
         is_to_be_repeated: whether its text has to be repeated if a stop drops it.
@@ -37,7 +37,7 @@ class Prompt:
     message: str
     is_answered: bool = False
     has_late_answer: bool = False
-    breaks_order: str = ""
+    breaks_order: bool = False
     was_queued: bool = False
     is_free: bool = False
     is_to_be_repeated: bool = False
@@ -78,6 +78,31 @@ class Turn:
     """True if the stop was neither a delete nor a shutdown."""
 
 
+@attrs.define
+class EarlyResponses:
+    """The responses of all chats that came before the progress and the echo of their turns.
+
+    Attributes:
+        is_of_idle_chats: whether a chat that was certainly idle was answered so.
+        doubtful: the index of each such turn, and its chat, that may have found a busy chat.
+    """
+
+    is_of_idle_chats: bool = False
+    doubtful: list[tuple[int, str]] = attrs.field(factory=list)
+
+    def finish(self, log: ObservationLog) -> None:
+        """Blame the doubtful ones on busy chats, unless idle ones are answered so, too."""
+        for index, chat_id in () if self.is_of_idle_chats else self.doubtful:
+            expected, got = _ORDER
+            log.report_missing(index, "W-20e", expected=expected, got=got, chat_id=chat_id)
+
+
+_ORDER: Final = (
+    "the response to the prompt after progress and echo",
+    "the response before them",
+)
+
+
 @attrs.define(kw_only=True)
 class ChatTurns:
     """Checks the turns of one chat.
@@ -91,6 +116,7 @@ class ChatTurns:
 
     id: str
     log: ObservationLog
+    early_responses: EarlyResponses
     new_calls: Callable[[], Calls]
     prompts: list[Prompt] = attrs.field(factory=list)
     turn: Turn | None = None
@@ -153,7 +179,7 @@ class ChatTurns:
         elif turn is not None or prompt.index < self.ended:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
-            prompt.breaks_order = "W-20e" if self.has_answered_after_echo else "W-20c"
+            prompt.breaks_order = True
 
     def on_refused(self, prompt: Prompt) -> None:
         """Handle the error of a prompt: it has no turn."""
@@ -205,15 +231,24 @@ class ChatTurns:
             thoughts=Reasonings(self.log, self.id),
         )
         if prompt is not None and prompt.breaks_order:
-            self._report(
-                prompt.breaks_order,
-                "the response to the prompt after progress and echo",
-                "the response before them",
-            )
+            self._check_order()
         if prompt is not None and prompt.is_free:
             self.turn.stopped = self.log.index
             self.turn.calls.was_stopped = True
         return self.turn
+
+    def _check_order(self) -> None:
+        """Blame a response before its turn: on the order, or on a chat that was still busy.
+
+        A chat that answers after the echo when it is idle may have been busy after `finished`.
+        A server may also answer in either order; its idle chats show that, maybe later.
+        """
+        if self.has_answered_after_echo and not self.early_responses.is_of_idle_chats:
+            self.early_responses.doubtful.append((self.log.index, self.id))
+            self.log.is_ambiguous = True
+            return
+        self.early_responses.is_of_idle_chats = True
+        self._report("W-20c", *_ORDER)
 
     def _next_prompt(self) -> Prompt | None:
         """Remove and return the probable prompt of the next turn; its echo may correct it."""
@@ -333,6 +368,7 @@ class ChatTurns:
             row, turn.echo_is_flawed = "W-20b" if is_first else "W-6c", not is_first
             self._report(row, "the exact text of the prompt as its echo", repr(joined[:60]))
         elif turn.echo_is_done and turn.answer_came_before_echo:
+            self.early_responses.is_of_idle_chats = True
             self._report(
                 "W-20c", "the response to the prompt after its echo", "the response before it"
             )

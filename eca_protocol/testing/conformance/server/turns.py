@@ -50,7 +50,7 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
         await chat.prompt("And now?")
         harness.check(
             "W-20e",
-            await finishes(chat, 2),
+            await finishes(chat, 2, seconds=10),
             "a turn of the prompt that directly followed `finished`",
             chat.of("progress"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from typing import Any
@@ -14,6 +15,7 @@ from eca_protocol.testing.conformance.server import faults, stops
 from eca_protocol.testing.conformance.server.reading import finishes
 from eca_protocol.testing.conformance.target import Target
 from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
+from tests.eca_protocol.testing.conformance.reference.chat import Chat
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
@@ -25,6 +27,11 @@ from tests.eca_protocol.testing.conformance.test_variants import AsksNobody, Has
 Message = dict[str, Any]
 
 INTRODUCTION = "configuration.it_introduces_itself"
+TURNS = (
+    "turns.a_turn_has_its_parts_in_order",
+    "turns.the_models_text_is_passed_on_as_it_comes",
+    "turns.a_chat_continues_with_its_history",
+)
 CALLS = (
     "approvals.a_rejected_command_does_not_run",
     "approvals.an_approved_command_runs",
@@ -133,10 +140,26 @@ class RunsWithoutAnId(ToolCall):
         self.id = id_
 
 
+class AnswersInEitherOrder(Chat):
+    """Answers every second prompt of an idle chat before its turn begins."""
+
+    def start_turn(self) -> None:
+        orders = vars(self.server).setdefault("orders", itertools.cycle((True, False)))
+        if next(orders):
+            super().start_turn()
+        else:
+            self.server.tasks.start_soon(self._start_later)
+
+    async def _start_later(self) -> None:
+        if self.turn is None and self.queue:
+            super().start_turn()
+
+
 ODD: list[tuple[type[Any], tuple[str, ...], set[str]]] = [
     (TellsNoSettings, (INTRODUCTION,), {"FIELD:ConfigUpdatedParams.chat", "W-11a"}),
     (RejectsWithoutAReason, CALLS, {"W-32b"}),
     (CallsWithoutAnError, CALLS, {"FIELD:ChatToolCalledContent.error"}),
+    (AnswersInEitherOrder, TURNS, {"W-20c"}),
     (RunsWithoutAnId, CALLS, {"FIELD:ChatToolCallRunContent.id"}),
 ]
 """One part of the reference server that leaves something out, the cases that meet it, the rows."""

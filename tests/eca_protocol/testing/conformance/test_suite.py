@@ -163,6 +163,7 @@ async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
             harness.check("W-21a", False, expected="a", got="b")
 
     run = await verdicts(a_case(prompts, "W-21a"))
+    assert of(run, "W-21a")[0] == "fail", (of(run, "W-21a"), run.suite_errors)
     (breach,) = run.failed()
     lanes = {(each.source, each.target) for each in breach.exchange}
     assert lanes >= {("client", "server"), ("server", "client"), ("server", "model")}
@@ -208,19 +209,38 @@ async def test_seats_at_one_server_hear_only_what_concerns_them():
 
 
 class _Mortal(Server):
-    """A server that ends on `$/die`."""
+    """A server that ends on `$/die`, and on `$/age` if it has served a prompt."""
 
     def receive(self, message: Any) -> None:
-        if message.get("method") == "$/die":
+        method = message.get("method")
+        if method == "$/die" or (method == "$/age" and self.chats):
             self.end(9)
         else:
             super().receive(message)
 
 
-async def test_who_shared_a_server_that_ends_is_asked_again_alone():
-    async def dies(transport: Transport, config: Mapping[str, Any]) -> int:
-        return await _Mortal(transport, config, Parts()).run()
+async def serve_mortal(transport: Transport, config: Mapping[str, Any]) -> int:
+    return await _Mortal(transport, config, Parts()).run()
 
+
+DEAF = """
+import json, os, sys, time
+
+while header := sys.stdin.buffer.readline():
+    sys.stdin.buffer.readline()
+    message = json.loads(sys.stdin.buffer.read(int(header.split()[1])))
+    if message["method"] == "$/deaf":
+        os.close(0)
+        time.sleep(60)
+    if "id" in message:
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+        sys.stdout.write(f"Content-Length: {len(body)}\\r\\n\\r\\n{body}")
+        sys.stdout.flush()
+"""
+"""A server that closes its input on `$/deaf`, and keeps running."""
+
+
+async def test_who_shared_a_server_that_ends_is_asked_again_alone():
     tries = []
 
     async def innocent(harness: Harness) -> None:
@@ -243,11 +263,57 @@ async def test_who_shared_a_server_that_ends_is_asked_again_alone():
     run = await verdicts(
         a_case(innocent, "W-20a"),
         a_case(culprit, "W-4c"),
-        target=attrs.evolve(REFERENCE, serve=dies),
+        target=attrs.evolve(REFERENCE, serve=serve_mortal),
     )
     assert of(run, "W-20a")[0] == "pass"
     assert [incident.case for incident in run.incidents] == ["here.culprit"]
     assert "exit code 9" in run.incidents[0].what
+
+
+async def test_a_server_that_no_case_ends_alone_ends_in_the_last_one():
+    async def prompts(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.take_turn("Hi", reply("Hello"))
+            harness.record_pass("W-20a")
+
+    async def ages(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.notify("$/age")
+            await session.settle()
+            harness.record_pass("W-4c")
+
+    async def comes_later(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.settle()
+            harness.record_pass("W-20b")
+
+    cases = [a_case(prompts, "W-20a"), a_case(ages, "W-4c"), a_case(comes_later, "W-20b")]
+    run = await run_suite(attrs.evolve(REFERENCE, serve=serve_mortal), cases=cases, jobs=1)
+    assert {of(run, id_)[0] for id_ in ("W-20a", "W-4c", "W-20b")} == {"pass"}
+    (incident,) = run.incidents
+    assert incident.case == "here.ages"
+    assert "exit code 9, in this case; none ends a server of its own" in incident.what
+
+
+async def test_a_server_that_has_closed_its_input_is_replaced():
+    async def turns_deaf(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.notify("$/deaf")
+            with anyio.fail_after(5):
+                while session.process.may_write:
+                    await session.send({"jsonrpc": "2.0", "method": "$/x"})
+
+    async def comes_later(harness: Harness) -> None:
+        async with harness.session() as session:
+            await session.settle()
+            harness.record_pass("W-20a")
+
+    cases = [a_case(turns_deaf, "W-4c"), a_case(comes_later, "W-20a")]
+    run = await run_suite(Target(command=(sys.executable, "-c", DEAF)), cases=cases, jobs=1)
+    assert of(run, "W-20a")[0] == "pass"
+    (incident,) = run.incidents
+    assert incident.case == "here.turns_deaf"
+    assert "a server that runs and has closed its input" in incident.what
 
 
 async def test_two_suites_at_once_do_not_disturb_each_other():

@@ -138,6 +138,7 @@ FAULTS: list[tuple[str, Change]] = [
     ("W-20c", moved("prompted", "text")),
     ("W-20c", moved("prompted", "finished")),
     ("W-20e", after("finished", *ANSWERED_FIRST)),
+    ("W-20c", both(after("finished", *ANSWERED_FIRST), moved("new prompted", "new prompt"))),
     ("W-20d", without("usage")),
     ("W-20d", content("finished", text="Done")),
     ("W-27e", moved("usage", "finished")),
