@@ -20,6 +20,7 @@ from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
 from eca_protocol.methods import ECA
 from eca_protocol.outbox import WriteShape
 from eca_protocol.revisions import EVER, Revision, Window
+from eca_protocol.testing.conformance.untestable import UNBOUND, UNTESTABLE
 from eca_server.chat.states import TRANSITIONS as CHAT
 from eca_server.clients import ClientProfile, profile_for
 from eca_server.mcp.states import TRANSITIONS as MCP_SERVER
@@ -88,6 +89,16 @@ After a fault that the stream survives the next message is read; else the answer
 is the last thing written.
 
 {_faults()}
+
+## What the conformance suite does not judge
+
+Rows that no test from outside can judge:
+
+{table(["row", "why"], sorted(UNTESTABLE.items()))}
+
+Errors that a user may notice, and that no row forbids:
+
+{table(["error", "why it is not judged"], UNBOUND.items())}
 """
 
 

@@ -15,7 +15,7 @@ from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
-from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import OUT_OF_STEP, Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
@@ -61,6 +61,7 @@ class Harness(Judge):
         config: Mapping[str, Any] | None = None,
         initialize: Mapping[str, Any] | None = None,
         handshake: bool = True,
+        directories: Directories | None = None,
     ) -> AsyncIterator[ClientSession]:
         """Open a client session at a server.
 
@@ -69,6 +70,7 @@ class Harness(Judge):
             config: configuration to merge into the model's, in upstream's form.
             initialize: members merged into the params of `initialize`.
             handshake: perform the handshake and read the announcements; False implies `fresh`.
+            directories: the server's home and workspace; implies `fresh`. None: new ones.
 
         Raises:
             Unmet: the target cannot provide it.
@@ -78,9 +80,9 @@ class Harness(Judge):
             raise Unmet(
                 "a target that accepts more configuration", "a target with its own template"
             )
-        alone = fresh or self._alone or not handshake
+        alone = fresh or self._alone or not handshake or directories is not None
         if alone:
-            wire = await self._servers.alone(config or {})
+            wire = await self._servers.alone(config or {}, directories)
             wire.case = self.case
         else:
             wire = await self._servers.shared(
@@ -111,6 +113,10 @@ class Harness(Judge):
 
     def _new_session(self, wire: Wire, *, alone: bool) -> ClientSession:
         return ClientSession(wire, self, self.target, self.model, self.edition, alone=alone)
+
+    def directories(self) -> Directories:
+        """Return new directories, for servers that follow each other or run at once in a home."""
+        return self._servers.new_directories()
 
     def initialize_params(self, root: Path) -> dict[str, Any]:
         """Return the params of `initialize` with that workspace."""

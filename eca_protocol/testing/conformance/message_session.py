@@ -6,6 +6,7 @@ to its requests, the messages of its chats, and all messages without an owner.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -205,6 +206,14 @@ class MessageSession:
     async def exit_code(self, seconds: float = 3) -> int | None:
         """Return the server's exit code, or None if it still runs."""
         return await self.process.wait_for_exit(seconds)
+
+    async def kill(self) -> None:
+        """End the server without notice, and wait for its end."""
+        if self.process.pid is None:
+            self.process.stop()
+        else:
+            self.process.signal(signal.SIGKILL)
+        await self.process.gone.wait()
 
     async def end(self) -> None:
         """Stop the server and wait for its end."""

@@ -47,13 +47,19 @@ class Servers:
         self._shared: dict[str, _Shared] = {}
         self._unexplained: list[Wire] = []
 
-    async def alone(self, config: Mapping[str, Any]) -> Wire:
-        """Start a server for one session.
+    def new_directories(self) -> Directories:
+        """Return directories that no server has."""
+        return Directories(root=self._root / f"server-{next(self._numbers)}")
+
+    async def alone(
+        self, config: Mapping[str, Any], directories: Directories | None = None
+    ) -> Wire:
+        """Start a server for one session, in these directories or new ones.
 
         Raises:
             StartFailed: it cannot be started.
         """
-        wire = self._new(config)
+        wire = self._new(config, directories)
         await self._group.start(wire.process.run)
         return wire
 
@@ -115,9 +121,8 @@ class Servers:
                 if entry.wire.process.may_write:
                     leaving.start_soon(entry.wire.shut_down)
 
-    def _new(self, config: Mapping[str, Any]) -> Wire:
-        directories = Directories(root=self._root / f"server-{next(self._numbers)}")
-        wire = Wire(self._target, directories, self._url, config)
+    def _new(self, config: Mapping[str, Any], directories: Directories | None = None) -> Wire:
+        wire = Wire(self._target, directories or self.new_directories(), self._url, config)
         wire.introduction_seconds = self.introduction_seconds
         self.started.append(wire)
         return wire

@@ -1,4 +1,4 @@
-"""Rows that bind a server and that no test from outside can judge, with the reason."""
+"""Rows that no test from outside can judge, and errors that no row forbids, with the reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["UNTESTABLE"]
+__all__ = ["UNBOUND", "UNTESTABLE"]
 
 _READS: Final = "A pipe joins writes, so a reader cannot see how the bytes were written."
 
@@ -32,3 +32,33 @@ _CHATS: Final = {
 
 UNTESTABLE: Final[Mapping[str, str]] = MappingProxyType({**_BASE, **_LIFECYCLE, **_CHATS})
 """A row -> the reason why it is untestable, in a sentence."""
+
+_NO_BOUNDARY: Final = (
+    "The protocol has no boundary of a workspace for tools: the rules of the server decide which "
+    "calls need approval, and TOOL-4 judges only that the announcement is true."
+)
+
+UNBOUND: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "A broken configuration file is not reported.": (
+            "No rule says whether and how. CONF-3 and LIFE-3 judge that the server runs."
+        ),
+        "An allowed tool changes files outside the workspace.": _NO_BOUNDARY,
+        "A path with `..` leads outside the workspace without an approval.": _NO_BOUNDARY,
+        "An edit of a text with several matches changes the first one.": (
+            "The original server does so. W-38b judges the reason of an edit that is refused, "
+            "TOOL-13 the announced change."
+        ),
+        "Commands and MCP servers get the keys in the server's environment.": (
+            "No rule is about the environment of child processes."
+        ),
+        "A deleted chat leaves text in the bytes of the store.": (
+            "The form of the store belongs to the server. W-24f judges that neither this server "
+            "nor the next one in the same home has a history of the chat."
+        ),
+        "A killed chat is lost by a server that stores no chats.": (
+            "No rule asks for a store. CHAT-2 judges the kill if chats continue after a shutdown."
+        ),
+    }
+)
+"""An error that a user may notice -> the reason why the suite does not judge it."""

@@ -27,8 +27,8 @@ _CHOICES: Final = {
 }
 """The announced settings that a selection of the client replaces."""
 
-_NULLABLE: Final = {"selectVariant"}
-"""Settings that may be null, if none is selected."""
+_NULLABLE: Final = frozenset({"selectVariant"})
+"""Settings that may be null in CURRENT, if none is selected."""
 
 
 class Announcements:
@@ -56,9 +56,11 @@ class Announcements:
     def check_config(self, params: Mapping[str, Any]) -> None:
         """Check a `config/updated`."""
         chat = params.get("chat")
-        if not isinstance(chat, Mapping) or params.get("chatId") is not None:
+        if not isinstance(chat, Mapping):
             return
-        self._check_nulls(chat)
+        self._check_nulls({**params, **chat})
+        if params.get("chatId") is not None:
+            return
         if self._announced is None:
             self._check_first(chat)
         else:
@@ -94,8 +96,12 @@ class Announcements:
             self._report("W-11a", expected, got, suppress_rest=False)
 
     def _check_nulls(self, chat: Mapping[str, Any]) -> None:
-        if nulls := [key for key, value in chat.items() if value is None and key not in _NULLABLE]:
-            row = "W-11a" if self._announced is None else "W-11g"
+        """Check that no member, of `chat` or beside it, is null."""
+        nullable = _NULLABLE if self.revision is Revision.CURRENT else frozenset()
+        nulls = [key for key, value in chat.items() if value is None and key not in nullable]
+        if nulls:
+            is_first = self._announced is None and not set(nulls).isdisjoint(_AT_FIRST)
+            row = "W-11a" if is_first else "W-11g"
             self._report(row, "no null members", f"null as {', '.join(nulls)}")
 
     def _check_models(self, chat: Mapping[str, Any]) -> None:

@@ -84,11 +84,27 @@ class EarlyResponses:
 
     Attributes:
         is_of_idle_chats: whether a chat that was certainly idle was answered so.
+        orderly_chats: the chats that answered a prompt after its echo.
         doubtful: the index of each such turn, and its chat, that may have found a busy chat.
     """
 
     is_of_idle_chats: bool = False
+    orderly_chats: set[str] = attrs.field(factory=set)
     doubtful: list[tuple[int, str]] = attrs.field(factory=list)
+
+    def check(self, log: ObservationLog, chat_id: str) -> None:
+        """Blame a response before its turn: on the order, or on a chat that was still busy.
+
+        A chat that answers after the echo when it is idle may have been busy after `finished`.
+        A server may also answer in either order; its idle chats show that, maybe later.
+        """
+        if chat_id in self.orderly_chats and not self.is_of_idle_chats:
+            self.doubtful.append((log.index, chat_id))
+            log.is_ambiguous = True
+            return
+        self.is_of_idle_chats = True
+        expected, got = _ORDER
+        log.report("W-20c", expected=expected, got=got, chat_id=chat_id)
 
     def finish(self, log: ObservationLog) -> None:
         """Blame the doubtful ones on busy chats, unless idle ones are answered so, too."""
@@ -123,8 +139,6 @@ class ChatTurns:
     steers: list[str] = attrs.field(factory=list)
     dropped: list[Prompt] = attrs.field(factory=list)
     read_up_to: int = -1
-    has_answered_after_echo: bool = False
-    """True if a prompt was answered after its echo: the chat was busy where one is not."""
     was_stopped_idle: bool = False
     is_replaying: bool = False
     is_stray: bool = False
@@ -175,7 +189,8 @@ class ChatTurns:
             self._report("W-20c", expected, "the response later", suppress_rest=False)
         elif turn is not None and turn.prompt is prompt:
             turn.answer_came_before_echo = not turn.echo_is_done
-            self.has_answered_after_echo = self.has_answered_after_echo or turn.echo_is_done
+            if turn.echo_is_done:
+                self.early_responses.orderly_chats.add(self.id)
         elif turn is not None or prompt.index < self.ended:
             prompt.was_queued = True
         elif self.prompts[:1] == [prompt] and not self.is_replaying:
@@ -231,24 +246,11 @@ class ChatTurns:
             thoughts=Reasonings(self.log, self.id),
         )
         if prompt is not None and prompt.breaks_order:
-            self._check_order()
+            self.early_responses.check(self.log, self.id)
         if prompt is not None and prompt.is_free:
             self.turn.stopped = self.log.index
             self.turn.calls.was_stopped = True
         return self.turn
-
-    def _check_order(self) -> None:
-        """Blame a response before its turn: on the order, or on a chat that was still busy.
-
-        A chat that answers after the echo when it is idle may have been busy after `finished`.
-        A server may also answer in either order; its idle chats show that, maybe later.
-        """
-        if self.has_answered_after_echo and not self.early_responses.is_of_idle_chats:
-            self.early_responses.doubtful.append((self.log.index, self.id))
-            self.log.is_ambiguous = True
-            return
-        self.early_responses.is_of_idle_chats = True
-        self._report("W-20c", *_ORDER)
 
     def _next_prompt(self) -> Prompt | None:
         """Remove and return the probable prompt of the next turn; its echo may correct it."""

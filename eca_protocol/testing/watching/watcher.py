@@ -143,7 +143,7 @@ class Watcher:
                 self._requests.add_request("client", message, is_doubtful=self._is_doubtful)
             )
         else:
-            self._requests.note_unanswerable("client", "BASE-18" if method in ECA else "W-4c")
+            self._requests.note_unanswerable("client", _row_of_an_answer_to(method))
             self._lifecycle.on_client_notification(method)
         self._announcements.on_selection(method, params)
         self._chats.on_client_message(method, params, self._log.index)
@@ -209,6 +209,14 @@ class Watcher:
         self._chats.on_response(request, message)
         if is_served:
             self._results.check(request, message)
+
+
+def _row_of_an_answer_to(method: str) -> str:
+    """Return the row that an answer to this message without an id violates."""
+    known = ECA.get(method)
+    if known is None:
+        return "W-4c"
+    return "W-4a" if known.kind == "request" else "BASE-18"
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ CHAPTERS: Final = (
     "ends",
     "children",
     "robustness",
+    "homes",
     "configuration",
     "behaviors",
     "editor",
@@ -61,6 +62,7 @@ RUN_ORDER: Final = (
     "ends",
     "children",
     "robustness",
+    "homes",
     "mcp",
     "editions",
 )

@@ -24,7 +24,7 @@ from eca_protocol.testing.conformance.server.reading import (
     offered_tools,
     params_of,
 )
-from eca_protocol.testing.conformance.server.tools import SHELL, WRITE, listed_tools
+from eca_protocol.testing.conformance.server.tools import EDIT, SHELL, WRITE, listed_tools
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import finish, reply, tool_call, wait
 
@@ -33,6 +33,21 @@ DENIED: Final = {
     "grep": "eca__grep",
     "directory_tree": "eca_directory_tree",
 }
+FORBIDDEN: Final = "forbidden"
+RULES: Final = {
+    "chat": {"title": False},
+    "toolCall": {
+        "approval": {
+            "byDefault": "allow",
+            "allow": {"move_file": {}},
+            "deny": {
+                "move_file": {},
+                SHELL: {"argsMatchers": {"command": [f".*{FORBIDDEN}.*"]}},
+            },
+        }
+    },
+}
+"""Rules that deny what others allow, in upstream's form."""
 CONFIG: Final = {
     "chat": {"title": False},
     "toolCall": {"approval": {"deny": {spelled: {} for spelled in DENIED.values()}}},
@@ -321,6 +336,65 @@ async def what_configuration_denies_is_rejected(harness: Harness, session: Clien
     )
     asked_again = "a further request to the model after each rejection"
     harness.check("W-31a", not ended_turns, asked_again, f"no further request for: {ended_turns}")
+
+
+@case("W-30d", needs=("native-tools", "config"), config=RULES)
+async def a_denial_counts_although_more_is_allowed(
+    harness: Harness, session: ClientSession
+) -> None:
+    """Call a tool that is allowed and denied, and a command that a rule for its text denies."""
+    file, source = session.workspace / FORBIDDEN, session.workspace / "to-move"
+    source.touch()
+    tries = {
+        "move_file": {"source": str(source), "destination": f"{file}"},
+        SHELL: {"command": f"touch {file}"},
+    }
+    known = set(map(bare_name, session.native_tools))
+    ends_by_tool = {}
+    for tool, arguments in tries.items():
+        if tool in known:
+            chat = session.chat(calls((tool, arguments)), reply("x"))
+            await chat.prompt("Do it.")
+            if await is_approval_needed(chat):
+                await chat.stop()
+            await chat.finished()
+            ends_by_tool[tool] = [each["type"] for each in ends(chat)]
+    if not ends_by_tool:
+        raise NotApplicable("it has none of the tools that are denied")
+    harness.check(
+        "W-30d",
+        not file.exists() and all(each == ["toolCallRejected"] for each in ends_by_tool.values()),
+        "exactly one toolCallRejected for each call",
+        ends_by_tool,
+    )
+
+
+@case("TOOL-13", needs="native-tools")
+async def an_edit_keeps_what_changed_since_its_announcement(
+    harness: Harness, session: ClientSession
+) -> None:
+    """Add a line to a file while an edit of the file waits, then approve the edit."""
+    session.tool(EDIT)
+    path = session.workspace / "changed-meanwhile.txt"
+    path.write_text("one\ntwo\nthree\n")
+    edit = {"path": str(path), "original_content": "two", "new_content": "zwei"}
+    chat = session.chat(calls((EDIT, edit)), reply("x"))
+    await chat.prompt("Edit it.")
+    run = await next_run(chat)
+    if run.get("manualApproval") is not True:
+        raise Unmet("an edit that waits for approval", run)
+    changed = "one\ntwo\nthree\nfour, by the user\n"
+    path.write_text(changed)
+    await chat.approve(id_of(run))
+    end = await next_end(chat)
+    await chat.finished()
+    text, is_error = path.read_text(), end.get("error") is True
+    harness.check(
+        "TOOL-13",
+        text == (changed if is_error else changed.replace("two", "zwei")),
+        "the announced change of the file as it is now, or an error and no change",
+        f"{'an error' if is_error else 'no error'}, and the text {text!r}",
+    )
 
 
 @case("W-33e", needs=("native-tools", "config"), config=CONFIG)

@@ -17,6 +17,7 @@ from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 from eca_protocol.testing.conformance.server.reading import INTRODUCTION_SECONDS, params_of
+from eca_protocol.testing.conformance.target import Directories
 from eca_protocol.testing.conformance.verdicts import Unmet
 
 MEMBERS: Final = (
@@ -32,6 +33,8 @@ SELECTED: Final = {"selectModel": "models", "selectBehavior": "behaviors", "sele
 GREETING: Final = "Welcome to the conformance suite"
 _MUTE: Final = "import sys; open(sys.argv[1], 'w').close(); sys.stdin.read()"
 _EARLY_SECONDS: Final = 0.5
+_NOTICE_SECONDS: Final = 1.5  # in which a watcher of files notices a change
+BROKEN_FILE: Final = '{"welcomeMessage": '
 
 
 @case("LIFE-14", "W-11a", "W-11b", "W-11c", "W-11e", "CONF-8", "CONF-11", seconds=30)
@@ -263,6 +266,44 @@ async def the_welcome_is_the_configured_one(harness: Harness) -> None:
     harness.check("CONF-6", got == GREETING, GREETING, got)
 
 
+def write_configuration(directories: Directories, text: str) -> None:
+    """Write the user's and the workspace's configuration file."""
+    for folder in (directories.home / ".config" / "eca", directories.workspace / ".eca"):
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / "new"
+        new.write_text(text)
+        new.replace(folder / "config.json")
+
+
+async def _welcome_is_announced(session: ClientSession) -> ReceivedMessage:
+    return await session.until(
+        lambda message: message.get("method") == "config/updated" and GREETING in str(message),
+        seconds=15,
+        shows="CONF-3",
+        expected="`config/updated` with the new welcome message",
+    )
+
+
+@case("CONF-3", needs="config", seconds=40)
+async def a_broken_file_is_survived(harness: Harness) -> None:
+    """Write half of a configuration file, then a whole one.
+
+    Whether the broken file is reported is left to the server.
+    """
+    async with harness.session(fresh=True) as session:
+        write_configuration(session.wire.directories, BROKEN_FILE)
+        try:
+            await session.quiet(_NOTICE_SECONDS)
+            await session.settle()
+        except Unmet as stuck:
+            expected = "a server that runs with a broken configuration file"
+            harness.check("CONF-3", False, expected, stuck.got)
+            raise
+        write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
+        await _welcome_is_announced(session)
+    harness.record_pass("CONF-3")
+
+
 @case("CONF-3", "W-11g", needs="config", seconds=30)
 async def a_change_of_configuration_is_announced(harness: Harness) -> None:
     """Create the user's and the workspace's configuration file with one setting.
@@ -271,17 +312,8 @@ async def a_change_of_configuration_is_announced(harness: Harness) -> None:
     """
     async with harness.session(fresh=True) as session:
         before = session.config
-        for folder in (session.wire.directories.home / ".config" / "eca", session.root / ".eca"):
-            folder.mkdir(parents=True)
-            new = folder / "new"
-            new.write_text(json.dumps({"welcomeMessage": GREETING}))
-            new.replace(folder / "config.json")
-        message = await session.until(
-            lambda message: message.get("method") == "config/updated" and GREETING in str(message),
-            seconds=15,
-            shows="CONF-3",
-            expected="`config/updated` with the new welcome message",
-        )
+        write_configuration(session.wire.directories, json.dumps({"welcomeMessage": GREETING}))
+        message = await _welcome_is_announced(session)
     harness.record_pass("CONF-3")
     update_chat = _settings_in(message)
     repeated = [

@@ -14,6 +14,7 @@ from eca_protocol.testing.conformance.model import PAGE
 from eca_protocol.testing.conformance.server.queries import find_contexts
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
+    contents,
     conversation,
     finishes,
     result_of,
@@ -215,21 +216,39 @@ async def only_a_context_leads_outside_the_workspace(
 async def an_unknown_context_is_skipped_with_a_note(
     harness: Harness, session: ClientSession
 ) -> None:
-    """Prompt with a context of an unknown type."""
-    await require_files(session)
+    """Prompt with a context of an unknown type, alone and before a file."""
+    unknown = {"type": "hologram", "of": "a cat"}
     plain, chat = session.chat(reply("I see.")), session.chat(reply("I see."))
+    answer = await chat.prompt("Hi.", contexts=[unknown])
+    ended = result_of(answer) and await finishes(chat)
+    harness.check(
+        "W-41e",
+        ended and chat.model.requests,
+        "a turn with a request to the model",
+        f"{answer}, {contents(chat)}",
+    )
+    await require_files(session)
+    path = session.workspace / "beside.txt"
+    path.write_text("text of the file beside it\n")
+    needed = file(session.workspace / "needed.txt")
+    texts = [await text_sent_to_model(session, first, file(path)) for first in (needed, unknown)]
+    follows = ["text of the file beside it" in text for text in texts]
+    harness.check(
+        "W-41e",
+        follows != [True, False],
+        "a file in the request also if it follows an unknown context",
+        texts[1],
+    )
     await plain.prompt("Hi.")
     await plain.finished()
-    answer = await chat.prompt("Hi.", contexts=[{"type": "hologram", "of": "a cat"}])
-    ended = result_of(answer) and await finishes(chat)
     requests = "\n".join(all_text(each.body) for each in chat.model.requests)
     is_named = "hologram" in system_text(chat) + requests
     has_note = is_named or _word_count(chat) > _word_count(plain)
     harness.check(
         "W-41e",
-        ended and chat.model.requests and has_note,
-        "a turn, and a note about the skipped context to the user or the model",
-        f"{answer}, {[received.content for received in chat.messages]}",
+        has_note,
+        "a note about the skipped context to the user or the model",
+        f"{answer}, {contents(chat)}",
     )
 
 

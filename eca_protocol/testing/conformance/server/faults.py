@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
@@ -27,12 +28,14 @@ from eca_protocol.testing.script import Reply, close, raw, reply, wait
 
 NO_MODEL: Final = "no-such/model"
 REFUSAL: Final = {"error": {"message": "no, thank you"}}
+ERROR_EVENT: Final = json.dumps({"type": "error", **REFUSAL})
 ERRORS: Final[Mapping[str, Reply]] = {
     "a key that is refused": Reply(status=401, body=REFUSAL),
     "a request that is refused": Reply(status=400, body=REFUSAL),
     "an answer that breaks off": reply("some", close()),
     "an event that is no JSON": reply("some", raw("data: {]\n\n"), close()),
     "an event that breaks off": reply("some", raw('data: {"choices":[{"ind'), close()),
+    "an error event": reply("some", raw(f"event: error\ndata: {ERROR_EVENT}\n\n")),
     "a page in place of an answer": Reply(
         body="<html>Sorry!</html>", headers={"content-type": "text/html"}
     ),

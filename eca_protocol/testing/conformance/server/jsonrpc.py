@@ -280,11 +280,18 @@ async def some_messages_are_never_answered(harness: Harness) -> None:
 @case("W-4a", since=Revision.DRAFT)
 async def a_prompt_has_no_id(harness: Harness) -> None:
     """Send a prompt as a notification, and wait for its turn."""
-    async with harness.session() as session:
+    async with harness.session(fresh=True) as session:
         chat = session.chat(reply("Hello."))
         await session.notify("chat/prompt", {"chatId": chat.id, "message": chat.with_marker("Hi.")})
         await chat.finished(shows="W-4a")
-    harness.record_pass("W-4a", "BASE-18")
+        await session.settle()
+        answers = [
+            received.message
+            for received in session.messages
+            if not received.method and received.message.get("id") is None
+        ]
+    harness.check("W-4a", not answers, "no answer to a request without an id", answers)
+    harness.record_pass("BASE-18")
 
 
 @case("W-4b", since=Revision.DRAFT)

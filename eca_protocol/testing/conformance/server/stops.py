@@ -219,7 +219,7 @@ async def a_stop_ends_a_call_that_waits_and_one_that_runs(harness: Harness) -> N
 
 
 async def _stop_call(harness: Harness, session: ClientSession, state: str) -> float | None:
-    """Stop a call in that state; return the seconds it took, or None.
+    """Stop a call in that state, and decide too late; return the seconds it took, or None.
 
     A server need not ask for approval; then no call waits.
     """
@@ -235,6 +235,9 @@ async def _stop_call(harness: Harness, session: ClientSession, state: str) -> fl
         if ends(chat):
             raise Unmet("a running call", ends(chat))
     seconds = await stop_turn(chat)
+    if state == "waiting":
+        await chat.reject(id_of(run))
+    await session.settle()
     if seconds is not None:
         closed = ends(chat)
         is_right = len(closed) == 1 and _ENDS_OF[state](closed[0])

@@ -16,6 +16,7 @@ from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.model import AnswersWith, bare_name
 from eca_protocol.testing.conformance.server.reading import (
     all_text,
+    call_results,
     calls,
     contents,
     ends,
@@ -200,6 +201,35 @@ async def two_calls_of_one_answer_are_announced_one_after_the_other(
     if len(runs(chat)) != len(files):
         raise Unmet("two calls", len(runs(chat)))
     harness.record_pass("W-30h")
+
+
+@case("ARROW:chat-tool-call-11", needs="native-tools")
+async def each_result_of_one_answer_reaches_the_model(
+    harness: Harness, session: ClientSession
+) -> None:
+    """Read three files in one answer."""
+    session.tool(READ)
+    files = [session.workspace / f"{name}-of-three.txt" for name in ("one", "two", "three")]
+    for path in files:
+        path.write_text(f"text of {path.name}\n")
+    chat = await take_approved_turn(
+        session,
+        "Read them.",
+        calls(*[(READ, {"path": str(path)}) for path in files]),
+        reply("Read."),
+    )
+    if len(chat.model.requests) < 2:
+        raise Unmet("the next request to the model")
+    results = call_results(chat.model.requests[1].body)
+    missing = [
+        path.name for path in files if not any(f"text of {path.name}" in each for each in results)
+    ]
+    harness.check(
+        "ARROW:chat-tool-call-11",
+        not missing,
+        "the result of each of three calls in the next request",
+        f"no result: {missing}; {results}",
+    )
 
 
 def _interleaved_calls(arguments: Sequence[str], request: ReceivedRequest) -> Reply:

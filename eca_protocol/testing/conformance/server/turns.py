@@ -88,6 +88,27 @@ async def the_models_text_is_passed_on_as_it_comes(
     )
 
 
+PIECES: Final = tuple(f"{number:04} " for number in range(800))
+
+
+@case("CHAT-12", seconds=40)
+async def each_piece_of_a_long_answer_is_passed_on(
+    harness: Harness, session: ClientSession
+) -> None:
+    """Stream an answer of 4,000 characters in 800 pieces."""
+    chat = session.chat(reply(*PIECES))
+    await chat.prompt("Count.")
+    await chat.finished(seconds=30)
+    text = chat.assistant_text
+    lost = [piece for piece in PIECES if piece not in text]
+    harness.check(
+        "CHAT-12",
+        text == "".join(PIECES),
+        f"all {len(PIECES)} pieces of the model's text, in order",
+        f"{len(text)} characters, without {len(lost)} pieces, the first: {lost[:3]}",
+    )
+
+
 LONG = "Ein langer Satz über nichts, 😀. " * 500
 
 

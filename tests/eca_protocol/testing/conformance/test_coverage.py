@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.run import binds
-from eca_protocol.testing.conformance.untestable import UNTESTABLE
+from eca_protocol.testing.conformance.untestable import UNBOUND, UNTESTABLE
 from eca_protocol.testing.requirements import REQUIREMENTS
 
 BY_THE_WATCHER = ("FIELD:", "VALUE:")
@@ -32,3 +33,8 @@ def test_a_row_that_is_judged_in_another_s_place_is_judged() -> None:
 
 def test_no_case_judges_what_binds_clients_alone() -> None:
     assert [row for row in JUDGED if REQUIREMENTS[row].side == "client"] == []
+
+
+def test_reasons_name_rows_that_exist() -> None:
+    reasons = " ".join([*UNBOUND.values(), *UNTESTABLE.values()])
+    assert set(re.findall(r"\b[A-Z]+-\d+[a-z]?", reasons)) - set(REQUIREMENTS) == set()

@@ -71,6 +71,7 @@ OF_EACH_CHAPTER = {
     "ForkNamesItsSource": "today.a_chat_is_forked",
     "FlagsOfCallsComeLast": "today.a_flag_follows_a_call",
     "UnknownJobsWereKilled": "jobs.jobs_are_listed",
+    "DeletedChatsStayStored": "homes.chats_continue_in_the_next_server",
     "RejectionGoesOn": "approvals.a_rejected_command_does_not_run",
 }
 """A mutant from each chapter, and the case that shows it."""

@@ -93,8 +93,8 @@ class HasNoPatience(Model):
 class AsksNobody(Toolbox):
     """Runs what the user is commonly asked about."""
 
-    def verdict(self, tool: Tool, behavior: str) -> str:
-        verdict = super().verdict(tool, behavior)
+    def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
+        verdict = super().verdict(tool, behavior, arguments)
         return "allow" if verdict == "ask" else verdict
 
 
@@ -104,9 +104,9 @@ class RejectsPlanned(Toolbox):
     def is_withheld(self, tool: Tool, behavior: str) -> bool:
         return super().is_withheld(tool, "agent")
 
-    def verdict(self, tool: Tool, behavior: str) -> str:
+    def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
         is_planned = behavior == "plan" and tool.changes
-        return "deny" if is_planned else super().verdict(tool, behavior)
+        return "deny" if is_planned else super().verdict(tool, behavior, arguments)
 
 
 class ToolsInOrder(MCPServer):

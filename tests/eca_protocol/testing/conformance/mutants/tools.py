@@ -301,8 +301,8 @@ class CutInSilence(ToolCall):
 class OneSpelling(Toolbox):
     """Does not know a tool that is denied by an older name, with two underscores."""
 
-    def verdict(self, tool: Tool, behavior: str) -> str:
-        verdict = super().verdict(tool, behavior)
+    def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
+        verdict = super().verdict(tool, behavior, arguments)
         denied = self._owner.config.get("toolCall", {}).get("approval", {}).get("deny", ())
         is_old = tool.name.replace("eca_", "eca__", 1) in denied
         return "allow" if is_old and not self.is_withheld(tool, behavior) else verdict

@@ -36,7 +36,7 @@ class Chat:
     def __init__(self, chat_id: str, server: Server) -> None:
         self.id = chat_id
         self.server = server
-        self.history: list[dict[str, Any]] = []
+        self.history: list[dict[str, Any]] = server.store.load(chat_id)
         self.tokens = 0
         self.cost = 0.0
         self.queue: deque[Prompt] = deque()
@@ -159,7 +159,9 @@ class Turn:
             self.chat.start_turn()
 
     async def end(self) -> None:
-        """Free the chat, then announce the end."""
+        """Store and free the chat, then announce the end."""
+        if not self.chat.deleted:
+            self.server.store.save(self.chat.id, self.chat.history)
         self.chat.turn = None
         self.finish()
 

@@ -18,6 +18,7 @@ from tests.eca_protocol.testing.conformance.reference.connection import Connecti
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPServers, MCPTool
 from tests.eca_protocol.testing.conformance.reference.model import Model, configured_models
 from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.store import Store
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.tools import Toolbox
 from tests.eca_protocol.testing.conformance.reference.wire import Wire
@@ -67,6 +68,7 @@ class Server(Connection):
         editor = params.object("capabilities").object("codeAssistant").object("editor")
         self.can_diagnose = editor.value("diagnostics") is True
         self.workspace = self.parts.workspace(params.list("workspaceFolders"))
+        self.store = self.parts.store(self.workspace.roots)
         self.mcp = MCPServers(self)
         self.toolbox = self.parts.toolbox(self)
         self.watch_parent(params.value("processId"))
@@ -146,6 +148,7 @@ class Server(Connection):
     async def shutdown(self, params: Params) -> None:
         self.state = "shutdown"
         await self.close()
+        self.store.close()
 
     def exit(self, params: Params) -> None:
         self.end(0 if self.state == "shutdown" else 1)
@@ -181,6 +184,7 @@ class Server(Connection):
     async def delete(self, params: Params) -> dict[str, Any]:
         if chat := self.chats.pop(params.text("chatId"), None):
             await chat.delete(tells_the_end=self.client == "emacs")
+        self.store.forget(params.text("chatId"))
         return {}
 
     def approve(self, params: Params) -> None:
@@ -260,6 +264,7 @@ class Parts:
     workspace: type[Workspace] = Workspace
     commands: type[Commands] = Commands
     model: type[Model] = Model
+    store: type[Store] = Store
 
 
 async def serve(transport: Transport, config: Mapping[str, Any]) -> int:

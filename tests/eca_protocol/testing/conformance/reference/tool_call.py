@@ -107,7 +107,8 @@ class ToolCall:
         """Return allow, ask or deny, or error if no tool can run."""
         if self.tool is None or self.unreadable:
             return "error"
-        return self.turn.server.toolbox.verdict(self.tool, self.turn.prompt.behavior)
+        behavior, toolbox = self.turn.prompt.behavior, self.turn.server.toolbox
+        return toolbox.verdict(self.tool, behavior, self.arguments)
 
     def announce(self, *, manual: bool) -> None:
         self.say("toolCallRun", arguments=self.arguments, manualApproval=manual)

@@ -266,16 +266,23 @@ class Toolbox:
         disabled = names(tool, self._owner.config.get("disabledTools", ()))
         return disabled or (behavior == "plan" and tool.changes)
 
-    def verdict(self, tool: Tool, behavior: str) -> str:
+    def rules(self, verdict: str, tool: Tool, arguments: dict[str, Any]) -> bool:
+        """Return whether the configuration has a rule with that verdict for a call."""
         approval = self._owner.config.get("toolCall", {}).get("approval", {})
-        if self.is_withheld(tool, behavior) or names(tool, approval.get("deny", ())):
+        return any(
+            names(tool, [selector]) and has_match(rule.get("argsMatchers", {}), arguments)
+            for selector, rule in approval.get(verdict, {}).items()
+        )
+
+    def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
+        if self.is_withheld(tool, behavior) or self.rules("deny", tool, arguments):
             return "deny"
         if tool.name in self.approved:
             return "allow"
         for verdict in ("ask", "allow"):
-            if names(tool, approval.get(verdict, ())):
+            if self.rules(verdict, tool, arguments):
                 return verdict
-        default = approval.get("byDefault")
+        default = self._owner.config.get("toolCall", {}).get("approval", {}).get("byDefault")
         return str(default or ("ask" if tool.changes else "allow"))
 
 
@@ -286,6 +293,14 @@ def names(tool: Tool, selectors: Iterable[str]) -> bool:
         bare = tool.name.removeprefix("eca_")
         own |= {bare, f"eca__{bare}", f"eca_{bare}"}
     return not own.isdisjoint(selectors)
+
+
+def has_match(matchers: dict[str, list[str]], arguments: dict[str, Any]) -> bool:
+    """Return whether each named argument matches one of its patterns."""
+    return all(
+        any(re.fullmatch(pattern, str(arguments.get(name, "")), re.DOTALL) for pattern in patterns)
+        for name, patterns in matchers.items()
+    )
 
 
 def read(path: Path) -> str:
