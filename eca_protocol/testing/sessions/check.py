@@ -74,8 +74,7 @@ def check_sessions(
         seed: the seed of the random actions.
         step_seconds: the deadline for all effects of one action.
         shrink: whether to minimize the steps of a failure.
-        known: requirements whose violations are ignored. A session that cannot continue after one
-            is left, and the next one gets a new process.
+        known: requirements whose violations are ignored, with a new process where it has to be.
         on_progress: called as each session starts.
 
     Raises:
@@ -103,13 +102,12 @@ def check_sessions(
             batch += 1
     finally:
         run.end()
-    outcome = Outcome(
-        steps=run.steps,
-        examples=run.examples,
-        processes=run.processes,
-        seconds=time.monotonic() - started,
-    )
+    outcome = _outcome(run, time.monotonic() - started)
     return outcome if run.failure is None else _with_failure(outcome, run, run.failure, shrink)
+
+
+def _outcome(run: Run, seconds: float) -> Outcome:
+    return Outcome(steps=run.steps, examples=run.examples, processes=run.processes, seconds=seconds)
 
 
 def _with_failure(outcome: Outcome, run: Run, failure: Failure, shrink: bool) -> Outcome:
