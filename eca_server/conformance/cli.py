@@ -182,22 +182,27 @@ def _judge(
 ) -> int:
     progress = Progress(sys.stderr, len(selected))
 
-    async def judge() -> Run | StartFailed:
-        try:
-            return await _run(options, target, selected.values(), progress)
-        except StartFailed as fault:
-            return fault
+    async def judge() -> Run | StartFailed | OSError:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(progress.keep_current)
+            try:
+                return await _run(options, target, selected.values(), progress)
+            except (StartFailed, OSError) as fault:
+                return fault
+            finally:
+                nursery.cancel_scope.cancel()
 
     outcome, signal_number = trio.run(until_a_signal, judge)
-    progress.close()
     if outcome is None:
         return 128 + (signal_number or 0)
+    if isinstance(outcome, OSError):
+        raise outcome
     if isinstance(outcome, StartFailed):
         _report_error(f"the target cannot be started: {outcome}")
         return _CANNOT_START
     if options.only:
-        outcome = _restrict(outcome, selected, options.only)
-        earlier = earlier and _restrict(earlier, selected, options.only)
+        outcome = _restrict(outcome, options, selected)
+        earlier = earlier and _restrict(earlier, options, selected)
     changes = None if earlier is None else compare(earlier, outcome)
     write_to_user(
         printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout
@@ -265,7 +270,7 @@ def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
     """
     patterns: Sequence[str] = options.only
     cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
-    same = CLIENT_DUPLICATES if options.client else DUPLICATES
+    same = _duplicates(options)
     named = {id_ for id_ in REQUIREMENTS if _is_named(id_, patterns)}
     named |= {same[id_] for id_ in named if id_ in same}
     selected: dict[str, AnyCase] = {}
@@ -278,11 +283,22 @@ def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
     return selected
 
 
-def _restrict(outcome: Run, selected: Mapping[str, AnyCase], patterns: Sequence[str]) -> Run:
-    """Keep only the findings on named requirements, and on those of the selected cases."""
+def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, AnyCase]) -> Run:
+    """Keep only the findings on named requirements, and on those of the selected cases.
+
+    The requirements of a named case include those that are judged with them.
+    """
+    patterns: Sequence[str] = options.only
     rows = {id_ for case in selected.values() for id_ in case.rows}
+    whole = {id_ for name in selected if _is_named(name, patterns) for id_ in selected[name].rows}
+    rows |= {id_ for id_, judged in _duplicates(options).items() if judged in whole}
     findings = (f for f in outcome.findings if f.id in rows or _is_named(f.id, patterns))
     return attrs.evolve(outcome, findings=tuple(findings))
+
+
+def _duplicates(options: argparse.Namespace) -> Mapping[str, str]:
+    """Return the requirements that are judged with another one, and that one."""
+    return CLIENT_DUPLICATES if options.client else DUPLICATES
 
 
 def _is_named(name: str, patterns: Sequence[str]) -> bool:

@@ -12,10 +12,11 @@ from eca_protocol.testing.conformance.verdicts import Finding, Verdict
 
 __all__ = ["Change", "ChangeKind", "compare", "describe_changes"]
 
-ChangeKind: TypeAlias = Literal["broken", "fixed", "judged", "lost", "new", "gone"]
+ChangeKind: TypeAlias = Literal["broken", "failing", "fixed", "judged", "lost", "new", "gone"]
 
 DESCRIPTIONS: Final[Mapping[ChangeKind, str]] = {
     "broken": "broken now",
+    "failing": "judged now, and broken",
     "fixed": "fixed now",
     "judged": "judged now",
     "lost": "no longer judged",
@@ -86,5 +87,5 @@ def _kind(old: Verdict | None, new: Verdict | None) -> ChangeKind | None:
     if old not in judged and new not in judged:
         return None
     if new in {"fail", "warn"}:
-        return "broken"
+        return "failing"  # no regression: the earlier run did not judge it
     return "judged" if new in judged else "lost"

@@ -16,7 +16,7 @@ from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import Directories, Target
-from eca_protocol.testing.conformance.verdicts import Transmission, Unmet
+from eca_protocol.testing.conformance.verdicts import OUT_OF_STEP, Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
 __all__ = ["ChatSession", "ClientSession", "Harness"]
@@ -121,6 +121,22 @@ class Harness(Judge):
     def initialize_params(self, root: Path) -> dict[str, Any]:
         """Return the params of `initialize` with that workspace."""
         return self.target.initialize_params(root)
+
+    def mixes_chats(self, *, of_others: bool = False) -> bool:
+        """Return whether a request to the model had messages of several chats.
+
+        Args:
+            of_others: count only requests with messages of other cases, too.
+        """
+        models = [model for session in self._sessions for model in session.models]
+        own = {model.marker for model in models} if of_others else set()
+        return any(model.companions - own for model in models)
+
+    def excuse(self) -> str:
+        """Return the reason why a session saw nothing more: its server is out of step."""
+        sessions = [session for session in self._sessions if session.is_open]
+        is_lost = any(each.wire.recorder.is_out_of_step for each in sessions or self._sessions[-1:])
+        return OUT_OF_STEP if is_lost else ""
 
     def exchange(self) -> tuple[Transmission, ...]:
         """Return the last messages of the newest session, the model's included."""

@@ -59,6 +59,11 @@ class MessageSession:
         self.wire.router.sessions.remove(self)
 
     @property
+    def is_open(self) -> bool:
+        """True while messages are received."""
+        return self in self.wire.router.sessions
+
+    @property
     def process(self) -> ServerProcess:
         """The server's process."""
         return self.wire.process

@@ -32,6 +32,8 @@ Names = Callable[[], tuple[str, ...]]
 """Returns the current names."""
 
 _MARKER: Final = re.compile(r"\[k([0-9]+)\]")
+_CALL_ID: Final = re.compile(r"_([0-9]+)_[0-9]+$")
+"""The end of a call's id: the number of its chat and of the reply."""
 _PREFIX: Final = re.compile(r"^eca_{1,2}")
 _USED_UP: Final = reply("The script has ended.")
 _A_TITLE: Final = reply("A title")
@@ -61,6 +63,7 @@ class ChatModel:
         title_requests: the requests for a title.
         title: the reply to a request for a title.
         prompts: the exact text of each prompt.
+        companions: the markers of other chats in requests with this chat's marker.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ChatModel:
         self.marker = f"[k{number}]"
         self.title: AnswersWith = _A_TITLE
         self.prompts: list[str] = []
+        self.companions: set[str] = set()
         self.requests: list[ReceivedRequest] = []
         self.title_requests: list[ReceivedRequest] = []
         self.traffic: list[tuple[float, Literal["server", "model"], bytes]] = []
@@ -163,9 +167,11 @@ class Model:
 
     Attributes:
         provider: the endpoint itself, with every request that came.
+        offered_tools: the names of the tools in all requests.
     """
 
     def __init__(self) -> None:
+        self.offered_tools: set[str] = set()
         self._chats: dict[str, ChatModel] = {}
         self._titles = _TitleRequests()
         self.provider = Provider(
@@ -209,6 +215,7 @@ class Model:
         return made
 
     async def _answer(self, request: ReceivedRequest) -> Reply:
+        self.offered_tools.update(_offered_tools(request.body))
         chat = self._chat_of(request.body)
         mentions_title = request.is_title or (
             chat is not None
@@ -220,8 +227,15 @@ class Model:
         return _USED_UP if chat is None else chat.answer(request)
 
     def _chat_of(self, body: Any) -> ChatModel | None:
-        markers = list(_MARKER.finditer("\n".join(_user_texts(body))))
-        return self._chats.get(markers[-1].group()) if markers else None
+        """Return the chat of a request: that of its last tool result, else of its last prompt."""
+        named = [f"[k{number}]" for number in _MARKER.findall("\n".join(_user_texts(body)))]
+        for marker in {*named} & self._chats.keys():
+            self._chats[marker].companions.update({*named} - {marker})
+        call = _CALL_ID.search(_last_result(body))
+        owner = f"[k{call[1]}]" if call else ""
+        if owner not in named:
+            owner = named[-1] if named else ""
+        return self._chats.get(owner)
 
 
 class _TitleRequests:
@@ -261,6 +275,14 @@ def _user_texts(body: Any) -> Iterator[str]:
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, Mapping) and message.get("role") == "user":
             yield from _texts_in(message.get("content"))
+
+
+def _last_result(body: Any) -> str:
+    """Return the id of the call whose result is the last message; empty if that is no result."""
+    messages = body.get("messages") if isinstance(body, Mapping) else None
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    id_ = last.get("tool_call_id") if isinstance(last, Mapping) else None
+    return id_ if isinstance(id_, str) else ""
 
 
 def _texts_in(content: Any) -> Iterator[str]:

@@ -85,6 +85,7 @@ class Recorder:
         record: the messages and other bytes of both sides, in order.
         messages: the server's messages in it.
         observations: those of the watcher that were not taken yet.
+        is_out_of_step: whether a length of the server's was wrong: what follows is not recorded.
     """
 
     def __init__(self, revision: Revision | None = None) -> None:
@@ -92,6 +93,7 @@ class Recorder:
         self.record: list[ReceivedMessage] = []
         self.messages: list[ReceivedMessage] = []
         self.observations: list[Observation] = []
+        self.is_out_of_step = False
         self._splitters = {"client": Splitter(), "server": Splitter()}
         self._watcher = Watcher(revision=revision)
         self._fields = ObservedFields()
@@ -114,7 +116,12 @@ class Recorder:
     def record_bytes(self, side: Side, data: bytes) -> Iterator[ReceivedMessage]:
         """Record the next bytes of a side; yield each piece as it is recorded."""
         for piece, body in self._splitters[side].feed(data):
+            before = len(self.observations)
             yield self._add(side, piece, body)
+            new = self.observations[before:] if side == "server" else ()
+            if any(observation.requirement == "BASE-6" for observation in new):
+                self.is_out_of_step = True
+                return
 
     def record_rest(self, side: Side) -> None:
         """Record the bytes of a side that its end leaves incomplete."""

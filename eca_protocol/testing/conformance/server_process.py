@@ -15,7 +15,12 @@ import anyio.abc
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport, memory_pair
 from eca_protocol.testing.conformance.target import Directories, Target
-from eca_protocol.testing.conformance.verdicts import ServerExited, Unmet
+from eca_protocol.testing.conformance.verdicts import (
+    OUT_OF_STEP,
+    OutOfStep,
+    ServerExited,
+    Unmet,
+)
 
 __all__ = ["MAX_OUTPUT_BYTES", "ServerProcess"]
 
@@ -74,6 +79,7 @@ class ServerProcess:
         self._errors = b""
         self._scope = anyio.CancelScope()
         self._closes_input = False
+        self._is_out_of_step = False
 
     @property
     def pid(self) -> int | None:
@@ -87,8 +93,9 @@ class ServerProcess:
 
     @property
     def may_write(self) -> bool:
-        """True while it runs and has closed neither its input nor its output."""
-        return self.exit_code is None and not self.output_ended and not self._closes_input
+        """True while it runs, has closed neither its input nor its output, and is in step."""
+        is_closed = self.output_ended or self._closes_input or self._is_out_of_step
+        return self.exit_code is None and not is_closed
 
     @property
     def errors(self) -> str:
@@ -122,8 +129,15 @@ class ServerProcess:
             self.gone.set()
             self._wake()
 
-    def stop(self) -> None:
-        """End the server; `gone` is set when it has ended."""
+    def stop(self, *, is_out_of_step: bool = False) -> None:
+        """End the server; `gone` is set when it has ended.
+
+        Args:
+            is_out_of_step: whether its messages can no longer be distinguished.
+        """
+        if is_out_of_step:
+            self._is_out_of_step = True
+            self._wake()
         self._scope.cancel()
 
     def require_input(self) -> None:
@@ -131,9 +145,15 @@ class ServerProcess:
 
         Raises:
             ServerExited: it has ended, or its input is closed.
+            OutOfStep: its messages can no longer be distinguished.
         """
+        self._require_step("a server that reads")
         if self._closes_input or self.gone.is_set():
             raise ServerExited("a server that reads", self.end_description)
+
+    def _require_step(self, expected: str) -> None:
+        if self._is_out_of_step:
+            raise OutOfStep(expected, OUT_OF_STEP)
 
     async def write(self, data: bytes) -> None:
         """Write bytes, and wait until they are written.
@@ -176,9 +196,11 @@ class ServerProcess:
         Raises:
             Unmet: the time is over.
             ServerExited: the server has ended.
+            OutOfStep: its messages can no longer be distinguished.
         """
         with anyio.move_on_after(seconds):
             while not condition():
+                self._require_step(expected)
                 if self.gone.is_set():
                     raise ServerExited(expected, self.end_description)
                 await self.changed.wait()

@@ -68,7 +68,7 @@ class Servers:
     ) -> Wire:
         """Return the server for this configuration; the first caller performs the handshake.
 
-        A server that has ended, or has closed its input, is replaced by a new one.
+        A server that has ended, has closed its input, or is out of step is replaced by a new one.
 
         Raises:
             StartFailed: it cannot be started.
@@ -107,6 +107,7 @@ class Servers:
             wire
             for wire in self._unexplained
             if not wire.process.may_write
+            and not wire.recorder.is_out_of_step
             and wire.suspects
             and all(case in judged for case in wire.suspects)
         ]

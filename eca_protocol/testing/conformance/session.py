@@ -11,7 +11,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import UNSET, MessageSession
-from eca_protocol.testing.conformance.model import AnswersWith, Model, bare_name
+from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model, bare_name
 from eca_protocol.testing.conformance.target import Target, merged
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Party, Transmission
 from eca_protocol.testing.conformance.wire import Wire
@@ -43,6 +43,11 @@ class ClientSession(MessageSession):
         self._target = target
         self._model = model
         self._chats: list[ChatSession] = []
+
+    @property
+    def models(self) -> tuple[ChatModel, ...]:
+        """The scripted models of its chats."""
+        return tuple(chat.model for chat in self._chats)
 
     def exchange(self, most: int) -> tuple[Transmission, ...]:
         """Return the last messages that concern this session, the model's included."""
@@ -108,7 +113,8 @@ class ClientSession(MessageSession):
     def tool(self, kind: str) -> str:
         """Return the name of a native tool ("read file", "shell command", ...).
 
-        In the draft, whose servers announce no tools, return the name without a prefix.
+        A tool that is offered to the model counts even if it was not announced, which breaks W-11c
+        only. In the draft, whose servers announce no tools, return the name without a prefix.
 
         Raises:
             NotApplicable: the server has none.
@@ -116,10 +122,12 @@ class ClientSession(MessageSession):
         is_wanted = kind.replace(" ", "_")
         if self.edition is Revision.DRAFT:
             return is_wanted
-        for name in self.native_tools:
+        for name in (*self.native_tools, *sorted(self._model.offered_tools)):
             if bare_name(name) == is_wanted:
                 return name
-        raise NotApplicable(f"the server has no tool {is_wanted!r}")
+        raise NotApplicable(
+            f"the server neither announces a tool {is_wanted!r} nor offers it to the model"
+        )
 
     def chat(self, *script: AnswersWith, id: str | None = UNSET) -> ChatSession:  # noqa: A002
         """Create a chat with its script.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,11 +26,14 @@ from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
 from eca_protocol.testing.conformance.server import RUN_ORDER
 from eca_protocol.testing.conformance.servers import Servers
+from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.target import Target, temporary_directory
 from eca_protocol.testing.conformance.untestable import UNTESTABLE
 from eca_protocol.testing.conformance.verdicts import (
+    OUT_OF_STEP,
     Finding,
     NotApplicable,
+    OutOfStep,
     ServerExited,
     Unmet,
     Verdict,
@@ -37,6 +41,7 @@ from eca_protocol.testing.conformance.verdicts import (
     worst,
 )
 from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.script import reply
 
 __all__ = ["Suite", "run_suite"]
 
@@ -55,6 +60,12 @@ _STDERR_LINES: Final = 20
 """Lines of stderr in the error of a server that does not start."""
 
 _NO_MESSAGE: Final = "it did not occur in any message"
+
+_COMMON: Final = "CHAT-39"
+"""The row that a common history of chats breaks."""
+
+_IN_COMMON: Final = f"a request had messages of several chats, which breaks {_COMMON}"
+"""The reason of rows that could not be judged because of that only."""
 
 _FORESEEN: Final = (Unmet, NotApplicable, StartFailed, TimeoutError)
 """Exceptions that may end a case early; any other is an error of the suite."""
@@ -77,6 +88,7 @@ class Suite:
         self.suite_errors: list[SuiteError] = []
         self.servers = servers
         self._judged: set[str] = set()
+        self._doubtful: list[Finding] = []
         self._observed_rows: set[str] = set()
         self._target = target
         self._model = model
@@ -89,6 +101,8 @@ class Suite:
                 if self._target.edition is None:
                     self.edition = detect_server(session.config.get("variants"))
                 took = 2 * (anyio.current_time() - start)
+                if not session.native_tools:
+                    await _learn_offered_tools(session)
                 self.servers.introduction_seconds = (
                     max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
                 )
@@ -109,15 +123,21 @@ class Suite:
         """Run a case; return at least one finding for each of its rows.
 
         If a shared server ends, the case is run once more with its own. If no case ends its own,
-        the last of those at the shared server is named.
+        the last of those at the shared server is named. A case also gets its own server if it fails
+        while a request to the model mixes its chats with those of other cases, which breaks CHAT-39
+        only.
         """
         lacking = self._lacking(case)
         if lacking:
             return [unjudged(case, id_, lacking) for id_ in case.rows]
         harness = self.harness(case.name)
         result = await _judge(case, harness)
-        if harness.died:
-            result = await _judge(case, self.harness(case.name, alone=True))
+        is_mixed = harness.mixes_chats(of_others=True) and not result.has_passed
+        if harness.died or is_mixed:
+            harness = self.harness(case.name, alone=True)
+            result = await _judge(case, harness)
+        if harness.mixes_chats():
+            self._doubtful += result.findings
         if result.death:
             self.incidents.append(Incident(case=case.name, what=result.death))
         if result.error is not None:
@@ -163,6 +183,18 @@ class Suite:
             Finding(id=id_, verdict="pass", got=came) for id_ in self._observed_rows
         ]
 
+    def without_consequences(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return findings without breaches that only chats with a common history cause."""
+        if all(finding.id != _COMMON or finding.verdict != "fail" for finding in findings):
+            return list(findings)
+        doubtful = {id(finding) for finding in self._doubtful if finding.id != _COMMON}
+        return [
+            attrs.evolve(finding, verdict="untestable", got=_IN_COMMON)
+            if finding.verdict in {"fail", "warn"} and id(finding) in doubtful
+            else finding
+            for finding in findings
+        ]
+
     def _lacking(self, case: Case) -> str:
         if "process" in case.needs and self._target.serve is not None:
             return "the server runs inside the suite, not as a process"
@@ -179,6 +211,17 @@ class _CaseResult:
     death: str = ""
     error: SuiteError | None = None
 
+    @property
+    def has_passed(self) -> bool:
+        """True if each finding is a pass."""
+        return all(finding.verdict == "pass" for finding in self.findings)
+
+
+async def _learn_offered_tools(session: ClientSession) -> None:
+    """Take a turn, by which the model learns the tools of a server that announces none."""
+    with contextlib.suppress(Unmet):
+        await session.take_turn("Hello.", reply("Hello."))
+
 
 async def _judge(case: Case, harness: Harness) -> _CaseResult:
     """Run a case."""
@@ -190,7 +233,9 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
     except Exception as group:  # noqa: BLE001 - reported as an error of the suite
         raised = _decisive_error(group)
         why = str(raised)
-        if isinstance(raised, ServerExited):
+        if isinstance(raised, OutOfStep):
+            why = OUT_OF_STEP
+        elif isinstance(raised, ServerExited):
             death = why
         elif isinstance(raised, NotApplicable):
             verdict = "not-applicable"
@@ -220,7 +265,7 @@ def _is_field_or_value(id_: str) -> bool:
 def _decisive_error(raised: Exception) -> Exception:
     """Return a group's decisive error: the server's end, the suite's own, or the first."""
     each = tuple(_leaf_errors(raised))
-    ends = [one for one in each if isinstance(one, ServerExited)]
+    ends = [one for one in each if isinstance(one, ServerExited | OutOfStep)]
     errors = [one for one in each if not isinstance(one, _FORESEEN)]
     return (*ends, *errors, *each)[0]
 
@@ -289,7 +334,7 @@ async def run_suite(
             seconds=seconds,
             on_case=on_case,
         )
-        findings += await suite.close()
+        findings = suite.without_consequences([*findings, *await suite.close()])
     others = _rows_of_other_editions(chosen, edition)
     return Run(
         target=name or " ".join(target.command),

@@ -12,9 +12,11 @@ from eca_protocol.testing.requirements import REQUIREMENTS, Requirement
 
 __all__ = [
     "NO_TIME",
+    "OUT_OF_STEP",
     "VERDICTS",
     "Finding",
     "NotApplicable",
+    "OutOfStep",
     "Party",
     "ServerExited",
     "Transmission",
@@ -33,6 +35,9 @@ VERDICTS: Final[tuple[Verdict, ...]] = ("fail", "warn", "pass", "untestable", "n
 NO_TIME: Final = "no time in"
 """The beginning of the reason of rows that had no time."""
 
+OUT_OF_STEP: Final = "a wrong length lost the server's messages, which breaks BASE-6"
+"""The reason of rows that could not be judged because of that only."""
+
 _SHOWN: Final = 4096  # bytes of one message in a finding
 
 
@@ -47,6 +52,10 @@ class Unmet(Exception):
 
 class ServerExited(Unmet):
     """A precondition is not met because the server has ended."""
+
+
+class OutOfStep(Unmet):
+    """A precondition is not met because the server's messages can no longer be distinguished."""
 
 
 class NotApplicable(Exception):

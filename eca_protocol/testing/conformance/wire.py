@@ -95,6 +95,8 @@ class Wire:
         self.recorder.finish()
 
     def _take_output(self, data: bytes) -> None:
+        if self.recorder.is_out_of_step:
+            return
         if not data:
             self.recorder.record_end("server")
         for received in self.recorder.record_bytes("server", data):
@@ -102,6 +104,8 @@ class Wire:
             if answer:
                 self._record_ours(answer)
                 self.process.queue(answer)
+        if self.recorder.is_out_of_step:
+            self.process.stop(is_out_of_step=True)
 
     def _record_ours(self, data: bytes) -> None:
         for _ in self.recorder.record_bytes("client", data):

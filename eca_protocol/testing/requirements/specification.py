@@ -138,6 +138,9 @@ CHAT-37 client should A chat that the client deleted starts without history.
 # Chat selected behavior changed
 CHAT-38 server The selected behaviour applies to later prompts.
 
+# Chat Prompt
+CHAT-39 server A request to the model holds nothing of another chat.
+
 # Chat Content Received
 TOOL-1 server `toolCallPrepare` is sent for each piece of the arguments.
 TOOL-2 client The pieces of one call's arguments are joined in order.

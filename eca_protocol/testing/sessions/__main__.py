@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.known import known_failures
 from eca_protocol.testing.sessions.check import Outcome, check_sessions
 from eca_protocol.testing.sessions.run import Run
 
@@ -22,6 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     if not command:
         _parser().error("expected a COMMAND after --")
     try:
+        known = _known(options.known_failures)
+    except (OSError, ValueError) as error:
+        _parser().error(f"--known-failures: {error}")
+    progress = Progress(sys.stderr)
+    try:
         outcome = check_sessions(
             command,
             edition=options.edition,
@@ -29,13 +36,16 @@ def main(arguments: list[str] | None = None) -> int:
             seconds=options.seconds,
             seed=options.seed,
             step_seconds=options.step_seconds,
-            on_progress=_tell_progress,
+            known=known,
+            on_progress=progress.show,
         )
     except OSError as error:
         sys.stderr.write(f"Could not start the server: {error}\n")
         return 3
     except KeyboardInterrupt:
         return 130
+    finally:
+        progress.clear()
     sys.stderr.write(_summary(outcome))
     if outcome.failure is None:
         return 0
@@ -67,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         "--step-seconds", type=float, default=10.0, help="the deadline of one step, in seconds"
     )
     parser.add_argument(
+        "--known-failures",
+        type=Path,
+        help="a file with the ids of requirements, one a line, whose violations are ignored",
+    )
+    parser.add_argument(
         "--replay",
         type=Path,
         help="the file for the script that replays a violation; default: stdout",
@@ -75,13 +90,36 @@ def _parser() -> argparse.ArgumentParser:
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND...",
-        help="the command of a server on stdio; its folder is temporary, so use absolute paths",
+        help="the command of a server on stdio; its workspace and its home are temporary",
     )
     return parser
 
 
-def _tell_progress(run: Run) -> None:
-    sys.stderr.write(f"{run.steps} steps in {run.examples} sessions\n")
+def _known(file: Path | None) -> frozenset[str]:
+    """Read the requirements in a file of known failures, as `eca-server conformance` writes it."""
+    return frozenset() if file is None else known_failures(file.read_text("utf-8"))
+
+
+class Progress:
+    """A live line on a terminal; nothing elsewhere."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_live = out.isatty()
+
+    def show(self, run: Run) -> None:
+        """Show how far a run is."""
+        shrinking = ", one violation, which is shrunk" if run.failure else ""
+        self._write(f"{run.steps} steps in {run.examples} sessions{shrinking}")
+
+    def clear(self) -> None:
+        """Clear the line."""
+        self._write("")
+
+    def _write(self, line: str) -> None:
+        if self._is_live:
+            self._out.write(f"\r\x1b[K{line}")
+            self._out.flush()
 
 
 def _summary(outcome: Outcome) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 import hypothesis
@@ -12,8 +12,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from eca_protocol.testing.sessions.machine import machine_for
 from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.run import Failure, Run
-from eca_protocol.testing.sessions.session import Step, play
-from eca_protocol.testing.sessions.watching import session_watcher
+from eca_protocol.testing.sessions.session import Step, Watch, play
+from eca_protocol.testing.sessions.signatures import signature_finder
+from eca_protocol.testing.sessions.watching import WatcherViolation, session_watcher
 from eca_protocol.testing.sessions.wire import Violation
 
 __all__ = ["Outcome", "check_sessions"]
@@ -56,6 +57,7 @@ def check_sessions(
     seed: int = 0,
     step_seconds: float = 10.0,
     shrink: bool = True,
+    known: Collection[str] = (),
     on_progress: Callable[[Run], None] = lambda _run: None,
 ) -> Outcome:
     """Test a server with random sessions until one violates a requirement, or a limit is reached.
@@ -72,7 +74,8 @@ def check_sessions(
         seed: the seed of the random actions.
         step_seconds: the deadline for all effects of one action.
         shrink: whether to minimize the steps of a failure.
-        on_progress: called after each batch.
+        known: requirements whose violations are ignored, with a new process where it has to be.
+        on_progress: called as each session starts.
 
     Raises:
         OSError: if the command cannot be started.
@@ -82,7 +85,9 @@ def check_sessions(
         command=command,
         edition=edition,
         seconds=step_seconds,
-        watcher=lambda: session_watcher(edition),
+        watcher=lambda: session_watcher(edition, known=known),
+        known=frozenset(known),
+        on_progress=on_progress,
     )
     batch = 0
     try:
@@ -95,25 +100,36 @@ def check_sessions(
                 shrink=shrink,
             )
             batch += 1
-            on_progress(run)
     finally:
         run.end()
-    outcome = Outcome(
-        steps=run.steps,
-        examples=run.examples,
-        processes=run.processes,
-        seconds=time.monotonic() - started,
-    )
+    outcome = _outcome(run, time.monotonic() - started)
     return outcome if run.failure is None else _with_failure(outcome, run, run.failure, shrink)
+
+
+def _outcome(run: Run, seconds: float) -> Outcome:
+    return Outcome(steps=run.steps, examples=run.examples, processes=run.processes, seconds=seconds)
 
 
 def _with_failure(outcome: Outcome, run: Run, failure: Failure, shrink: bool) -> Outcome:
     """Return the outcome with the failure, replayed and, if wanted, without unnecessary steps."""
     again = _again(run, failure.steps)
-    if shrink and again and again.requirement == failure.violation.requirement:
-        failure = _without_unnecessary_steps(run, failure)
-    script = script_of(run.edition, failure.steps, failure.violation)
-    return attrs.evolve(outcome, failure=failure, replays=again is not None, script=script)
+    if again and again.requirement == failure.violation.requirement:
+        failure = Failure(violation=again, steps=failure.steps)
+        failure = _without_unnecessary_steps(run, failure) if shrink else failure
+    script = script_of(run.edition, failure.steps, failure.violation, known=run.known)
+    replays = again is not None and _is_found_by_script(run, failure)
+    return attrs.evolve(outcome, failure=failure, replays=replays, script=script)
+
+
+def _is_found_by_script(run: Run, failure: Failure) -> bool:
+    """Return whether the script, which has no watcher, finds the violation, too."""
+    violation = failure.violation
+    if not isinstance(violation, WatcherViolation):
+        return True
+    finder = signature_finder(
+        violation.signature, violation.requirement, violation.expected, violation.got
+    )
+    return _again(run, failure.steps, watch=finder) is not None
 
 
 def _one_batch(run: Run, *, seed: int, own: bool, remaining: int, shrink: bool) -> None:
@@ -132,8 +148,11 @@ def _one_batch(run: Run, *, seed: int, own: bool, remaining: int, shrink: bool) 
     )
     try:
         run_state_machine_as_test(machine, settings=settings)
-    except (Violation, hypothesis.errors.Flaky):
+    except Violation:
         if run.failure is None:
+            raise
+    except hypothesis.errors.Flaky:
+        if run.failure is None and not run.known:  # a known violation may end an example by chance
             raise
 
 
@@ -162,10 +181,11 @@ def _actions(steps: Sequence[Step]) -> list[list[Step]]:
     return [opening, *actions[2:]]
 
 
-def _again(run: Run, steps: Sequence[Step]) -> Violation | None:
+def _again(run: Run, steps: Sequence[Step], watch: Watch | None = None) -> Violation | None:
     """Return the violation that the steps show in a new process, or None."""
+    options = {"seconds": run.seconds, "watch": watch or run.watcher(), "known": run.known}
     try:
-        play(run.command, run.edition, steps, seconds=run.seconds, watch=run.watcher())
+        play(run.command, run.edition, steps, **options)
     except Violation as violation:
         return violation
     return None

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from eca_protocol.testing.sessions.actions import ERRORS, NONSENSE, QUERIES, replies, texts
 from eca_protocol.testing.sessions.model import Reply
 from eca_protocol.testing.sessions.rules import Turn
-from eca_protocol.testing.sessions.run import Run
+from eca_protocol.testing.sessions.run import KnownViolation, Run
 from eca_protocol.testing.sessions.session import DRAFT
 from eca_protocol.testing.sessions.wire import Violation
 
@@ -79,7 +79,7 @@ class SessionMachine(RuleBasedStateMachine):
     def prompt(self, slot: int, text: str, data: st.DataObject, way: int, nameless: int) -> None:
         """Send a prompt to a new, idle or busy chat."""
         chat = self._chats.get(slot)
-        if chat and len(self._turns(chat)) >= _QUEUE:
+        if self._over or (chat and len(self._turns(chat)) >= _QUEUE):
             return
         mark = f"mark-{self.run.number()}"
         drawn = data.draw(replies(edition=self.run.edition))
@@ -259,9 +259,14 @@ class SessionMachine(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
-        """Raise the violations of each row as their own class: hypothesis then shrinks one row."""
+        """Raise the violations of each row as their own class: hypothesis then shrinks one row.
+
+        A known violation ends the example.
+        """
         try:
             yield
+        except KnownViolation:
+            self._over = True
         except Violation as violation:
             self._failed = True
             kind = _kind(violation.requirement)

@@ -1,24 +1,24 @@
 """A failure as a stand-alone script: its steps, and the code that executes them.
 
-The script contains the source of these modules and needs only the standard library. A violation
-that a `Watcher` reported needs this package, too.
+The script contains the source of these modules and needs only the standard library. It finds a
+violation that a `Watcher` reported by the signature of the message.
 """
 
 from __future__ import annotations
 
 import pprint
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from eca_protocol.testing.sessions import model, rules, session, wire
+from eca_protocol.testing.sessions import model, rules, session, signatures, wire
 from eca_protocol.testing.sessions.session import Step
 from eca_protocol.testing.sessions.watching import WatcherViolation
 from eca_protocol.testing.sessions.wire import Violation
 
 __all__ = ["script_of"]
 
-_MODULES = (wire, model, rules, session)
+_MODULES = (wire, signatures, model, rules, session)
 _LEFT_OUT = re.compile(
     r'\A"""(?:.|\n)*?"""\n|^from __future__ .*\n|^from eca_protocol(?:.*\)|.*)\n|^__all__ .*\n',
     re.MULTILINE,
@@ -29,9 +29,9 @@ _HEAD = '''\
 
 Run it:  python THIS_FILE -- COMMAND...     (COMMAND starts the server)
 
-It needs {needs}. Exit codes: 1 the violation occurs, 0 it does not, 2 usage
-error, 3 COMMAND cannot be started (it runs in a temporary folder). STEPS are the actions; `rest`
-waits until the server is idle. The code below is that of `eca_protocol.testing.sessions`.
+It needs only Python. Exit codes: 1 the violation occurs, 0 it does not, 2 usage error, 3 COMMAND
+cannot be started. STEPS are the actions; `rest` waits until the server is idle. {how}The code
+below is that of `eca_protocol.testing.sessions`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ from __future__ import annotations
 '''
 
 
-def script_of(edition: str, steps: Sequence[Step], violation: Violation) -> str:
+def script_of(
+    edition: str, steps: Sequence[Step], violation: Violation, *, known: Collection[str] = ()
+) -> str:
     """Return a script that executes steps and reports whether a violation occurs.
 
     Args:
         edition: the edition to use.
         steps: the steps, from `Session.steps`.
-        violation: the violation, for the reader of the script.
+        violation: the violation; only one of a watcher is searched by its signature.
+        known: requirements whose violation is ignored.
     """
     imports: set[str] = set()
     code = []
@@ -57,14 +60,19 @@ def script_of(edition: str, steps: Sequence[Step], violation: Violation) -> str:
     readable = str(violation).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
     title = readable.replace("\\", "\\\\").replace('"""', "'''")
     formatted = pprint.pformat(list(steps), width=100, sort_dicts=False)
-    is_from_watcher = isinstance(violation, WatcherViolation)
-    needs = "the Python package eca-protocol" if is_from_watcher else "only Python"
-    if is_from_watcher:
-        imports.add("from eca_protocol.testing.sessions.watching import session_watcher\n")
-    options = ", watch=session_watcher(EDITION)" if is_from_watcher else ""
+    constants = [f"EDITION = {edition!r}", f"STEPS = {formatted}"]
+    options, how = "", ""
+    if known:
+        constants.append(f"KNOWN = {sorted(known)!r}")
+        options += ", known=KNOWN"
+    if isinstance(violation, WatcherViolation):
+        place = (violation.signature, violation.requirement, violation.expected, violation.got)
+        constants.append(f"FOUND_AT = {pprint.pformat(place, width=100)}")
+        options += ", watch=signature_finder(*FOUND_AT)"
+        how = "A message with the\nform and at the place of FOUND_AT shows the violation. "
     parts = (
-        _HEAD.format(title=title, needs=needs) + "".join(sorted(imports)),
-        f"EDITION = {edition!r}\nSTEPS = {formatted}",
+        _HEAD.format(title=title, how=how) + "".join(sorted(imports)),
+        "\n".join(constants),
         *code,
         f'if __name__ == "__main__":\n    sys.exit(main(EDITION, STEPS{options}))',
     )

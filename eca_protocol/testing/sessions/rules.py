@@ -1,13 +1,13 @@
 """The invariants of a session, over its state of requests and chats.
 
 `Rules` takes all messages in order (`on_sent`, `on_received`) and raises a `Violation` at the first
-wrong message; `missing` returns the next message that has to come. Choices of the server are never
-assumed.
+wrong message, unless its row is known; `missing` returns the next message that has to come. Choices
+of the server are never assumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from eca_protocol.testing.sessions.model import MARK, ScriptedModel
@@ -99,8 +99,16 @@ class Rules:
         null_errors_due: the number of missing errors with id null.
     """
 
-    def __init__(self, model: ScriptedModel, *, draft: bool) -> None:
+    def __init__(self, model: ScriptedModel, *, draft: bool, known: Collection[str] = ()) -> None:
+        """Start without requests and chats.
+
+        Args:
+            model: the scripted model.
+            draft: whether the edition is the draft of June 2025.
+            known: requirements whose violation by a message is ignored.
+        """
         self.model = model
+        self._known = known
         self.draft = draft
         self.chats: dict[str, Chat] = {}
         self.pending: dict[Any, int] = {}
@@ -197,11 +205,17 @@ class Rules:
             Violation: if it violates a requirement.
         """
         if violation := _shape_violation(message):
-            raise violation
+            self._report(violation.requirement, violation.expected, violation.got)
+            return
         if "method" not in message:
             self._answer(message)
         elif message["method"] == "chat/contentReceived":
             self._content(message["params"])
+
+    def _report(self, requirement: str, expected: str, got: object) -> None:
+        """Raise a violation, unless it is known."""
+        if requirement not in self._known:
+            raise Violation(requirement, expected, got)
 
     def _answer(self, message: Mapping[str, Any]) -> None:
         request_id = message.get("id")
@@ -210,21 +224,21 @@ class Rules:
         fits = expected in ("any", "error" if "error" in message else "result", code)
         if request_id is None:
             if not self.null_errors_due or code is None:
-                raise Violation("BASE-17", "no error with id null without a cause", message)
+                self._report("BASE-17", "no error with id null without a cause", message)
+                return
             self.null_errors_due -= 1
             return
         if request_id not in self.pending:
             if isinstance(request_id, int) and request_id <= self._first_id:
                 return
             known = self._methods.get(request_id, ("a request never sent",))[0]
-            raise Violation(
+            self._report(
                 "BASE-17", f"exactly one response to `{known}` with id {request_id!r}", message
             )
+            return
         method, params = self._methods[request_id]
         if not fits:
-            raise Violation(
-                "BASE-17", f"{expected} as the response to `{method}` {params}", message
-            )
+            self._report("BASE-17", f"{expected} as the response to `{method}` {params}", message)
         self.pending[request_id] -= 1
         if not self.pending[request_id]:
             del self.pending[request_id]
@@ -244,11 +258,12 @@ class Rules:
             result = answer["result"]
             named = result.get("chatId") if isinstance(result, dict) else None
             if not isinstance(named, str):
-                raise Violation("FIELD:ChatPromptResponse.chatId", "the id of the chat", result)
+                self._report("FIELD:ChatPromptResponse.chatId", "the id of the chat", result)
+                return
             if chat_id is None:
                 self._adopt(named)
             elif named != chat_id:
-                raise Violation("CHAT-2", f"the chat {chat_id}", named)
+                self._report("CHAT-2", f"the chat {chat_id}", named)
         elif chat_id in self.chats:
             turns, marks = self.chats[chat_id].turns, MARK.findall(str(params.get("message")))
             turns[:] = [turn for turn in turns if turn.started or turn.mark not in marks]
@@ -259,7 +274,8 @@ class Rules:
             self.chats[chat_id] = self._nameless.pop(0)
             self.opened.append(chat_id)
         if chat_id not in self.chats:
-            raise Violation("CHAT-11", "contents only for opened chats", chat_id)
+            self._report("CHAT-11", "contents only for opened chats", chat_id)
+            self.chat(chat_id).ignored = True
         return self.chats[chat_id]
 
     def _content(self, params: Mapping[str, Any]) -> None:
@@ -273,20 +289,22 @@ class Rules:
             return
         if not chat.turns:
             row = "W-22e" if ends and chat.silence_row == "W-23g" else chat.silence_row
-            raise Violation(row, f"no content in chat {params['chatId']}", content)
+            self._report(row, f"no content in chat {params['chatId']}", content)
+            return
         turn = chat.turns[0]
         if not turn.started and (ends or params.get("role") == "assistant"):
             row = "W-22e" if ends else chat.silence_row
-            raise Violation(
+            self._report(
                 row, f"the start of the turn of {turn.mark} in chat {params['chatId']}", content
             )
+            return
         turn.started = True
         if kind == "text":
             self._text(chat, params.get("role"), str(content.get("text")))
         elif kind.startswith("reason"):
-            _think(turn, content)
+            self._think(turn, content)
         elif kind in _NEXT_OF_CALL:
-            _call(chat, turn, content)
+            self._call(chat, turn, content)
         if params.get("isComplete") if self.draft else ends:
             self._finish(chat, turn)
 
@@ -298,10 +316,32 @@ class Rules:
                 chat.turns.pop(0)
             turn = chat.turns[0]
             if marks[-1] != turn.mark:
-                raise Violation("W-22b", f"the echo of {turn.mark}", f"that of {marks[-1]}")
+                self._report("W-22b", f"the echo of {turn.mark}", f"that of {marks[-1]}")
             turn.started = turn.echoed = True
         elif role == "assistant":
             chat.turns[0].text += text
+
+    def _think(self, turn: Turn, content: Mapping[str, Any]) -> None:
+        name, kind = str(content.get("id", "")), content["type"]
+        if (kind == "reasonStarted") == (name in turn.open_reasonings):
+            self._report(
+                "CHAT-15",
+                "one `reasonStarted`, texts, one `reasonFinished` for each reasoning",
+                content,
+            )
+        if kind == "reasonStarted":
+            turn.open_reasonings.add(name)
+        elif kind == "reasonFinished":
+            turn.open_reasonings.discard(name)
+
+    def _call(self, chat: Chat, turn: Turn, content: Mapping[str, Any]) -> None:
+        name, kind = str(content.get("id", "")), content["type"]
+        call = turn.calls.setdefault(name, Call())
+        if call.last not in _NEXT_OF_CALL[kind]:
+            self._report("W-30a", f"a valid content of {name} after {call.last!r}", content)
+        call.last = kind
+        call.needs_approval = kind == "toolCallRun" and content.get("manualApproval") is True
+        chat.calls[name] = call
 
     def _finish(self, chat: Chat, turn: Turn) -> None:
         chat.turns.pop(0)
@@ -310,23 +350,21 @@ class Rules:
             chat.turns = [each for each in chat.turns if not each.stopped]
         self._start_draft(chat)
         if turn.open_reasonings:
-            raise Violation(
+            self._report(
                 "W-26b",
                 f"`reasonFinished` for every reasoning of {turn.mark}",
                 f"none for {turn.open_reasonings}",
             )
         unfinished = [name for name, call in turn.calls.items() if not call.ended]
         if unfinished:
-            raise Violation(
-                "W-30a", f"an end for every call of {turn.mark}", f"none for {unfinished}"
-            )
+            self._report("W-30a", f"an end for every call of {turn.mark}", f"none for {unfinished}")
         count = self.model.request_counts.get(turn.mark, 0)
         steps = [step for reply in self.model.replies[turn.mark][:count] for step in reply]
         scripted = "".join(step.get("text", "") for step in steps)
         broken = turn.stopped or any({"status", "close", "raw"} & step.keys() for step in steps)
         whole = scripted.startswith(turn.text) if broken else scripted == turn.text
         if not whole and not self.draft:
-            raise Violation(
+            self._report(
                 "CHAT-12",
                 f"the model's text {scripted!r} in the turn of {turn.mark}",
                 repr(turn.text),
@@ -371,27 +409,3 @@ def _ignore(chat: Chat, params: Mapping[str, Any], *, ends: bool) -> None:
 def _id_in(params: Mapping[str, Any]) -> str | None:
     chat_id = params.get("chatId")
     return chat_id if isinstance(chat_id, str) else None
-
-
-def _think(turn: Turn, content: Mapping[str, Any]) -> None:
-    name, kind = str(content.get("id", "")), content["type"]
-    if (kind == "reasonStarted") == (name in turn.open_reasonings):
-        raise Violation(
-            "CHAT-15",
-            "one `reasonStarted`, texts, one `reasonFinished` for each reasoning",
-            content,
-        )
-    if kind == "reasonStarted":
-        turn.open_reasonings.add(name)
-    elif kind == "reasonFinished":
-        turn.open_reasonings.remove(name)
-
-
-def _call(chat: Chat, turn: Turn, content: Mapping[str, Any]) -> None:
-    name, kind = str(content.get("id", "")), content["type"]
-    call = turn.calls.setdefault(name, Call())
-    if call.last not in _NEXT_OF_CALL[kind]:
-        raise Violation("W-30a", f"a valid content of {name} after {call.last!r}", content)
-    call.last = kind
-    call.needs_approval = kind == "toolCallRun" and content.get("manualApproval") is True
-    chat.calls[name] = call

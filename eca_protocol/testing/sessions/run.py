@@ -14,10 +14,14 @@ from eca_protocol.testing.sessions.actions import hello
 from eca_protocol.testing.sessions.session import Session, Step, Watch
 from eca_protocol.testing.sessions.wire import DeadlineMissed, Violation
 
-__all__ = ["Failure", "Run"]
+__all__ = ["Failure", "KnownViolation", "Run"]
 
 _SHRINKING_SECONDS = 1.0
 """The deadline of a step after one has been missed: a repeated response comes soon or never."""
+
+
+class KnownViolation(Exception):
+    """A known violation after which the session cannot continue; its process has ended."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,6 +41,8 @@ class Run:
         edition: the edition to use.
         seconds: the deadline of one step until one is missed, and of every start.
         watcher: returns a callback for every message of a process.
+        known: requirements whose violation is ignored.
+        on_progress: called as each session starts.
         steps: the number of actions.
         examples: the number of examples.
         processes: the number of started server processes.
@@ -47,6 +53,8 @@ class Run:
     edition: str
     seconds: float = 10.0
     watcher: Callable[[], Watch] = lambda: lambda _side, _message: None
+    known: frozenset[str] = frozenset()
+    on_progress: Callable[[Run], None] = lambda _run: None
     steps: int = 0
     examples: int = 0
     processes: int = 0
@@ -72,13 +80,19 @@ class Run:
 
         Raises:
             Violation: if the opening violates a requirement.
+            KnownViolation: if that is known.
         """
+        self.on_progress(self)
         if fresh:
             self.end()
         if self._session is None:
             self.processes += 1
             session = Session(
-                self.command, edition=self.edition, seconds=self.seconds, watch=self.watcher()
+                self.command,
+                edition=self.edition,
+                seconds=self.seconds,
+                watch=self.watcher(),
+                known=self.known,
             )
             self._session = session
             for name, *arguments in hello(self.edition, variant):
@@ -92,15 +106,19 @@ class Run:
 
         Raises:
             Violation: if it violates a requirement; it is stored as `failure`.
+            KnownViolation: if that is known, and the session cannot continue.
         """
         session = self._session
         assert session is not None
         try:
             getattr(session, step)(*arguments)
         except Violation as violation:
-            self.failure = Failure(violation=violation, steps=tuple(session.steps))
+            if violation.requirement in self.known:
+                self.end()
+                raise KnownViolation(str(violation)) from None
             if isinstance(violation, DeadlineMissed):
                 self._step_seconds = session.seconds = min(self.seconds, _SHRINKING_SECONDS)
+            self.failure = Failure(violation=violation, steps=tuple(session.steps))
             raise
 
     def leave(self, *, failed: bool) -> None:
@@ -108,6 +126,7 @@ class Run:
 
         Raises:
             Violation: if that violates a requirement and the example had not failed.
+            KnownViolation: if that is known.
         """
         session = self._session
         if session is None:
@@ -118,7 +137,8 @@ class Run:
                 self.do("rest")
         finally:
             try:
-                session.forget()
+                if self._session is not None:
+                    session.forget()
             except Violation:
                 self.end()
 

@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ Watch = Callable[[str, Any], None]
 
 DRAFT = "2025-06"
 _FENCE = "fence-"
+_KNOWN_SECONDS = 1.0  # a message that is known to be missing is not awaited for long
 _OPENED = re.compile(r"{{opened (\d+)}}")
 _CALL = re.compile(r"{{call (\S+) (\d+)}}")
 
@@ -49,14 +50,16 @@ class Session:
         edition: str,
         seconds: float = 10.0,
         watch: Watch = lambda _side, _message: None,
+        known: Collection[str] = (),
     ) -> None:
         """Start the process.
 
         Args:
-            command: the command of the server.
+            command: the command of the server, which runs in the current folder.
             edition: the edition to use, such as `2025-10`.
             seconds: the deadline of one step.
             watch: receives every message, with the side that wrote it.
+            known: requirements whose violation by a message is ignored.
 
         Raises:
             OSError: if the command cannot be started.
@@ -66,6 +69,7 @@ class Session:
         self.steps: list[Step] = []
         self.opening: tuple[Step, ...] = ()
         self._watch = watch
+        self._known = known
         self._is_forgetting = False
         self._fences = 0
         self._fence_answered = 0
@@ -75,11 +79,10 @@ class Session:
         self.folder.mkdir()
         (self.folder / "file.txt").write_text("one\ntwo\n")
         self.model = ScriptedModel()
-        self.rules = Rules(self.model, draft=edition == DRAFT)
+        self.rules = Rules(self.model, draft=edition == DRAFT, known=known)
         try:
             self.wire = Wire(
                 command,
-                folder=self.folder,
                 environment=_environment(home, self.model.url),
                 on_message=self._on_message,
             )
@@ -156,9 +159,10 @@ class Session:
         """
         self._note("rest")
         until = time.monotonic() + self.seconds
+        soon = min(until, time.monotonic() + _KNOWN_SECONDS)
         while True:
             while missing := self.rules.missing():
-                self._read(until, missing)
+                self._read(soon if missing.requirement in self._known else until, missing)
             self._pass_a_fence(until)
             if not self.rules.missing():
                 break

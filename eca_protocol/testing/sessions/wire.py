@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 __all__ = ["DeadlineMissed", "Violation", "Wire"]
@@ -58,7 +57,6 @@ class Wire:
         self,
         command: Sequence[str],
         *,
-        folder: Path,
         environment: Mapping[str, str],
         on_message: Callable[[Any], None],
     ) -> None:
@@ -69,7 +67,6 @@ class Wire:
         try:
             self.process = subprocess.Popen(
                 command,
-                cwd=folder,
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

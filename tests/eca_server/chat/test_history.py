@@ -158,7 +158,7 @@ async def test_the_system_prompt_changes_with_the_behaviour_and_only_then() -> N
         assert [len(conversation(each.body)) for each in provider.requests] == [1, 3, 5, 7]
 
 
-@pytest.mark.requirement("CHAT-2", "CHAT-22")
+@pytest.mark.requirement("CHAT-2", "CHAT-22", "CHAT-39")
 async def test_chats_do_not_know_each_other() -> None:
     provider = Provider(otherwise=reply("a", finish("stop"), usage(1, 1)))
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:

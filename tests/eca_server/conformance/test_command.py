@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import signal
 import subprocess
@@ -12,11 +13,15 @@ from pathlib import Path
 
 import attrs
 import pytest
+import trio
 
 from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.run import Incident, Run
 from eca_protocol.testing.conformance.verdicts import Finding
+from eca_server.conformance import progress
 from eca_server.conformance.cli import run
+from eca_server.conformance.progress import Progress
 from eca_server.conformance.table import render_table
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -155,6 +160,46 @@ def test_the_table_details_broken_requirements_and_groups_unjudged_ones():
     assert render_table(good).endswith(CONFORMANT)
     unjudged = attrs.evolve(outcome, findings=outcome.findings[3:], incidents=())
     assert render_table(unjudged).endswith("No requirement could be judged.\n")
+
+
+def test_a_chapter_includes_what_is_judged_with_its_requirements(capsys):
+    assert (
+        run([*HERE, "--only", "turns.a_turn_has_its_parts_in_order", "--verbose", "--", *REFERENCE])
+        == 0
+    )
+    rows = capsys.readouterr().out.split()
+    assert {"W-20a", "CHAT-13"} <= set(rows)
+    assert run([*HERE, "--only", "W-20a", "--verbose", "--", *REFERENCE]) == 0
+    assert "CHAT-13" not in capsys.readouterr().out
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.trio
+async def test_the_time_advances_while_no_case_ends(autojump_clock, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress.time, "monotonic", trio.current_time)
+    out = _Terminal()
+    with trio.move_on_after(2.5):
+        await Progress(out, 7).keep_current()
+    lines = out.getvalue().split("\r\x1b[K")
+    assert lines == [
+        "",
+        *(f"0 of 7 cases, {seconds} s, starting the target" for seconds in range(3)),
+        "",
+    ]
+
+
+@pytest.mark.trio
+async def test_progress_is_for_terminals_only():
+    out = io.StringIO()
+    shown = Progress(out, 7)
+    await shown.keep_current()
+    shown.add(next(iter(server_cases().values())), [])
+    assert out.getvalue() == ""
 
 
 @pytest.mark.long

@@ -23,6 +23,7 @@ from eca_server.conformance.exchange import draw_exchange, message_label
 from eca_server.conformance.html import render_html
 from eca_server.conformance.junit import render_junit
 from eca_server.conformance.table import render_table
+from tests.eca_server.ecp.browser import opened
 
 HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
 
@@ -84,6 +85,35 @@ def test_the_page_has_each_requirement_and_runs_no_script_of_the_target() -> Non
     assert page.index('id="W-22e"') < page.index('id="BASE-2"')
     assert 'class="arrow left from0 broken"' in page
     assert "bytes left out" in page
+
+
+def test_a_closed_row_shows_what_was_expected_and_what_came() -> None:
+    page = render_html(RUN, {})
+    row = page[page.index('id="W-22e"') :].partition("</summary>")[0]
+    assert '<span class="why faint">expected one finished</span>' in row
+    assert '<span class="why">got ' in row
+
+
+SECTIONS = "[...document.querySelectorAll('.sections tr')]"
+BOXES = "['th', 'svg'].map(each => row.querySelector(each).getBoundingClientRect())"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [420, 1200])
+def test_the_bar_of_a_section_is_beside_its_label_on_any_screen(width: int, tmp_path: Path) -> None:
+    page, profile = tmp_path / "report.html", tmp_path / "profile"
+    page.write_text(render_html(RUN, {}), "utf-8")
+    profile.mkdir()
+    with opened(profile) as browser:
+        browser.open(page.as_uri())
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", **metrics)
+        boxes = browser.value(f"{SECTIONS}.map(row => {BOXES}.map(box => box.toJSON()))")
+    assert boxes
+    for label, bar in boxes:
+        assert bar["width"] > width / 4
+        assert label["top"] < bar["top"] < bar["bottom"] < label["bottom"]
+        assert bar["left"] >= label["right"]
 
 
 def test_known_failures_do_not_fail_the_page() -> None:
@@ -236,7 +266,8 @@ def test_the_badge_counts_the_judged_requirements() -> None:
     ("before", "after", "text"),
     [
         ("pass", "fail", "1 broken now: W-22e"),
-        ("untestable", "fail", "1 broken now: W-22e"),
+        ("untestable", "fail", "1 judged now, and broken: W-22e"),
+        ("not-applicable", "warn", "1 judged now, and broken: W-22e"),
         ("fail", "pass", "1 fixed now: W-22e"),
         ("untestable", "pass", "1 judged now: W-22e"),
         ("pass", "untestable", "1 no longer judged: W-22e"),

@@ -32,7 +32,7 @@ async def jobs_are_listed(harness: Harness, session: ClientSession) -> None:
 @case("FIELD:Job*", "VALUE:JobStatus=*", "FIELD:OutputLine.*", since=CURRENT, needs="native-tools")
 async def jobs_run_end_and_are_killed(harness: Harness, session: ClientSession) -> None:
     """Start three commands in the background: one runs on, one succeeds, one fails."""
-    shell = listed_tools(session)[session.tool("shell_command")]
+    shell = listed_tools(session).get(session.tool("shell_command"), {})
     if "background" not in shell.get("parameters", {}).get("properties", {}):
         raise NotApplicable("no command runs in the background")
     commands = ("echo out; echo err >&2; sleep 60", "true", "false")

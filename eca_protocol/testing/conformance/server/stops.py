@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -17,30 +18,44 @@ from eca_protocol.testing.conformance.server.reading import (
     Content,
     calls,
     comes,
+    contents,
     conversation,
     ends,
     finishes,
     id_of,
+    kinds,
     next_run,
     system_text,
     wait_for_requests,
 )
 from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import Unmet
-from eca_protocol.testing.script import Reply, hang, reasoning, reply, text
+from eca_protocol.testing.script import Reply, hang, reasoning, reply, wait
 
 BUSY = Reply(status=429, headers={"retry-after": "30"}, body={"error": {"message": "slow down"}})
+ON: Final = "on"
+"""The gate in front of the model's output after a stop."""
+
 STATES: Mapping[str, tuple[Reply, str]] = {
-    "before the headers": (Reply(before_headers=[hang()], steps=[text("never")]), ""),
-    "before the first word": (reply(hang()), ""),
-    "in the midst of a text": (reply("some", hang()), "text"),
-    "in the midst of a thought": (reply(reasoning("hm"), hang()), "reasonText"),
+    "before the headers": (Reply(before_headers=[wait(ON)], steps=reply("late").steps), ""),
+    "before the first word": (reply(wait(ON), "late"), ""),
+    "in the midst of a text": (reply("some", wait(ON), "late"), "text"),
+    "in the midst of a thought": (
+        reply(reasoning("hm"), wait(ON), reasoning("late"), "late"),
+        "reasonText",
+    ),
     "in a wait before another try": (BUSY, ""),
 }
-"""The model's reply in each state, and the content that shows the state to the client."""
+"""The model's reply in each state, and the content that shows the state to the client.
+
+Behind the gate the model continues: a server that still listens after a stop has to drop that.
+"""
 
 _LAG_FACTOR: Final = 4
 """The multiple of a query's round trip that is taken for the machine's lag."""
+
+_LATE_SECONDS: Final = 0.3
+"""Seconds in which the model's output after a stop would reach the client."""
 
 STOP_SECONDS = 0.5
 """Seconds within which a stopped turn has to finish; 1 for a running tool."""
@@ -81,14 +96,20 @@ async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> 
     not_continued = [trial.state for trial in trials if not trial.continues]
     expected = "a turn of the next prompt, with one more request to the model"
     harness.check("CHAT-34", not not_continued, expected, f"no such turn: {not_continued}")
-    harness.record_pass("W-23g", "CHAT-33")
+    late = {trial.state: trial.late for trial in trials if trial.late}
+    harness.check("W-23g", not late, "no content of a stopped turn after its `finished`", late)
+    if late:
+        harness.untestable("CHAT-33", "the output came after `finished`, which breaks W-23g")
+    else:
+        harness.record_pass("CHAT-33")
 
 
 @attrs.frozen(kw_only=True)
 class _Trial:
     """The result of a stop; `seconds` is None if the turn did not end.
 
-    `was_tried` is False if the answer never reached the state, or the turn had ended.
+    `was_tried` is False if the answer never reached the state, or the turn had ended. `late` are
+    the contents after `finished`.
     """
 
     state: str
@@ -97,6 +118,7 @@ class _Trial:
     tells_usage: bool = False
     hangs_up: bool = True
     continues: bool = True
+    late: Sequence[Content] = ()
 
     @property
     def is_slow(self) -> bool:
@@ -122,6 +144,9 @@ async def _try_state(session: ClientSession, state: str) -> _Trial:
         return _Trial(state=state, seconds=None)
     tells_usage = answer is not BUSY and bool(chat.of("usage"))
     hangs_up = answer is BUSY or await closes_connection(chat)
+    if not hangs_up:
+        await _let_model_continue(chat)
+    late = contents_after_end(chat)
     before = len(chat.model.requests)
     await chat.prompt("Continue.")
     continues = await finishes(chat, 2)
@@ -133,7 +158,24 @@ async def _try_state(session: ClientSession, state: str) -> _Trial:
         tells_usage=tells_usage,
         hangs_up=hangs_up,
         continues=continues,
+        late=late,
     )
+
+
+async def _let_model_continue(chat: ChatSession) -> None:
+    """Let the model write the rest of its answer, and the server read it."""
+    request = chat.model.first
+    chat.model.open(ON)
+    with contextlib.suppress(DeadlineExceeded):
+        await chat.model.until(lambda: request.answered, seconds=1)
+    await chat.session.quiet(_LATE_SECONDS)
+
+
+def contents_after_end(chat: ChatSession) -> list[Content]:
+    """Return the contents after the first `finished`, without titles."""
+    kinds_so_far = kinds(chat)
+    end = kinds_so_far.index("finished") + 1
+    return [each for each in contents(chat)[end:] if each.get("type") != "metadata"]
 
 
 async def stop_turn(chat: ChatSession) -> float | None:

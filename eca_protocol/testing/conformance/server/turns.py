@@ -157,6 +157,27 @@ async def a_chat_continues_with_its_history(harness: Harness, session: ClientSes
     )
 
 
+@case("CHAT-39")
+async def a_chat_knows_nothing_of_another(harness: Harness, session: ClientSession) -> None:
+    """Prompt one chat, then another one, then the first again."""
+    texts = {"one": "It was the heron.", "other": "It was the otter."}
+    answers = {"one": "A heron, noted.", "other": "An otter, noted."}
+    one, other = (session.chat(reply(answers[name]), reply("Yes.")) for name in texts)
+    for chat, name in ((one, "one"), (other, "other"), (one, "one")):
+        await chat.prompt(texts[name])
+        await chat.finished(len(chat.prompts))
+    await wait_for_requests(other)
+    await wait_for_requests(one, 2)
+    foreign = [
+        text
+        for chat, name in ((one, "other"), (other, "one"))
+        for text in (texts[name], answers[name])
+        if any(text in conversation(request.body) for request in chat.model.requests)
+    ]
+    expected = "requests with the messages of their own chat only"
+    harness.check("CHAT-39", not foreign, expected, f"also messages of another chat: {foreign}")
+
+
 @case("W-26b", "CHAT-15", "CHAT-16")
 async def a_thought_is_started_sent_and_finished(harness: Harness, session: ClientSession) -> None:
     """Answer with reasoning before the text."""

@@ -1,11 +1,12 @@
-"""A proxy between a client and a server on stdio that breaks one kind of message.
+"""A proxy between a client and a server on stdio that breaks some kinds of messages.
 
-python faulty_proxy.py FAULT -- COMMAND...
+python faulty_proxy.py FAULT[,FAULT...] -- COMMAND...
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -73,9 +74,9 @@ class Faults:
 
 
 def main() -> int:
-    _, fault, _, *command = sys.argv
+    _, names, _, *command = sys.argv
     faults = Faults()
-    broken: Break = getattr(faults, fault)
+    breaks: list[Break] = [getattr(faults, name) for name in names.split(",")]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdin is not None
     assert server.stdout is not None
@@ -89,7 +90,10 @@ def main() -> int:
 
     threading.Thread(target=to_server, daemon=True).start()
     for _, message in messages(server.stdout):
-        for each in broken(message):
+        written = [message]
+        for broken in breaks:
+            written = [each for message in written for each in broken(message)]
+        for each in written:
             body = json.dumps(each).encode()
             sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         sys.stdout.buffer.flush()
@@ -97,4 +101,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os._exit(main())  # a thread still reads the input

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import re
 import sys
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.sessions import session
-from eca_protocol.testing.sessions.__main__ import main
+from eca_protocol.testing.sessions.__main__ import Progress, main
 from eca_protocol.testing.sessions.model import ScriptedModel
 from eca_protocol.testing.sessions.replaying import script_of
 from eca_protocol.testing.sessions.rules import Rules
+from eca_protocol.testing.sessions.run import Run
+from eca_protocol.testing.sessions.signatures import Signatures
 from eca_protocol.testing.sessions.wire import Violation
 
 CONTENT = {"method": "chat/contentReceived"}
@@ -70,6 +73,71 @@ def test_the_stderr_of_a_server_that_exits_is_shown_and_the_script_is_not_lost(
     assert out in output.err
     compile(output.out, "replay.py", "exec")
     assert "EDITION = " in output.out
+
+
+def test_a_command_runs_in_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "server.py").write_text("raise SystemExit('it was found')")
+    monkeypatch.chdir(tmp_path)
+    assert main(["--", sys.executable, "-S", "server.py"]) == 1
+    assert "it was found" in capsys.readouterr().err
+
+
+def test_known_failures_are_the_ids_of_requirements(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    known = tmp_path / "known.txt"
+    known.write_text("# of my server\nW-22e  # later\nno-such-row\n")
+    with pytest.raises(SystemExit):
+        main(["--known-failures", str(known), "--", "x"])
+    assert "line 3: expected the id of a row, got 'no-such-row'" in capsys.readouterr().err
+
+
+def test_progress_is_a_line_on_a_terminal_and_nothing_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    run = Run(command=[], edition="2025-10", steps=7, examples=2)
+    Progress(out).show(run)
+    assert out.getvalue() == ""
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    progress = Progress(out)
+    progress.show(run)
+    progress.clear()
+    assert out.getvalue() == "\r\x1b[K7 steps in 2 sessions\r\x1b[K"
+
+
+def content(text: object = "x", **members: object) -> dict[str, Any]:
+    params = {"chatId": "c", "role": "assistant", "content": {"type": "text", "text": text}}
+    return {"method": "chat/contentReceived", "params": {**params, **members}}
+
+
+END = {**CONTENT, "params": {"chatId": "c", "content": {"type": "progress", "state": "finished"}}}
+PROMPT = {"id": 1, "method": "chat/prompt", "params": {"chatId": "c", "message": "Hi"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "other"),
+    [
+        ([("server", END)], content()),
+        ([("client", PROMPT)], content()),
+        ([("server", content())], content()),
+        ([], content(5)),
+        ([], content("")),
+        ([], content(role="user")),
+        ([], content(more=None)),
+    ],
+)
+def test_a_signature_is_the_form_and_the_place_of_a_message(
+    before: list[tuple[str, Any]], other: dict[str, Any]
+) -> None:
+    signature = Signatures().take("server", content())
+    assert Signatures().take("server", content("Other words")) == signature
+    signatures = Signatures()
+    for side, message in before:
+        signatures.take(side, message)
+    assert signatures.take("server", other) != signature
 
 
 def test_a_script_is_a_program_whatever_a_server_has_written() -> None:

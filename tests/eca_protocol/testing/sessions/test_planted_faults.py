@@ -69,7 +69,41 @@ def test_a_violation_is_shrunk_to_few_steps_that_replay_it(
     assert outcome.replays
     script = tmp_path / "replay.py"
     script.write_text(outcome.script)
-    played = subprocess.run(
-        [sys.executable, str(script), "--", *server], capture_output=True, check=False, timeout=60
-    )
-    assert played.returncode == 1
+    alone = [sys.executable, "-S", "-I", str(script), "--", *server]
+    played = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
+    assert (played.returncode, played.stderr) == (1, "")
+    assert row in played.stdout
+    sound = (sys.executable, "-S", PROXY, "nothing", "--", *SERVER)
+    played = subprocess.run([*alone[:5], *sound], capture_output=True, check=False, timeout=60)
+    assert played.returncode == 0
+
+
+def test_a_session_continues_after_a_known_message() -> None:
+    server = (sys.executable, "-S", PROXY, "finishes_twice", "--", *SERVER)
+    outcome = check_sessions(server, steps=30, known={"W-22e"})
+    assert outcome.failure is None, outcome.script
+    assert outcome.steps >= 30
+    assert outcome.processes == 1
+
+
+@pytest.mark.long
+def test_the_next_session_gets_a_new_process_after_a_message_that_is_known_to_be_missing() -> None:
+    server = (sys.executable, "-S", PROXY, "never_answers_a_delete", "--", *SERVER)
+    outcome = check_sessions(server, steps=200, seconds=20, known={"BASE-17"})
+    assert outcome.failure is None, outcome.script
+    assert outcome.processes > 1
+
+
+@pytest.mark.long
+def test_a_new_failure_is_found_beside_a_known_one(tmp_path: Path) -> None:
+    server = (sys.executable, "-S", PROXY, "finishes_twice,speaks_after_a_stop", "--", *SERVER)
+    outcome = check_sessions(server, steps=2000, known={"W-22e"})
+    assert outcome.failure is not None
+    assert outcome.failure.violation.requirement == "W-23g"
+    assert outcome.replays
+    script = tmp_path / "replay.py"
+    script.write_text(outcome.script)
+    alone = [sys.executable, "-S", "-I", str(script), "--", *server]
+    played = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
+    assert (played.returncode, played.stderr) == (1, "")
+    assert "W-23g" in played.stdout

@@ -270,6 +270,16 @@ class NoMemory(Turn):
         await super().request(model, [messages[0], *messages[users[-1] :]], tools)
 
 
+@breaks("CHAT-39")
+class ChatsShareTheirPast(Chat):
+    """Begins with what another chat has said so far."""
+
+    def __init__(self, chat_id: str, server: Server) -> None:
+        super().__init__(chat_id, server)
+        for other in server.chats.values():
+            self.history = list(other.history)
+
+
 @breaks("CHAT-3")
 class Shouts(Turn):
     """Changes the prompt on its way to the model."""
