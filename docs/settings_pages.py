@@ -48,6 +48,10 @@ completes the file. Files may have comments and trailing commas, and texts `${{e
 `${{file:path}}` and `${{cmd:COMMAND}}`. A null unsets the value of an earlier file. NAME is a name
 of your choice, and `[]` an item of a list.
 
+A later source wins: the defaults, the editor's `initializationOptions`, `ECA_CONFIG`, your file,
+the file of each opened folder in order (`--config-file` replaces these files), the files that you
+name in `extraConfigs`, and last what you saved in the editor.
+
 The column *folder* says what a key does in the configuration of an opened folder
 ([trust](../guides/trust.md)):
 
