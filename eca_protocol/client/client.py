@@ -90,7 +90,7 @@ class Client(Session):
         super().__init__(
             transport,
             handlers,
-            unread=lambda: sum(chat.unread for chat in self._chats.values()),
+            unread=self._unread_size,
             revision=revision,
             deadline=deadline,
             idle_deadline=idle_deadline,
@@ -168,9 +168,13 @@ class Client(Session):
                 self._event_came = anyio.Event()
             await self._event_came.wait()
 
+    def _unread_size(self) -> int:
+        inboxes = (chat._queue.inbox for chat in self._chats.values())
+        return sum(inbox.size for inbox in inboxes if inbox is not None)
+
     def _on_content(self, received: m.ChatContentReceivedParams) -> None:
         chat = self._chats.get(received.chat_id)
-        if chat is None or not chat.receive(received):
+        if chat is None or not chat._queue.receive(received):
             self._add_event(received)
 
     def _on_config(self, params: m.ConfigUpdatedParams) -> None:
@@ -197,7 +201,7 @@ class Client(Session):
     def _on_chat_deleted(self, params: m.ChatDeletedParams) -> None:
         chat = self._chats.get(params.chat_id)
         if chat is not None:
-            chat.on_deleted()
+            chat._on_deleted()
         self._add_event(params)
 
     def _add_event(self, event: Event) -> None:
@@ -207,7 +211,7 @@ class Client(Session):
     async def _serve(self) -> None:
         end = await self._peer.serve()
         for chat in self._chats.values():
-            chat.fail(end.reason)
+            chat._queue.fail(end.reason)
         self._configured.set()
         self._event_came.set()
 
