@@ -10,11 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eca_protocol.client import Chat, Client, Turn, connect
+    from eca_protocol.client import Chat, Client, Rejection, Turn, connect
     from eca_protocol.codec import Codec, Departure, explain
     from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
     from eca_protocol.errors import (
+        AnswerNeeded,
+        ApprovalNeeded,
         ConnectionClosed,
         DeadlineExceeded,
         DecodeError,
@@ -48,11 +50,13 @@ if TYPE_CHECKING:
     from eca_protocol.streams import FdTransport, memory_pair, owned_stdio
 
 _EXPORTS = {
-    "client": ("Chat", "Client", "Turn", "connect"),
+    "client": ("Chat", "Client", "Rejection", "Turn", "connect"),
     "codec": ("Codec", "Departure", "explain"),
     "draft": ("codec_for",),
     "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
     "errors": (
+        "AnswerNeeded",
+        "ApprovalNeeded",
         "ConnectionClosed",
         "DeadlineExceeded",
         "DecodeError",
@@ -89,6 +93,8 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 
 __all__ = [
     "ECA",
+    "AnswerNeeded",
+    "ApprovalNeeded",
     "Chat",
     "Client",
     "Codec",
@@ -118,6 +124,7 @@ __all__ = [
     "Peer",
     "ProtocolError",
     "RPCError",
+    "Rejection",
     "RemoteProtocolError",
     "Request",
     "RequestFailed",

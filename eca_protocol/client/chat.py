@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from eca_protocol import messages as m
+from eca_protocol.client.approvals import ApprovalDecision, Rejection, decide
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
 from eca_protocol.client.turn_queue import TurnQueue
@@ -98,23 +99,24 @@ class Chat:
         """Stop the running turn; its iteration ends when the server confirms the end."""
         if not self._queue.is_idle:
             if (inbox := self._queue.inbox) is not None:
-                inbox.is_stopped = True
+                inbox.stop()
             self.client.notify(CHAT_PROMPT_STOP, m.ChatPromptStopParams(chat_id=self.id))
 
     def steer(self, message: str) -> None:
         """Send a message to the running turn, for its next request to the model."""
-        params = m.ChatPromptSteerParams(chat_id=self.id, message=message)
-        self.client.notify(CHAT_PROMPT_STEER, params)
+        self.client.notify(
+            CHAT_PROMPT_STEER, m.ChatPromptSteerParams(chat_id=self.id, message=message)
+        )
 
     def approve(self, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None) -> None:
         """Approve a waiting tool call; `save="session"` approves later calls of the tool, too."""
-        params = m.ChatToolCallApproveParams(chat_id=self.id, tool_call_id=tool_call_id, save=save)
-        self.client.notify(CHAT_TOOL_CALL_APPROVE, params)
+        _answer(self.client, self.id, tool_call_id, "allow_session" if save else "allow")
+        self._queue.close_call(self.id, tool_call_id)
 
-    def reject(self, tool_call_id: str) -> None:
-        """Reject a waiting tool call."""
-        params = m.ChatToolCallRejectParams(chat_id=self.id, tool_call_id=tool_call_id)
-        self.client.notify(CHAT_TOOL_CALL_REJECT, params)
+    def reject(self, tool_call_id: str, *, reason: str = "") -> None:
+        """Reject a waiting tool call; the reason is sent to the model by `steer`."""
+        _answer(self.client, self.id, tool_call_id, Rejection(reason))
+        self._queue.close_call(self.id, tool_call_id)
 
     async def delete(self) -> None:
         """Delete the chat on the server, which ends a running turn."""
@@ -190,7 +192,9 @@ class Turn:
         self.params = params
         self.response: m.ChatPromptResponse | None = None
         self.arguments_texts: dict[str, str] = {}
-        self._inbox = Inbox(chat.client.resume_reading)
+        self._inbox = Inbox(
+            chat.client.resume_reading, follows_calls=chat.client.on_approval != "manual"
+        )
         self._queue = chat._queue
         self._started = False
 
@@ -238,7 +242,7 @@ class Turn:
         A turn that waits for the previous one is not sent.
         """
         if self._inbox.call is None:
-            self._inbox.is_stopped = True
+            self._inbox.stop()
         elif not self._inbox.has_ended:
             self.chat.stop()
 
@@ -280,22 +284,59 @@ class Turn:
     ) -> None:
         self._leave()
 
+    async def _decide_calls(self) -> None:
+        """Answer the tool calls that wait and that the program has read.
+
+        Raises:
+            ApprovalNeeded: the client has no `on_approval`.
+        """
+        handler = self.chat.client.on_approval
+        while (call := self._inbox.waiting_calls.due) is not None:
+            decision = await decide(handler, call)
+            if decision is not None:
+                _answer(self.chat.client, call.chat_id, call.content.id, decision)
+                self._inbox.waiting_calls.close(call.chat_id, call.content.id)
+
     def _leave(self) -> None:
         """Stop the turn and drop its unread contents."""
         self._inbox.abandon()
-        if not self._inbox.has_ended and not self.chat.client.closed:
+        if self._inbox.call is None:
+            self._inbox.stop()
+            self._inbox.finish(None)
+        elif not self._inbox.is_stopped and not self.chat.client.closed:
             with contextlib.suppress(LocalProtocolError):  # the client is shutting down
                 self.stop()
 
     async def _next(self) -> m.ChatContentReceivedParams | None:
-        if not self._started:
-            await self._send()
-        received = await self._inbox.next(self.chat.client.idle_deadline)
-        if received is None:
-            return None
+        try:
+            if not self._started:
+                await self._send()
+            received = None
+            while received is None:
+                await self._decide_calls()
+                received = await self._inbox.next(self.chat.client.idle_deadline)
+                if received is None and self._inbox.has_ended:
+                    return None
+        except BaseException:
+            self._leave()
+            raise
         if isinstance(received.content, m.ChatToolCallPrepareContent):
             call_id, piece = received.content.id, received.content.arguments_text
             self.arguments_texts[call_id] = self.arguments_texts.get(call_id, "") + piece
         if isinstance(received.content, m.ChatProgressContent):
             return None if received.content.state == "finished" else received
         return received
+
+
+def _answer(session: Session, chat_id: str, call_id: str, decision: ApprovalDecision) -> None:
+    """Send a decision about a tool call; the reason of a rejection goes to the running turn."""
+    if decision in {"allow", "allow_session"}:
+        save: m.ToolCallApprovalSave | None = "session" if decision == "allow_session" else None
+        approval = m.ChatToolCallApproveParams(chat_id=chat_id, tool_call_id=call_id, save=save)
+        session.notify(CHAT_TOOL_CALL_APPROVE, approval)
+        return
+    if isinstance(decision, Rejection) and decision.reason:
+        reason = m.ChatPromptSteerParams(chat_id=chat_id, message=decision.reason)
+        session.notify(CHAT_PROMPT_STEER, reason)
+    rejection = m.ChatToolCallRejectParams(chat_id=chat_id, tool_call_id=call_id)
+    session.notify(CHAT_TOOL_CALL_REJECT, rejection)

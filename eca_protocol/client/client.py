@@ -11,10 +11,18 @@ import anyio
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.client.session import CONFIGURED, Session
-from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError
+from eca_protocol.errors import (
+    AnswerNeeded,
+    ConnectionClosed,
+    ECAError,
+    LocalProtocolError,
+    RPCError,
+)
+from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.methods import CONFIG_UPDATED, EXIT, SHUTDOWN
 from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision
@@ -67,6 +75,7 @@ class Client(Session):
         child: Child | None = None,
         revision: Revision | None = None,
         request_handlers: RequestHandlers | None = None,
+        on_approval: OnApproval = None,
         deadline: float | None = 30.0,
         idle_deadline: float | None = 600.0,
     ) -> None:
@@ -84,6 +93,7 @@ class Client(Session):
             "rewrite/contentReceived": self._add_event,
             "$/showMessage": self._add_event,
             "$/progress": self._add_event,
+            "chat/askQuestion": self._refuse_question,
             **(request_handlers or RequestHandlers()).handlers(),
         }
         self.handled_methods = frozenset(handlers)
@@ -94,6 +104,7 @@ class Client(Session):
             revision=revision,
             deadline=deadline,
             idle_deadline=idle_deadline,
+            on_approval=on_approval,
         )
         self.initialize_response = m.InitializeResponse()
         self.config = m.ChatConfig()
@@ -173,9 +184,22 @@ class Client(Session):
         return sum(inbox.size for inbox in inboxes if inbox is not None)
 
     def _on_content(self, received: m.ChatContentReceivedParams) -> None:
+        parent = self._chats.get(received.parent_chat_id or "")
+        if parent is not None:
+            parent._queue.receive_of_subagent(received)
         chat = self._chats.get(received.chat_id)
         if chat is None or not chat._queue.receive(received):
             self._add_event(received)
+
+    def _refuse_question(self, question: m.ChatAskQuestionParams) -> m.ChatAskQuestionResponse:
+        """Refuse a question; we have not announced that we answer any."""
+        message = (
+            f"the server asks {question.question!r}: pass on_question to connect, a function of "
+            "the question that returns the answer, or None for no answer"
+        )
+        if (chat := self._chats.get(question.chat_id)) is not None:
+            chat._queue.interrupt(AnswerNeeded(message, question))
+        raise RPCError(ErrorCode.METHOD_NOT_FOUND, "this client answers no questions")
 
     def _on_config(self, params: m.ConfigUpdatedParams) -> None:
         self._learn_revision(None if params.chat is None else params.chat.variants)

@@ -11,11 +11,12 @@ from types import TracebackType
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.client.approvals import OnApproval, check_handler
 from eca_protocol.client.client import Client
 from eca_protocol.client.request_handlers import (
-    AskQuestionHandler,
     DefinitionHandler,
     DiagnosticsHandler,
+    QuestionHandler,
     ReferencesHandler,
     RequestHandlers,
 )
@@ -39,7 +40,8 @@ def connect(
     diagnostics: DiagnosticsHandler | None = None,
     definition: DefinitionHandler | None = None,
     references: ReferencesHandler | None = None,
-    ask_question: AskQuestionHandler | None = None,
+    on_approval: OnApproval = None,
+    on_question: QuestionHandler | None = None,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     start_deadline: float = 60.0,
@@ -59,7 +61,14 @@ def connect(
         diagnostics: answers `editor/getDiagnostics`; the client announces its handlers.
         definition: answers `editor/getDefinition`.
         references: answers `editor/getReferences`.
-        ask_question: answers `chat/askQuestion`.
+        on_approval: decides about tool calls that need approval: a function of the call, plain or
+            async, that returns "allow", "allow_session", "reject" or `Rejection(reason)`; or
+            "allow" or "reject" for all calls. A call that the program answers by `chat.approve` or
+            `chat.reject` before it reads the next content is left to it. None: any other call
+            raises `ApprovalNeeded` from the turn. "manual": the program answers at any time.
+        on_question: answers `chat/askQuestion`: a function of the question, plain or async, that
+            returns the answer, or None for no answer. Without it the client does not announce that
+            it answers questions, and a question raises `AnswerNeeded` from the turn.
         cwd: the server's working directory.
         env: the server's environment, in place of ours.
         start_deadline: the limit for the answer to `initialize`, in seconds.
@@ -67,23 +76,33 @@ def connect(
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
 
     Raises:
-        LocalProtocolError: there are both a command and a transport, or neither.
+        LocalProtocolError: there are both a command and a transport, or neither; or `on_approval`
+            is no such function or text.
         StartFailed: on entering: the command cannot be started, or ended before its answer.
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
     """
     if (command is None) == (transport is None):
         raise LocalProtocolError("connect: pass either a command or a transport")
+    check_handler(on_approval)
     handlers = RequestHandlers(
         diagnostics=diagnostics,
         definition=definition,
         references=references,
-        ask_question=ask_question,
+        on_question=on_question,
     )
     hello = _hello(handlers, client_info, initialization_options, revision, workspace_folders)
     start = None if command is None else partial(spawn, command, cwd=cwd, env=env)
     return _ConnectionContext(
-        start, transport, handlers, revision, hello, start_deadline, deadline, idle_deadline
+        start=start,
+        transport=transport,
+        handlers=handlers,
+        on_approval=on_approval,
+        revision=revision,
+        hello=hello,
+        start_deadline=start_deadline,
+        deadline=deadline,
+        idle_deadline=idle_deadline,
     )
 
 
@@ -107,13 +126,14 @@ def _hello(
     )
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class _ConnectionContext:
     """The context manager of `connect`: entering it returns the client."""
 
     _start: Callable[[], Child] | None
     _transport: Transport | None
     _handlers: RequestHandlers
+    _on_approval: OnApproval
     _revision: Revision | None
     _hello: m.InitializeParams
     _start_deadline: float
@@ -130,6 +150,7 @@ class _ConnectionContext:
             child=child,
             revision=self._revision,
             request_handlers=self._handlers,
+            on_approval=self._on_approval,
             deadline=self._deadline,
             idle_deadline=self._idle_deadline,
         )

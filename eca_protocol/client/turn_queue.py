@@ -10,7 +10,7 @@ import anyio
 from eca_protocol import messages as m
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, ECAError
 
 __all__ = ["TurnQueue"]
 
@@ -89,6 +89,16 @@ class TurnQueue:
             inbox.deliver(received)
         return True
 
+    def receive_of_subagent(self, received: m.ChatContentReceivedParams) -> None:
+        """Take a content of a subagent of the running turn."""
+        if not self._idle.is_set() and (inbox := self.inbox) is not None:
+            inbox.deliver_of_subagent(received)
+
+    def close_call(self, chat_id: str, call_id: str) -> None:
+        """Note that the program has answered a waiting call."""
+        if (inbox := self.inbox) is not None:
+            inbox.waiting_calls.close(chat_id, call_id)
+
     def finish(self) -> None:
         """End the running turn."""
         if (inbox := self.inbox) is not None:
@@ -96,11 +106,16 @@ class TurnQueue:
         self._idle.set()
 
     def fail(self, reason: str) -> None:
-        """End the running turn with an error."""
+        """End the running turn with an error: the connection has ended."""
         inbox = self.inbox
         if inbox is not None and not self._idle.is_set():
             inbox.finish(ConnectionClosed(f"the turn was not finished: {reason}"))
         self._idle.set()
+
+    def interrupt(self, error: ECAError) -> None:
+        """Raise an error from the running turn, which continues on the server."""
+        if not self._idle.is_set() and (inbox := self.inbox) is not None:
+            inbox.interrupt(error)
 
     def _idle_until(self) -> float:
         seconds = self._session.idle_deadline

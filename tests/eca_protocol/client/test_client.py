@@ -37,7 +37,7 @@ async def test_the_client_has_a_typed_row_or_a_handler_for_everything_in_the_tab
         diagnostics=lambda _: m.EditorGetDiagnosticsResponse(diagnostics=()),
         definition=lambda _: m.EditorGetDefinitionResponse(status="no-server"),
         references=lambda _: m.EditorGetReferencesResponse(status="no-server"),
-        ask_question=lambda _: m.ChatAskQuestionResponse(),
+        on_question=lambda _: None,
     )
     client = Client(ours, request_handlers=handlers)
     for method in ECA:
