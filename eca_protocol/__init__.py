@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         RequestFailed,
         RPCError,
         StartFailed,
+        TurnFailed,
     )
     from eca_protocol.fold import Fold
     from eca_protocol.framing import (
@@ -70,6 +71,7 @@ _EXPORTS = {
         "RemoteProtocolError",
         "RequestFailed",
         "StartFailed",
+        "TurnFailed",
     ),
     "fold": ("Fold",),
     "framing": (
@@ -134,6 +136,7 @@ __all__ = [
     "StreamTransport",
     "Table",
     "Turn",
+    "TurnFailed",
     "WriteShape",
     "codec_for",
     "connect",

@@ -14,6 +14,7 @@ byte stream can continue.
     │   └── RequestFailed               the other side answered our request with an error
     ├── ApprovalNeeded                  a tool call needs an approval that is not given: .call
     ├── AnswerNeeded                    the server's question to the user has no answer: .question
+    ├── TurnFailed                      a turn ended with the server's reason, without an answer
     ├── ConnectionClosed                the connection has ended; .reason
     ├── StartFailed                     a server or agent could not be started
     ├── DeadlineExceeded                (also a TimeoutError) no message arrived in time: .seconds
@@ -41,6 +42,7 @@ __all__ = [
     "RemoteProtocolError",
     "RequestFailed",
     "StartFailed",
+    "TurnFailed",
 ]
 
 PARSE_ERROR = -32700
@@ -159,6 +161,10 @@ class AnswerNeeded(ECAError):
     def __init__(self, message: str, question: Any) -> None:
         super().__init__(message)
         self.question = question
+
+
+class TurnFailed(ECAError):
+    """A turn without an answer; the message is the server's text with the reason."""
 
 
 class ConnectionClosed(ECAError):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from eca_protocol import messages as m
 from eca_protocol.client.approvals import ApprovalDecision, Rejection, decide
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
 from eca_protocol.client.turn_queue import TurnQueue
-from eca_protocol.errors import LocalProtocolError
+from eca_protocol.errors import LocalProtocolError, TurnFailed
 from eca_protocol.methods import (
     CHAT_CLEAR,
     CHAT_DELETE,
@@ -29,6 +29,8 @@ from eca_protocol.methods import (
 )
 
 __all__ = ["Chat", "Turn"]
+
+_Content = TypeVar("_Content")
 
 
 class Chat:
@@ -174,11 +176,13 @@ class Turn:
     """A prompt and its contents; iterate over the turn, or await `text()`.
 
     The iteration yields the contents of the turn in order, without the echo of the user's message
-    (see `contents_with_roles()` for all contents). Leaving the block of
-    `async with chat.prompt(...) as turn:` stops the turn.
+    (see `contents_with_roles()` for all contents). Leaving the loop early, by `break` or by an
+    exception, and cancelling a wait for the turn stops it; so does leaving the block of
+    `async with chat.prompt(...) as turn:`. The next prompt waits for the end of the stopped turn.
 
-    The iteration raises RequestFailed (the server refused the prompt), DeadlineExceeded (no content
-    came for the client's `idle_deadline` seconds) and ConnectionClosed.
+    The iteration raises RequestFailed (the server refused the prompt), ApprovalNeeded and
+    AnswerNeeded (see `connect`), DeadlineExceeded (no content came for the client's `idle_deadline`
+    seconds) and ConnectionClosed.
 
     Attributes:
         params: the prompt.
@@ -211,7 +215,11 @@ class Turn:
         """
         if self._started:
             raise LocalProtocolError("a turn is sent only once: make a new one with chat.prompt()")
-        await self._send()
+        try:
+            await self._send()
+        except BaseException:
+            self._leave()
+            raise
         if self.response is None:
             raise LocalProtocolError("the turn was stopped before it was sent")
         return self.response
@@ -232,8 +240,6 @@ class Turn:
         except BaseException:
             if not inbox.has_ended and (inbox.call is None or inbox.call.is_answered):
                 self._queue.fail("the server refused the prompt")
-            else:
-                self._leave()  # the turn may run
             raise
 
     def stop(self) -> None:
@@ -247,29 +253,39 @@ class Turn:
             self.chat.stop()
 
     async def text(self) -> str:
-        """Wait for the end of the turn and return the assistant's whole text."""
-        text = "".join(
-            [
-                received.content.text
-                async for received in self.contents_with_roles()
-                if received.role == "assistant" and isinstance(received.content, m.ChatTextContent)
-            ]
-        )
-        return text.lstrip("\n")  # a blank line separates it from a system text (W-26)
+        """Wait for the end of the turn and return the assistant's whole text.
 
-    async def contents_with_roles(self) -> AsyncIterator[m.ChatContentReceivedParams]:
+        The answer to a slash command is the server's text.
+
+        Raises:
+            TurnFailed: there is no answer, but the server's text with the reason: a missing key, an
+                unknown model, a failed login.
+        """
+        texts: dict[str, list[str]] = {}
+        while (received := await self._next()) is not None:
+            if isinstance(received.content, m.ChatTextContent):
+                texts.setdefault(received.role, []).append(received.content.text)
+        # a blank line separates a text from one of a different role (W-26)
+        answer = "".join(texts.get("assistant", ())).lstrip("\n")
+        from_server = "".join(texts.get("system", ())).strip("\n")
+        if answer or self.stopped or not from_server:
+            return answer
+        if self.params.message.startswith("/") and not self._has_error_status:
+            return from_server
+        raise TurnFailed(from_server)
+
+    @property
+    def _has_error_status(self) -> bool:
+        return self.response is not None and self.response.status == "error"
+
+    def contents_with_roles(self) -> AsyncIterator[m.ChatContentReceivedParams]:
         """Yield every content of the turn with its role, including the user's echo."""
-        while (received := await self._next()) is not None:
-            yield received
+        return _Contents(self, lambda received: received)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> m.ChatContent:
-        while (received := await self._next()) is not None:
-            if received.role != "user":
-                return received.content
-        raise StopAsyncIteration
+    def __aiter__(self) -> AsyncIterator[m.ChatContent]:
+        return _Contents(
+            self, lambda received: None if received.role == "user" else received.content
+        )
 
     async def __aenter__(self) -> Self:
         if not self._started:
@@ -326,6 +342,29 @@ class Turn:
         if isinstance(received.content, m.ChatProgressContent):
             return None if received.content.state == "finished" else received
         return received
+
+
+class _Contents(AsyncIterator[_Content]):
+    """An iteration over a turn; one that is left before the end of the turn stops the turn."""
+
+    def __init__(
+        self, turn: Turn, select: Callable[[m.ChatContentReceivedParams], _Content | None]
+    ) -> None:
+        self._turn = turn
+        self._select = select
+        self._is_running = False
+
+    async def __anext__(self) -> _Content:
+        self._is_running = True
+        while (received := await self._turn._next()) is not None:
+            if (content := self._select(received)) is not None:
+                return content
+        self._is_running = False
+        raise StopAsyncIteration
+
+    def __del__(self) -> None:
+        if self._is_running and not self._turn.chat.client.closed:
+            self._turn._leave()
 
 
 def _answer(session: Session, chat_id: str, call_id: str, decision: ApprovalDecision) -> None:

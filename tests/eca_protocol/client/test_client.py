@@ -21,6 +21,7 @@ from eca_protocol.errors import (
     LocalProtocolError,
     RequestFailed,
     StartFailed,
+    TurnFailed,
 )
 from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import memory_pair
@@ -259,6 +260,19 @@ async def test_the_real_server_chats_stops_and_ends_well() -> None:
             assert turn.stopped
         assert client.exit_code is None
     assert client.exit_code == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_the_real_server_s_failures_are_exceptions() -> None:
+    async with connect(command=SERVER, env=ENVIRONMENT) as client:
+        with pytest.raises(TurnFailed, match="no/model"):
+            await client.chat(model="no/model").prompt("hi").text()
+        with pytest.raises(TurnFailed, match="OPENAI_API_KEY"):
+            await client.chat(model="openai/gpt-5").prompt("hi").text()
+        script = "fail auth log in again"
+        with pytest.raises(TurnFailed, match="log in"):
+            await client.chat(model="simulator/script").prompt(script).text()
 
 
 @pytest.mark.anyio
