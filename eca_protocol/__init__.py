@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eca_protocol.client import Chat, Client, Rejection, Turn, connect
+    from eca_protocol.client import SERVER_COMMAND, Chat, Client, Rejection, Turn, connect
     from eca_protocol.codec import Codec, Departure, explain
     from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from eca_protocol.peer import End, Peer
     from eca_protocol.process import spawn
     from eca_protocol.revisions import Revision
-    from eca_protocol.streams import FdTransport, memory_pair, owned_stdio
+    from eca_protocol.streams import FdTransport, Transport, memory_pair, owned_stdio
 
 _EXPORTS = {
-    "client": ("Chat", "Client", "Rejection", "Turn", "connect"),
+    "client": ("SERVER_COMMAND", "Chat", "Client", "Rejection", "Turn", "connect"),
     "codec": ("Codec", "Departure", "explain"),
     "draft": ("codec_for",),
     "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
@@ -89,12 +89,13 @@ _EXPORTS = {
     "peer": ("End", "Peer"),
     "process": ("spawn",),
     "revisions": ("Revision",),
-    "streams": ("FdTransport", "memory_pair", "owned_stdio"),
+    "streams": ("FdTransport", "Transport", "memory_pair", "owned_stdio"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "ECA",
+    "SERVER_COMMAND",
     "AnswerNeeded",
     "ApprovalNeeded",
     "Chat",
@@ -135,6 +136,7 @@ __all__ = [
     "StartFailed",
     "StreamTransport",
     "Table",
+    "Transport",
     "Turn",
     "TurnFailed",
     "WriteShape",

@@ -20,7 +20,7 @@ from eca_protocol.client.approvals import (
 )
 from eca_protocol.client.chat import Chat, Turn
 from eca_protocol.client.client import Client, Event
-from eca_protocol.client.connecting import connect
+from eca_protocol.client.connecting import SERVER_COMMAND, connect
 from eca_protocol.client.request_handlers import (
     DefinitionHandler,
     DiagnosticsHandler,
@@ -29,6 +29,7 @@ from eca_protocol.client.request_handlers import (
 )
 
 __all__ = [
+    "SERVER_COMMAND",
     "ApprovalDecision",
     "ApprovalHandler",
     "Chat",

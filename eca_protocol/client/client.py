@@ -260,6 +260,14 @@ class Client(Session):
                 if self._child is not None:
                     await self._child.end(_GRACE_PERIODS)
 
+    async def abort(self, reason: str) -> None:
+        """Close the connection and end the server without leaving the block, from any task."""
+        with anyio.CancelScope(shield=True):
+            await self._shut_down()
+            self._peer.close(reason)
+            if self._child is not None:
+                await self._child.end(_GRACE_PERIODS)
+
     async def _shut_down(self) -> None:
         if self.closed:
             return

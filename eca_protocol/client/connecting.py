@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
+import anyio
 import attrs
 
 from eca_protocol import messages as m
@@ -26,7 +30,10 @@ from eca_protocol.process import Child, spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 
-__all__ = ["connect"]
+__all__ = ["SERVER_COMMAND", "connect"]
+
+SERVER_COMMAND: Final = (sys.executable, "-P", "-m", "eca_server", "server")
+"""The command of the server in this Python environment, which need not be activated."""
 
 
 def connect(
@@ -51,7 +58,7 @@ def connect(
     """Connect to a server for the duration of an `async with` block.
 
     Args:
-        command: starts the server, which is ended when the block is left.
+        command: starts the server, which is ended when the block is left; a list of words.
         transport: a byte stream to a running server, in place of `command`.
         workspace_folders: the project's roots, as folders or paths.
         client_info: the client's name and version.
@@ -76,14 +83,19 @@ def connect(
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
 
     Raises:
-        LocalProtocolError: there are both a command and a transport, or neither; or `on_approval`
-            is no such function or text.
+        LocalProtocolError: there are both a command and a transport, or neither; the command is one
+            text; `on_approval` is no such function or text; or, on leaving: the block was entered
+            in a different task.
         StartFailed: on entering: the command cannot be started, or ended before its answer.
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
     """
     if (command is None) == (transport is None):
         raise LocalProtocolError("connect: pass either a command or a transport")
+    if isinstance(command, str):
+        raise LocalProtocolError(
+            f"connect: expected command as a list of words: {shlex.split(command)}, got {command!r}"
+        )
     check_handler(on_approval)
     handlers = RequestHandlers(
         diagnostics=diagnostics,
@@ -140,11 +152,13 @@ class _ConnectionContext:
     _deadline: float | None
     _idle_deadline: float | None
     _client: Client = attrs.field(init=False)
+    _task_id: int = attrs.field(init=False)
 
     async def __aenter__(self) -> Client:
         child = None if self._start is None else self._start()
         stream = self._transport if child is None else child.transport
         assert stream is not None
+        self._task_id = anyio.get_current_task().id
         self._client = client = Client(
             stream,
             child=child,
@@ -177,7 +191,15 @@ class _ConnectionContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+        if anyio.get_current_task().id == self._task_id:
+            await self._client.__aexit__(kind, error, trace)
+            return
+        await self._client.abort("connect was left in a different task")
+        raise LocalProtocolError(
+            "connect: the block was entered in one task and left in another; the connection is "
+            "closed. Enter and leave it in the same task, which may wait for an event in between "
+            "(section 'Notebooks' of the guide for authors of tools)"
+        )
 
 
 def _folder(folder: m.WorkspaceFolder | str | os.PathLike[str]) -> m.WorkspaceFolder:
