@@ -224,7 +224,7 @@ async def _tools() -> Sequence[m.ServerTool]:
             diagnostics=_unused,
             definition=_unused,
             references=_unused,
-            ask_question=_unused,
+            on_question=_unused,
         ) as client:
             await client.wait_for_config()
             return [tool for server in client.tool_servers.values() for tool in server.tools or ()]

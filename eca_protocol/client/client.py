@@ -11,10 +11,18 @@ import anyio
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.client.session import CONFIGURED, Session
-from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError
+from eca_protocol.errors import (
+    AnswerNeeded,
+    ConnectionClosed,
+    ECAError,
+    LocalProtocolError,
+    RPCError,
+)
+from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.methods import CONFIG_UPDATED, EXIT, SHUTDOWN
 from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision
@@ -67,6 +75,7 @@ class Client(Session):
         child: Child | None = None,
         revision: Revision | None = None,
         request_handlers: RequestHandlers | None = None,
+        on_approval: OnApproval = None,
         deadline: float | None = 30.0,
         idle_deadline: float | None = 600.0,
     ) -> None:
@@ -84,16 +93,18 @@ class Client(Session):
             "rewrite/contentReceived": self._add_event,
             "$/showMessage": self._add_event,
             "$/progress": self._add_event,
+            "chat/askQuestion": self._refuse_question,
             **(request_handlers or RequestHandlers()).handlers(),
         }
         self.handled_methods = frozenset(handlers)
         super().__init__(
             transport,
             handlers,
-            unread=lambda: sum(chat.unread for chat in self._chats.values()),
+            unread=self._unread_size,
             revision=revision,
             deadline=deadline,
             idle_deadline=idle_deadline,
+            on_approval=on_approval,
         )
         self.initialize_response = m.InitializeResponse()
         self.config = m.ChatConfig()
@@ -168,10 +179,27 @@ class Client(Session):
                 self._event_came = anyio.Event()
             await self._event_came.wait()
 
+    def _unread_size(self) -> int:
+        inboxes = (chat._queue.inbox for chat in self._chats.values())
+        return sum(inbox.size for inbox in inboxes if inbox is not None)
+
     def _on_content(self, received: m.ChatContentReceivedParams) -> None:
+        parent = self._chats.get(received.parent_chat_id or "")
+        if parent is not None:
+            parent._queue.receive_of_subagent(received)
         chat = self._chats.get(received.chat_id)
-        if chat is None or not chat.receive(received):
+        if chat is None or not chat._queue.receive(received):
             self._add_event(received)
+
+    def _refuse_question(self, question: m.ChatAskQuestionParams) -> m.ChatAskQuestionResponse:
+        """Refuse a question; we have not announced that we answer any."""
+        message = (
+            f"the server asks {question.question!r}: pass on_question to connect, a function of "
+            "the question that returns the answer, or None for no answer"
+        )
+        if (chat := self._chats.get(question.chat_id)) is not None:
+            chat._queue.interrupt(AnswerNeeded(message, question))
+        raise RPCError(ErrorCode.METHOD_NOT_FOUND, "this client answers no questions")
 
     def _on_config(self, params: m.ConfigUpdatedParams) -> None:
         self._learn_revision(None if params.chat is None else params.chat.variants)
@@ -197,7 +225,7 @@ class Client(Session):
     def _on_chat_deleted(self, params: m.ChatDeletedParams) -> None:
         chat = self._chats.get(params.chat_id)
         if chat is not None:
-            chat.on_deleted()
+            chat._on_deleted()
         self._add_event(params)
 
     def _add_event(self, event: Event) -> None:
@@ -207,7 +235,7 @@ class Client(Session):
     async def _serve(self) -> None:
         end = await self._peer.serve()
         for chat in self._chats.values():
-            chat.fail(end.reason)
+            chat._queue.fail(end.reason)
         self._configured.set()
         self._event_came.set()
 
@@ -231,6 +259,14 @@ class Client(Session):
             finally:
                 if self._child is not None:
                     await self._child.end(_GRACE_PERIODS)
+
+    async def abort(self, reason: str) -> None:
+        """Close the connection and end the server without leaving the block, from any task."""
+        with anyio.CancelScope(shield=True):
+            await self._shut_down()
+            self._peer.close(reason)
+            if self._child is not None:
+                await self._child.end(_GRACE_PERIODS)
 
     async def _shut_down(self) -> None:
         if self.closed:
