@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eca_protocol.client import SERVER_COMMAND, Chat, Client, Rejection, Turn, connect
     from eca_protocol.codec import Codec, Departure, explain
+    from eca_protocol.codec.one_step import dumps, loads
     from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
     from eca_protocol.errors import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "client": ("SERVER_COMMAND", "Chat", "Client", "Rejection", "Turn", "connect"),
     "codec": ("Codec", "Departure", "explain"),
+    "codec.one_step": ("dumps", "loads"),
     "draft": ("codec_for",),
     "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
     "errors": (
@@ -142,9 +144,11 @@ __all__ = [
     "WriteShape",
     "codec_for",
     "connect",
+    "dumps",
     "encode_frame",
     "encode_line",
     "explain",
+    "loads",
     "memory_pair",
     "owned_stdio",
     "spawn",

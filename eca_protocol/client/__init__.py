@@ -19,8 +19,9 @@ from eca_protocol.client.approvals import (
     Rejection,
 )
 from eca_protocol.client.chat import Chat, Turn
-from eca_protocol.client.client import Client, Event
+from eca_protocol.client.client import Client
 from eca_protocol.client.connecting import SERVER_COMMAND, connect
+from eca_protocol.client.events import Event, Events
 from eca_protocol.client.request_handlers import (
     DefinitionHandler,
     DiagnosticsHandler,
@@ -37,6 +38,7 @@ __all__ = [
     "DefinitionHandler",
     "DiagnosticsHandler",
     "Event",
+    "Events",
     "OnApproval",
     "QuestionHandler",
     "ReferencesHandler",

@@ -194,7 +194,7 @@ class _ConnectionContext:
         if anyio.get_current_task().id == self._task_id:
             await self._client.__aexit__(kind, error, trace)
             return
-        await self._client.abort("connect was left in a different task")
+        await self._client._abort("connect was left in a different task")
         raise LocalProtocolError(
             "connect: the block was entered in one task and left in another; the connection is "
             "closed. Enter and leave it in the same task, which may wait for an event in between "

@@ -123,6 +123,59 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_function_is_called_with_each_event_of_its_type_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    configs: list[m.ConfigUpdatedParams] = []
+
+    def fail(_: m.ConfigUpdatedParams) -> None:
+        raise ZeroDivisionError
+
+    async def wait(_: m.ConfigUpdatedParams) -> None:
+        pytest.fail("it is async")
+
+    first = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",)))
+    second = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("c/d",)))
+    message = m.ShowMessageParams(type="info", message="look")
+    async with connected() as (client, server):
+        client.on(m.ConfigUpdatedParams, fail)
+        client.on(m.ConfigUpdatedParams, configs.append)
+        with pytest.raises(LocalProtocolError, match="a plain function"):
+            client.on(m.ConfigUpdatedParams, wait)
+        for method, params in (
+            ("config/updated", first),
+            ("$/showMessage", message),
+            ("config/updated", second),
+        ):
+            server.peer.notify(method, params)
+        async with client.events() as events:
+            assert [await anext(events) for _ in range(3)] == [first, message, second]
+        assert configs == [first, second]
+        assert client.models == ("c/d",)
+    assert caplog.text.count("a handler of ConfigUpdatedParams failed") == 2
+
+
+@pytest.mark.anyio
+async def test_the_block_of_events_ends_the_iteration_of_a_task() -> None:
+    message = m.ShowMessageParams(type="info", message="look")
+    received: list[object] = []
+
+    async def read() -> None:
+        received.extend([event async for event in events])
+
+    async with connected() as (client, server), anyio.create_task_group() as tasks:
+        async with client.events() as events:
+            tasks.start_soon(read)
+            server.peer.notify("$/showMessage", message)
+            await client.chat().query_commands()
+            await anyio.wait_all_tasks_blocked()
+        server.peer.notify("$/showMessage", message)
+        await client.chat().query_commands()
+        assert await anext(client.events()) == message
+    assert received == [message]
+
+
+@pytest.mark.anyio
 @pytest.mark.requirement
 async def test_each_of_two_who_wait_learns_the_end() -> None:
     message = m.ShowMessageParams(type="info", message="hi")
