@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eca_protocol.client import SERVER_COMMAND, Chat, Client, Rejection, Turn, connect
     from eca_protocol.codec import Codec, Departure, explain
-    from eca_protocol.codec.one_step import dumps, loads
     from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
     from eca_protocol.errors import (
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     )
     from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Notification, Request, Response
     from eca_protocol.lifecycle import LifecycleGate
+    from eca_protocol.message_texts import dumps, loads
     from eca_protocol.message_transport import MessageTransport, StreamTransport
     from eca_protocol.methods import ECA
     from eca_protocol.outbox import WriteShape
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "client": ("SERVER_COMMAND", "Chat", "Client", "Rejection", "Turn", "connect"),
     "codec": ("Codec", "Departure", "explain"),
-    "codec.one_step": ("dumps", "loads"),
+    "message_texts": ("dumps", "loads"),
     "draft": ("codec_for",),
     "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
     "errors": (

@@ -7,8 +7,7 @@ from typing import Any, Literal
 import attrs
 
 from eca_protocol import json
-from eca_protocol.codec.codec import Codec
-from eca_protocol.codec.converter import converter
+from eca_protocol.codec import Codec, converter
 from eca_protocol.codec.write import NotInRevision
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.methods import ECA
