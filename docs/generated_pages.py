@@ -1,4 +1,4 @@
-"""The pages of the site that are made from the code: the protocol, the requirements, the API.
+"""The pages of the site that are made from the code: settings, protocol, requirements, API.
 
 Nothing of them is kept in the repository; `conf.py` has them written before each build.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import settings_pages
 from generate import table
 
 import eca_protocol
@@ -43,7 +44,7 @@ What most programs need is to be had from the package itself:
 
 {top}
 
-All its rooms:
+All its modules:
 
 ```{{toctree}}
 :maxdepth: 1
@@ -56,7 +57,15 @@ All its rooms:
 def write(folder: Path) -> None:
     """Write all of them into a folder; a page that has not changed is not touched."""
     folder.mkdir(exist_ok=True)
-    pages = dict([_protocol(), _requirements(), *_api()])
+    pages = dict(
+        [
+            settings_pages.configuration(),
+            settings_pages.commands(),
+            _protocol(),
+            _requirements(),
+            *_api(),
+        ]
+    )
     for stale in {path.name for path in folder.iterdir()} - set(pages):
         (folder / stale).unlink()
     for name, text in pages.items():
@@ -153,7 +162,7 @@ def _note(shape: Any) -> str:
 
 def _requirements() -> tuple[str, str]:
     parts = [
-        "# The duties, one by one",
+        "# The requirements, one by one",
         _ABOUT_DUTIES,
     ]
     for section, rows in groupby(REQUIREMENTS.values(), key=lambda row: row.section):

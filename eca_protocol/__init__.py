@@ -10,11 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eca_protocol.client import Chat, Client, Turn, connect
+    from eca_protocol.client import SERVER_COMMAND, Chat, Client, Rejection, Turn, connect
     from eca_protocol.codec import Codec, Departure, explain
     from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
     from eca_protocol.errors import (
+        AnswerNeeded,
+        ApprovalNeeded,
         ConnectionClosed,
         DeadlineExceeded,
         DecodeError,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         RequestFailed,
         RPCError,
         StartFailed,
+        TurnFailed,
     )
     from eca_protocol.fold import Fold
     from eca_protocol.framing import (
@@ -39,20 +42,24 @@ if TYPE_CHECKING:
     )
     from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Notification, Request, Response
     from eca_protocol.lifecycle import LifecycleGate
+    from eca_protocol.message_texts import dumps, loads
     from eca_protocol.message_transport import MessageTransport, StreamTransport
     from eca_protocol.methods import ECA
     from eca_protocol.outbox import WriteShape
     from eca_protocol.peer import End, Peer
     from eca_protocol.process import spawn
     from eca_protocol.revisions import Revision
-    from eca_protocol.streams import FdTransport, memory_pair, owned_stdio
+    from eca_protocol.streams import FdTransport, Transport, memory_pair, owned_stdio
 
 _EXPORTS = {
-    "client": ("Chat", "Client", "Turn", "connect"),
+    "client": ("SERVER_COMMAND", "Chat", "Client", "Rejection", "Turn", "connect"),
     "codec": ("Codec", "Departure", "explain"),
+    "message_texts": ("dumps", "loads"),
     "draft": ("codec_for",),
     "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
     "errors": (
+        "AnswerNeeded",
+        "ApprovalNeeded",
         "ConnectionClosed",
         "DeadlineExceeded",
         "DecodeError",
@@ -66,6 +73,7 @@ _EXPORTS = {
         "RemoteProtocolError",
         "RequestFailed",
         "StartFailed",
+        "TurnFailed",
     ),
     "fold": ("Fold",),
     "framing": (
@@ -83,12 +91,15 @@ _EXPORTS = {
     "peer": ("End", "Peer"),
     "process": ("spawn",),
     "revisions": ("Revision",),
-    "streams": ("FdTransport", "memory_pair", "owned_stdio"),
+    "streams": ("FdTransport", "Transport", "memory_pair", "owned_stdio"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "ECA",
+    "SERVER_COMMAND",
+    "AnswerNeeded",
+    "ApprovalNeeded",
     "Chat",
     "Client",
     "Codec",
@@ -118,6 +129,7 @@ __all__ = [
     "Peer",
     "ProtocolError",
     "RPCError",
+    "Rejection",
     "RemoteProtocolError",
     "Request",
     "RequestFailed",
@@ -126,13 +138,17 @@ __all__ = [
     "StartFailed",
     "StreamTransport",
     "Table",
+    "Transport",
     "Turn",
+    "TurnFailed",
     "WriteShape",
     "codec_for",
     "connect",
+    "dumps",
     "encode_frame",
     "encode_line",
     "explain",
+    "loads",
     "memory_pair",
     "owned_stdio",
     "spawn",

@@ -12,6 +12,9 @@ byte stream can continue.
     │       └── DecodeError             a message that does not fit its type: .path .expected .got
     ├── RPCError                        a JSON-RPC error: .code .message .data; handlers raise it
     │   └── RequestFailed               the other side answered our request with an error
+    ├── ApprovalNeeded                  a tool call needs an approval that is not given: .call
+    ├── AnswerNeeded                    the server's question to the user has no answer: .question
+    ├── TurnFailed                      a turn ended with the server's reason, without an answer
     ├── ConnectionClosed                the connection has ended; .reason
     ├── StartFailed                     a server or agent could not be started
     ├── DeadlineExceeded                (also a TimeoutError) no message arrived in time: .seconds
@@ -24,6 +27,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 __all__ = [
+    "AnswerNeeded",
+    "ApprovalNeeded",
     "ConnectionClosed",
     "DeadlineExceeded",
     "DecodeError",
@@ -37,6 +42,7 @@ __all__ = [
     "RemoteProtocolError",
     "RequestFailed",
     "StartFailed",
+    "TurnFailed",
 ]
 
 PARSE_ERROR = -32700
@@ -131,6 +137,34 @@ class RequestFailed(RPCError):
     def __init__(self, code: int, message: str, data: Any = None, *, method: str = "") -> None:
         super().__init__(code, message, data)
         self.method = method
+
+
+class ApprovalNeeded(ECAError):
+    """A tool call that waits for an approval which the program does not give.
+
+    Attributes:
+        call: the waiting call, a `ChatToolCallRunContent`.
+    """
+
+    def __init__(self, message: str, call: Any) -> None:
+        super().__init__(message)
+        self.call = call
+
+
+class AnswerNeeded(ECAError):
+    """A question to the user which the program does not answer.
+
+    Attributes:
+        question: the server's question, a `ChatAskQuestionParams`.
+    """
+
+    def __init__(self, message: str, question: Any) -> None:
+        super().__init__(message)
+        self.question = question
+
+
+class TurnFailed(ECAError):
+    """A turn without an answer; the message is the server's text with the reason."""
 
 
 class ConnectionClosed(ECAError):

@@ -14,6 +14,7 @@ arguments.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -75,6 +76,20 @@ FLUSH_SECONDS = 1.0
 """The limit for answering running requests and writing the rest when a peer is left."""
 
 
+def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> None:
+    """Refuse handlers of methods that the other side cannot send.
+
+    Raises:
+        LocalProtocolError: there is such a handler.
+    """
+    known = table.received_by(side)
+    for name in handlers:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise LocalProtocolError(f"a {side} receives no method {name!r}{hint}")
+
+
 class Peer:
     """One side of a connection; enter it with `async with`, then call `serve()`.
 
@@ -86,7 +101,8 @@ class Peer:
         side: our side of the table.
         table: the protocol's methods.
         codec: typed messages to JSON and back.
-        handlers: by method name; a request without a handler is answered with -32601.
+        handlers: by method name; a request without a handler is answered with -32601. A name in a
+            dict that is no method for this side raises LocalProtocolError.
         dialect: the protocol's rules for cancellation and invalid messages.
         gate: the protocol's lifecycle.
         before_reading: awaited before each read; while it waits, so does the other side.
@@ -110,6 +126,8 @@ class Peer:
         gate: Gate | None = None,
         before_reading: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        if isinstance(handlers, dict):  # to iterate over a lazy mapping may load its handlers
+            _check_names(handlers, table, side)
         self.transport = transport
         self.codec = codec
         self.end: End | None = None

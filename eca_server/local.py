@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol.client import Client, connect
-from eca_protocol.client.request_handlers import AskQuestionHandler
+from eca_protocol.client.request_handlers import QuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_protocol.streams import memory_pair
 from eca_server.features.host import Options
@@ -47,15 +47,17 @@ async def local_client(
     *,
     workspace_folders: Sequence[Path] = (),
     initialization_options: InitializationOptions | None = None,
-    ask_question: AskQuestionHandler | None = None,
+    on_question: QuestionHandler | None = None,
 ) -> AsyncIterator[LocalPair]:
     """Run a server in this process, and yield it with a connected client.
+
+    The caller answers the tool calls that need approval.
 
     Args:
         options: the server's options.
         workspace_folders: the workspace roots.
         initialization_options: passed to the server.
-        ask_question: answers the server's questions to the user; None: questions are not
+        on_question: answers the server's questions to the user; None: questions are not
             supported.
     """
     ours, theirs = memory_pair()
@@ -71,7 +73,8 @@ async def local_client(
             workspace_folders=workspace_folders,
             client_info=ClientInfo(name="eca-server chat"),
             initialization_options=initialization_options,
-            ask_question=ask_question,
+            on_approval="manual",
+            on_question=on_question,
             idle_deadline=None,
         ) as client:
             yield LocalPair(client, connections[0])

@@ -116,7 +116,7 @@ async def _chat(options: Options, message: str | None, model: str | None) -> int
         options,
         workspace_folders=_workspace(),
         initialization_options=_QUIET,
-        ask_question=questions.answer if is_terminal else None,
+        on_question=questions.ask if is_terminal else None,
     ) as local:
         await local.client.wait_for_config()
         if model is None and sys.stderr.isatty() and _lacks_a_model(local):

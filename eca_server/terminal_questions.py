@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
-from eca_protocol.messages import ChatAskQuestionParams, ChatAskQuestionResponse
+from eca_protocol.messages import ChatAskQuestionParams
 from eca_server.printable import printable_line
 
 __all__ = ["Questions"]
@@ -24,11 +24,6 @@ class Questions:
     """
 
     read_line: Callable[[], Awaitable[str]] | None = None
-
-    async def answer(self, params: ChatAskQuestionParams) -> ChatAskQuestionResponse:
-        """Ask the server's question, and return the response; without an answer it is cancelled."""
-        answer = await self.ask(params)
-        return ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
 
     async def ask(self, params: ChatAskQuestionParams) -> str | None:
         """Show a question, and return the label or the text of the answer, or None."""

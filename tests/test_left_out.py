@@ -1,4 +1,4 @@
-"""Parts of upstream's current edition that are left out: README lists all of them, and no more."""
+"""Parts of upstream that are left out: the guide on migrating lists all of them, and no more."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from tests.eca_server.chat.current import current
 from tests.eca_server.chat.editor import SCRIPT, text
 
 PROJECT = Path(__file__).parent.parent
-README = (PROJECT / "README.md").read_text()
-LEFT_OUT_ROWS = re.findall(r"^\| Left out: (.+?) \|", README, re.MULTILINE)
+MIGRATING = (PROJECT / "docs" / "guides" / "migrating.md").read_text()
+LEFT_OUT_ROWS = re.findall(
+    r"^\| (.+?) \|",
+    MIGRATING.partition("## What is left out")[2].partition("\n## ")[0],
+    re.MULTILINE,
+)
 SOURCES = "\n".join(path.read_text() for path in (PROJECT / "eca_server").rglob("*.py"))
 
 UPSTREAM_COMMANDS = {
@@ -34,7 +38,7 @@ UPSTREAM_TOOLS = {
 }  # fmt: skip
 
 
-def named_in_readme() -> set[str]:
+def named_in_the_guide() -> set[str]:
     return {name.lstrip("/") for row in LEFT_OUT_ROWS for name in re.findall(r"`([^`]+)`", row)}
 
 
@@ -47,7 +51,7 @@ def written() -> list[str]:
 
 
 @pytest.mark.trio
-async def test_what_upstream_has_is_there_or_named_in_readme(tmp_path: Path) -> None:
+async def test_what_upstream_has_is_there_or_named_in_the_guide(tmp_path: Path) -> None:
     (tmp_path / ".eca" / "skills" / "s").mkdir(parents=True)
     skill = "---\nname: s\ndescription: d\n---\nt"
     (tmp_path / ".eca" / "skills" / "s" / "SKILL.md").write_text(skill)
@@ -67,7 +71,7 @@ async def test_what_upstream_has_is_there_or_named_in_readme(tmp_path: Path) -> 
     assert commands == {*UNSUPPORTED}
     assert tools == {"git", "fetch_rule", "compact_chat"}
     untold = {"db_cache_path", "session_id", "eca_executable"}
-    assert named_in_readme() == commands | tools | untold
+    assert named_in_the_guide() == commands | tools | untold
 
 
 def test_every_message_and_content_of_a_server_s_is_written_somewhere() -> None:

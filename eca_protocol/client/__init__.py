@@ -12,24 +12,37 @@ our calls is pending. A stopped turn ends with the server's last content.
 
 from __future__ import annotations
 
+from eca_protocol.client.approvals import (
+    ApprovalDecision,
+    ApprovalHandler,
+    OnApproval,
+    Rejection,
+)
 from eca_protocol.client.chat import Chat, Turn
-from eca_protocol.client.client import Client, Event
-from eca_protocol.client.connecting import connect
+from eca_protocol.client.client import Client
+from eca_protocol.client.connecting import SERVER_COMMAND, connect
+from eca_protocol.client.events import Event, Events
 from eca_protocol.client.request_handlers import (
-    AskQuestionHandler,
     DefinitionHandler,
     DiagnosticsHandler,
+    QuestionHandler,
     ReferencesHandler,
 )
 
 __all__ = [
-    "AskQuestionHandler",
+    "SERVER_COMMAND",
+    "ApprovalDecision",
+    "ApprovalHandler",
     "Chat",
     "Client",
     "DefinitionHandler",
     "DiagnosticsHandler",
     "Event",
+    "Events",
+    "OnApproval",
+    "QuestionHandler",
     "ReferencesHandler",
+    "Rejection",
     "Turn",
     "connect",
 ]

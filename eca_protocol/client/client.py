@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeVar
 
 import anyio
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.chat import Chat
+from eca_protocol.client.events import Event, EventQueue, Events
 from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.client.session import CONFIGURED, Session
-from eca_protocol.errors import ConnectionClosed, ECAError, LocalProtocolError
+from eca_protocol.errors import (
+    AnswerNeeded,
+    ConnectionClosed,
+    ECAError,
+    LocalProtocolError,
+    RPCError,
+)
+from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.methods import CONFIG_UPDATED, EXIT, SHUTDOWN
 from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 
-__all__ = ["Client", "Event"]
+__all__ = ["Client"]
 
-Event: TypeAlias = (
-    m.ChatContentReceivedParams
-    | m.ConfigUpdatedParams
-    | m.EcaServerUpdatedParams
-    | m.MCPServerUpdatedParams
-    | m.UnknownServerUpdatedParams
-    | m.ShowMessageParams
-    | m.ProgressParams
-    | m.ChatClearedParams
-    | m.ChatDeletedParams
-    | m.ChatOpenedParams
-    | m.ChatStatusChangedParams
-    | m.JobsUpdatedParams
-    | m.ProviderStatus
-    | m.RewriteContentReceivedParams
-    | m.ToolServerRemovedParams
-)
-
-MAX_EVENTS = 4096
-"""The limit of unread events; a new event then replaces the oldest."""
+_EventT = TypeVar("_EventT", bound=Event)
 
 _GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)
 
@@ -67,41 +56,43 @@ class Client(Session):
         child: Child | None = None,
         revision: Revision | None = None,
         request_handlers: RequestHandlers | None = None,
+        on_approval: OnApproval = None,
         deadline: float | None = 30.0,
         idle_deadline: float | None = 600.0,
     ) -> None:
+        self._events = EventQueue()
         handlers: dict[str, Callable[[Any], Any]] = {
             "chat/contentReceived": self._on_content,
             "config/updated": self._on_config,
             "tool/serverUpdated": self._on_tool_server,
             "tool/serverRemoved": self._on_tool_server_removed,
             "chat/deleted": self._on_chat_deleted,
-            "chat/cleared": self._add_event,
-            "chat/opened": self._add_event,
-            "chat/statusChanged": self._add_event,
-            "jobs/updated": self._add_event,
-            "providers/updated": self._add_event,
-            "rewrite/contentReceived": self._add_event,
-            "$/showMessage": self._add_event,
-            "$/progress": self._add_event,
+            "chat/cleared": self._events.add,
+            "chat/opened": self._events.add,
+            "chat/statusChanged": self._events.add,
+            "jobs/updated": self._events.add,
+            "providers/updated": self._events.add,
+            "rewrite/contentReceived": self._events.add,
+            "$/showMessage": self._events.add,
+            "$/progress": self._events.add,
+            "chat/askQuestion": self._refuse_question,
             **(request_handlers or RequestHandlers()).handlers(),
         }
         self.handled_methods = frozenset(handlers)
         super().__init__(
             transport,
             handlers,
-            unread=lambda: sum(chat.unread for chat in self._chats.values()),
+            unread=self._unread_size,
             revision=revision,
             deadline=deadline,
             idle_deadline=idle_deadline,
+            on_approval=on_approval,
         )
         self.initialize_response = m.InitializeResponse()
         self.config = m.ChatConfig()
         self.tool_servers: dict[str, m.ToolServerUpdatedParams] = {}
         self._child = child
         self._chats: dict[str, Chat] = {}
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
-        self._event_came = anyio.Event()
 
     def chat(
         self,
@@ -154,24 +145,46 @@ class Client(Session):
             raise ConnectionClosed("the connection to the server has ended")
         return self.config
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Yield the server's notifications outside of our turns, until the connection ends.
+    def events(self) -> Events:
+        """Return the server's notifications outside of our turns, until the connection ends.
 
-        Each event is yielded once: two concurrent iterations share them.
+        Iterate over it, or enter it to end the iteration with a block. Each event is yielded once:
+        two concurrent iterations share them.
         """
-        while True:
-            while self._events:
-                yield self._events.popleft()
-            if self.closed:
-                return
-            if self._event_came.is_set():  # otherwise another task waits for this event
-                self._event_came = anyio.Event()
-            await self._event_came.wait()
+        return Events(self._events)
+
+    def on(self, event_type: type[_EventT], handler: Callable[[_EventT], None]) -> None:
+        """Call a function with each event of this type from now on, in the order of the messages.
+
+        `events()` yields them, too. The function must not wait; its exception is logged. The
+        configuration may have arrived before: see `config`.
+
+        Raises:
+            LocalProtocolError: the function is async.
+        """
+        self._events.on(event_type, handler)
+
+    def _unread_size(self) -> int:
+        inboxes = (chat._queue.inbox for chat in self._chats.values())
+        return sum(inbox.size for inbox in inboxes if inbox is not None)
 
     def _on_content(self, received: m.ChatContentReceivedParams) -> None:
+        parent = self._chats.get(received.parent_chat_id or "")
+        if parent is not None:
+            parent._queue.receive_of_subagent(received)
         chat = self._chats.get(received.chat_id)
-        if chat is None or not chat.receive(received):
-            self._add_event(received)
+        if chat is None or not chat._queue.receive(received):
+            self._events.add(received)
+
+    def _refuse_question(self, question: m.ChatAskQuestionParams) -> m.ChatAskQuestionResponse:
+        """Refuse a question; we have not announced that we answer any."""
+        message = (
+            f"the server asks {question.question!r}: pass on_question to connect, a function of "
+            "the question that returns the answer, or None for no answer"
+        )
+        if (chat := self._chats.get(question.chat_id)) is not None:
+            chat._queue.interrupt(AnswerNeeded(message, question))
+        raise RPCError(ErrorCode.METHOD_NOT_FOUND, "this client answers no questions")
 
     def _on_config(self, params: m.ConfigUpdatedParams) -> None:
         self._learn_revision(None if params.chat is None else params.chat.variants)
@@ -183,33 +196,29 @@ class Client(Session):
             }
             self.config = attrs.evolve(self.config, **changes)
         self._configured.set()
-        self._add_event(params)
+        self._events.add(params)
 
     def _on_tool_server(self, params: m.ToolServerUpdatedParams) -> None:
         if not isinstance(params, m.UnknownServerUpdatedParams):
             self.tool_servers[params.name] = params
-        self._add_event(params)
+        self._events.add(params)
 
     def _on_tool_server_removed(self, params: m.ToolServerRemovedParams) -> None:
         self.tool_servers.pop(params.name, None)
-        self._add_event(params)
+        self._events.add(params)
 
     def _on_chat_deleted(self, params: m.ChatDeletedParams) -> None:
         chat = self._chats.get(params.chat_id)
         if chat is not None:
-            chat.on_deleted()
-        self._add_event(params)
-
-    def _add_event(self, event: Event) -> None:
-        self._events.append(event)
-        self._event_came.set()
+            chat._on_deleted()
+        self._events.add(params)
 
     async def _serve(self) -> None:
         end = await self._peer.serve()
         for chat in self._chats.values():
-            chat.fail(end.reason)
+            chat._queue.fail(end.reason)
         self._configured.set()
-        self._event_came.set()
+        self._events.close()
 
     async def __aenter__(self) -> Self:
         await self._peer.__aenter__()
@@ -231,6 +240,14 @@ class Client(Session):
             finally:
                 if self._child is not None:
                     await self._child.end(_GRACE_PERIODS)
+
+    async def _abort(self, reason: str) -> None:
+        """Close the connection and end the server without leaving the block, from any task."""
+        with anyio.CancelScope(shield=True):
+            await self._shut_down()
+            self._peer.close(reason)
+            if self._child is not None:
+                await self._child.end(_GRACE_PERIODS)
 
     async def _shut_down(self) -> None:
         if self.closed:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
+import anyio
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.client.approvals import OnApproval, check_handler
 from eca_protocol.client.client import Client
 from eca_protocol.client.request_handlers import (
-    AskQuestionHandler,
     DefinitionHandler,
     DiagnosticsHandler,
+    QuestionHandler,
     ReferencesHandler,
     RequestHandlers,
 )
@@ -25,7 +30,10 @@ from eca_protocol.process import Child, spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 
-__all__ = ["connect"]
+__all__ = ["SERVER_COMMAND", "connect"]
+
+SERVER_COMMAND: Final = (sys.executable, "-P", "-m", "eca_server", "server")
+"""The command of the server in this Python environment, which need not be activated."""
 
 
 def connect(
@@ -39,7 +47,8 @@ def connect(
     diagnostics: DiagnosticsHandler | None = None,
     definition: DefinitionHandler | None = None,
     references: ReferencesHandler | None = None,
-    ask_question: AskQuestionHandler | None = None,
+    on_approval: OnApproval = None,
+    on_question: QuestionHandler | None = None,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     start_deadline: float = 60.0,
@@ -49,7 +58,7 @@ def connect(
     """Connect to a server for the duration of an `async with` block.
 
     Args:
-        command: starts the server, which is ended when the block is left.
+        command: starts the server, which is ended when the block is left; a list of words.
         transport: a byte stream to a running server, in place of `command`.
         workspace_folders: the project's roots, as folders or paths.
         client_info: the client's name and version.
@@ -59,7 +68,14 @@ def connect(
         diagnostics: answers `editor/getDiagnostics`; the client announces its handlers.
         definition: answers `editor/getDefinition`.
         references: answers `editor/getReferences`.
-        ask_question: answers `chat/askQuestion`.
+        on_approval: decides about tool calls that need approval: a function of the call, plain or
+            async, that returns "allow", "allow_session", "reject" or `Rejection(reason)`; or
+            "allow" or "reject" for all calls. A call that the program answers by `chat.approve` or
+            `chat.reject` before it reads the next content is left to it. None: any other call
+            raises `ApprovalNeeded` from the turn. "manual": the program answers at any time.
+        on_question: answers `chat/askQuestion`: a function of the question, plain or async, that
+            returns the answer, or None for no answer. Without it the client does not announce that
+            it answers questions, and a question raises `AnswerNeeded` from the turn.
         cwd: the server's working directory.
         env: the server's environment, in place of ours.
         start_deadline: the limit for the answer to `initialize`, in seconds.
@@ -67,23 +83,38 @@ def connect(
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
 
     Raises:
-        LocalProtocolError: there are both a command and a transport, or neither.
+        LocalProtocolError: there are both a command and a transport, or neither; the command is one
+            text; `on_approval` is no such function or text; or, on leaving: the block was entered
+            in a different task.
         StartFailed: on entering: the command cannot be started, or ended before its answer.
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
     """
     if (command is None) == (transport is None):
         raise LocalProtocolError("connect: pass either a command or a transport")
+    if isinstance(command, str):
+        raise LocalProtocolError(
+            f"connect: expected command as a list of words: {shlex.split(command)}, got {command!r}"
+        )
+    check_handler(on_approval)
     handlers = RequestHandlers(
         diagnostics=diagnostics,
         definition=definition,
         references=references,
-        ask_question=ask_question,
+        on_question=on_question,
     )
     hello = _hello(handlers, client_info, initialization_options, revision, workspace_folders)
     start = None if command is None else partial(spawn, command, cwd=cwd, env=env)
     return _ConnectionContext(
-        start, transport, handlers, revision, hello, start_deadline, deadline, idle_deadline
+        start=start,
+        transport=transport,
+        handlers=handlers,
+        on_approval=on_approval,
+        revision=revision,
+        hello=hello,
+        start_deadline=start_deadline,
+        deadline=deadline,
+        idle_deadline=idle_deadline,
     )
 
 
@@ -107,29 +138,33 @@ def _hello(
     )
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class _ConnectionContext:
     """The context manager of `connect`: entering it returns the client."""
 
     _start: Callable[[], Child] | None
     _transport: Transport | None
     _handlers: RequestHandlers
+    _on_approval: OnApproval
     _revision: Revision | None
     _hello: m.InitializeParams
     _start_deadline: float
     _deadline: float | None
     _idle_deadline: float | None
     _client: Client = attrs.field(init=False)
+    _task_id: int = attrs.field(init=False)
 
     async def __aenter__(self) -> Client:
         child = None if self._start is None else self._start()
         stream = self._transport if child is None else child.transport
         assert stream is not None
+        self._task_id = anyio.get_current_task().id
         self._client = client = Client(
             stream,
             child=child,
             revision=self._revision,
             request_handlers=self._handlers,
+            on_approval=self._on_approval,
             deadline=self._deadline,
             idle_deadline=self._idle_deadline,
         )
@@ -156,7 +191,15 @@ class _ConnectionContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+        if anyio.get_current_task().id == self._task_id:
+            await self._client.__aexit__(kind, error, trace)
+            return
+        await self._client._abort("connect was left in a different task")
+        raise LocalProtocolError(
+            "connect: the block was entered in one task and left in another; the connection is "
+            "closed. Enter and leave it in the same task, which may wait for an event in between "
+            "(section 'Notebooks' of the guide for authors of tools)"
+        )
 
 
 def _folder(folder: m.WorkspaceFolder | str | os.PathLike[str]) -> m.WorkspaceFolder:

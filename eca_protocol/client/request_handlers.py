@@ -10,9 +10,9 @@ import attrs
 from eca_protocol import messages as m
 
 __all__ = [
-    "AskQuestionHandler",
     "DefinitionHandler",
     "DiagnosticsHandler",
+    "QuestionHandler",
     "ReferencesHandler",
     "RequestHandlers",
 ]
@@ -30,7 +30,7 @@ DefinitionHandler: TypeAlias = (
 ReferencesHandler: TypeAlias = (
     "_Handler[m.EditorGetReferencesParams, m.EditorGetReferencesResponse]"
 )
-AskQuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, m.ChatAskQuestionResponse]"
+QuestionHandler: TypeAlias = "_Handler[m.ChatAskQuestionParams, str | None]"
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +40,7 @@ class RequestHandlers:
     diagnostics: DiagnosticsHandler | None = None
     definition: DefinitionHandler | None = None
     references: ReferencesHandler | None = None
-    ask_question: AskQuestionHandler | None = None
+    on_question: QuestionHandler | None = None
 
     def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
         """Return the handlers by the method's name."""
@@ -48,9 +48,18 @@ class RequestHandlers:
             "editor/getDiagnostics": self.diagnostics,
             "editor/getDefinition": self.definition,
             "editor/getReferences": self.references,
-            "chat/askQuestion": self.ask_question,
+            "chat/askQuestion": None if self.on_question is None else self._answer_question,
         }
         return {name: handler for name, handler in all_handlers.items() if handler is not None}
+
+    def _answer_question(
+        self, params: m.ChatAskQuestionParams
+    ) -> m.ChatAskQuestionResponse | Awaitable[m.ChatAskQuestionResponse]:
+        assert self.on_question is not None
+        answer = self.on_question(params)
+        if isinstance(answer, Awaitable):
+            return _later_response(answer)
+        return _response(answer)
 
     def capabilities(self) -> m.ClientCapabilities:
         """Return the capabilities for `initialize`; an older server ignores unknown ones."""
@@ -62,7 +71,7 @@ class RequestHandlers:
         editor = m.EditorCapabilities(
             **{name: True for name, handler in editor_handlers.items() if handler is not None}
         )
-        chat = m.ChatCapabilities(ask_question=self.ask_question is not None)
+        chat = m.ChatCapabilities(ask_question=self.on_question is not None)
         return m.ClientCapabilities(
             code_assistant=m.CodeAssistantCapabilities(
                 chat=True,
@@ -71,3 +80,11 @@ class RequestHandlers:
                 chat_capabilities=chat,
             )
         )
+
+
+async def _later_response(answer: Awaitable[str | None]) -> m.ChatAskQuestionResponse:
+    return _response(await answer)
+
+
+def _response(answer: str | None) -> m.ChatAskQuestionResponse:
+    return m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from eca_protocol import messages as m
+from eca_protocol.client.approvals import OnApproval
 from eca_protocol.draft import codec_for
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError
 from eca_protocol.lifecycle import LifecycleGate
@@ -51,6 +52,7 @@ class Session:
         deadline: the default limit of a request, in seconds; None: no limit.
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
         revision: the edition of the connection.
+        on_approval: decides about tool calls that need approval; see `connect`.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class Session:
         revision: Revision | None,
         deadline: float | None,
         idle_deadline: float | None,
+        on_approval: OnApproval = None,
     ) -> None:
         self.deadline = deadline
         self.idle_deadline = idle_deadline
+        self.on_approval = on_approval
         self.revision = revision or ASSUMED
         self._peer = Peer(
             StreamTransport(transport),

@@ -9,13 +9,15 @@ the revision lacks is omitted from lists and optional fields; in a required fiel
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from cattrs.fns import identity
 
 from eca_protocol.codec.unrolled import compile_function
+from eca_protocol.messages.marks import UnknownValue
 from eca_protocol.messages.shapes import (
     Array,
     Choice,
@@ -33,6 +35,9 @@ from eca_protocol.revisions import Revision
 __all__ = ["NotInRevision", "Write", "writer"]
 
 Write: TypeAlias = Callable[[Any], Any]
+
+_STATES: Final = frozenset({"state", "status"})
+"""Fields whose values are the protocol's own; the names of agents, for example, are the user's."""
 
 
 class NotInRevision(Exception):
@@ -66,6 +71,17 @@ def writer(shape: Shape, revision: Revision) -> Write:
 
 def _write_choice(fallbacks: dict[str, str], value: str) -> str:
     return fallbacks.get(value, value)
+
+
+def _write_state(name: str, values: Mapping[str, Any], write: Write, value: Any) -> Any:
+    """Write a state, unless it is misspelt: a text of no edition that is no `UnknownValue`."""
+    if value not in values and not isinstance(value, UnknownValue):
+        near = difflib.get_close_matches(value, values, n=1) if isinstance(value, str) else []
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise TypeError(
+            f"{name}: unknown value {value!r}: {hint}UnknownValue({value!r}) is written as it is"
+        )
+    return write(value)
 
 
 def _write_array(write_item: Write) -> Write:
@@ -192,6 +208,8 @@ def _entry_source(field: Field, revision: Revision, names: dict[str, Any]) -> st
         names[f"write_{field.name}"] = _Members(shape, revision)
         return f"write_{field.name}[value.{field.name}.__class__](value.{field.name})"
     write = writer(shape, revision)
+    if field.name in _STATES and isinstance(shape, Choice):
+        write = functools.partial(_write_state, field.name, shape.values, write)
     if write is identity:
         return f"value.{field.name}"
     names[f"write_{field.name}"] = write

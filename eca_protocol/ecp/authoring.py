@@ -35,7 +35,7 @@ __all__ = ["Agent", "agent", "as_agent", "on_initialize", "on_reset", "on_step"]
 _MARK: Final = "__ecp_hook__"
 _DESCRIPTION: Final = "__ecp_agent__"
 
-_ClassT = TypeVar("_ClassT", bound=type)
+_TargetT = TypeVar("_TargetT", bound=Callable[..., Any])
 _HookT = TypeVar("_HookT", bound=Callable[..., Any])
 
 Hook = Callable[..., Any]
@@ -74,8 +74,8 @@ class Agent:
 
 def agent(
     name: str | None = None, capabilities: Mapping[str, Mapping[str, Any]] | None = None
-) -> Callable[[_ClassT], _ClassT]:
-    """Name a class as an agent, and declare capabilities that its hooks do not imply.
+) -> Callable[[_TargetT], _TargetT]:
+    """Name a class or function as an agent, and declare capabilities that its hooks do not imply.
 
     Raises:
         TypeError: a capability's options are not a mapping.
@@ -85,9 +85,9 @@ def agent(
         if not isinstance(options, Mapping):
             raise TypeError(f"capabilities.{key}: expected a mapping of options, got {options!r}")
 
-    def decorate(cls: _ClassT) -> _ClassT:
-        setattr(cls, _DESCRIPTION, (name or cls.__name__, declared))
-        return cls
+    def decorate(target: _TargetT) -> _TargetT:
+        setattr(target, _DESCRIPTION, (name or target.__name__, declared))
+        return target
 
     return decorate
 
@@ -119,8 +119,13 @@ def as_agent(target: Any, *, name: str | None = None) -> Agent:
     if isinstance(target, Agent):
         return target if name is None else attrs.evolve(target, name=name)
     if not inspect.isclass(target) and not _hook_names(target) and callable(target):
-        function_name = str(getattr(target, "__name__", type(target).__name__))
-        return Agent(name=name or function_name, make_hooks=lambda: Hooks(step=target))
+        own_name = str(getattr(target, "__name__", type(target).__name__))
+        declared_name, declared = getattr(target, _DESCRIPTION, (own_name, {}))
+        return Agent(
+            name=name or declared_name,
+            make_hooks=lambda: Hooks(step=target),
+            capabilities=declared,
+        )
     cls = target if inspect.isclass(target) else type(target)
     declared_name, declared = getattr(cls, _DESCRIPTION, (cls.__name__, {}))
     hooks = _hook_names(target)

@@ -14,7 +14,7 @@ from eca_server.config.reading import Reader, settings_of
 from eca_server.config.settings import Config
 from eca_server.config.upstream import UPSTREAM_KEYS
 
-__all__ = ["config_schema"]
+__all__ = ["attribute_notes", "config_schema"]
 
 _SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
@@ -46,7 +46,7 @@ def _schema(reader: Reader) -> dict[str, Any]:
 
 def _record_schema(cls: type) -> dict[str, Any]:
     schema = _empty_object()
-    notes = _attribute_notes(cls)
+    notes = attribute_notes(cls)
     for name, reader, keys, _ in settings_of(cls):
         for *parents, last in keys:
             member = _schema(reader)
@@ -78,7 +78,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "type": [*types, "null"]} if types else schema
 
 
-def _attribute_notes(cls: type) -> dict[str, str]:
+def attribute_notes(cls: type) -> dict[str, str]:
     """Return the description of each attribute from the docstrings; empty under `-OO`."""
     notes: dict[str, str] = {}
     for each in cls.__mro__:

@@ -1,23 +1,7 @@
-r"""The embedded model: no network, no key, every event on demand.
+"""The embedded model: no network, no key, every event on demand.
 
 `simulator/echo` streams the user's last text back, word by word. `simulator/script` runs the text
-as a script, one directive a line, in order; `\n` in a TEXT is a line end:
-
-    say TEXT             visible text, word by word
-    think TEXT           a block of reasoning, word by word
-    repeat N TEXT        TEXT as N deltas
-    speed N              N deltas a second from then on; 0, the default, is full speed
-    wait SECONDS         nothing for a while; `wait forever` until the turn is stopped
-    progress             a sign of life that is no answer
-    cite URL [TITLE]     a web citation
-    draw [COLOR]         a picture of one color, six hexadecimal digits
-    call NAME [JSON]     a tool call; the lines after it follow once its result is there
-    usage IN OUT         token counts, in place of the counted words
-    fail KIND [TEXT]     an error of a class (`overloaded`, `auth`, `quota`, ...)
-    crash                an unexpected exception, as from a bug
-    finish REASON        ends with this reason (`length`, `content_filter`, ...)
-    cut                  ends without an end, as no backend should
-    empty                no content
+as a script, one directive a line, in order (`DIRECTIVES`).
 
 An unknown directive is answered with an error text. A request for a title or a summary (the first
 line of its instruction contains that word; a directory's name may do so further down) is answered
@@ -60,12 +44,32 @@ from eca_server.llm.events import (
 from eca_server.llm.facts import ModelFacts
 from eca_server.llm.history import Origin, TextPart
 
-__all__ = ["DEFAULT", "MODELS", "PROVIDER", "Simulator"]
+__all__ = ["DEFAULT", "DIRECTIVES", "MODELS", "PROVIDER", "Simulator"]
 
 PROVIDER = "simulator"
 MODELS = ("echo", "script")
 DEFAULT = f"{PROVIDER}/{MODELS[0]}"
 """The selected model if none is configured."""
+
+DIRECTIVES = {
+    "say TEXT": "visible text, word by word",
+    "think TEXT": "a block of reasoning, word by word",
+    "repeat N TEXT": "TEXT as N deltas",
+    "speed N": "N deltas a second from then on; 0, the default, is full speed",
+    "wait SECONDS": "no event for a while; `wait forever` until the turn is stopped",
+    "progress": "a sign of life that is no answer",
+    "cite URL [TITLE]": "a web citation",
+    "draw [COLOR]": "a picture of one color, six hexadecimal digits",
+    "call NAME [JSON]": "a tool call; the lines after it follow once its result is there",
+    "usage IN OUT": "token counts, in place of the counted words",
+    "fail KIND [TEXT]": "an error of a class (`overloaded`, `auth`, `quota`, ...)",
+    "crash": "an unexpected exception, as from a bug",
+    "finish REASON": "the end with this reason (`length`, `content_filter`, ...)",
+    "cut": "an end without its marker, as no backend should send",
+    "empty": "no content",
+    "help": "this list",
+}
+"""The directives of `simulator/script`; `\\n` in a TEXT is a line end."""
 
 _FACTS = ModelFacts(reasoning=True, context=1_000_000)
 _PIECES = re.compile(r"\s*\S+\s*?(?=\s|$)|\s+")
@@ -180,9 +184,12 @@ class _ScriptRun:
                 yield from self._call(name, " ".join(arguments))
             case ("progress", []):
                 yield Progress("loading")
+            case ("help", []):
+                rows = (f"    {form:<18} {meaning}" for form, meaning in DIRECTIVES.items())
+                yield TextDelta("\n".join(["The directives, one a line:", "", *rows, ""]))
             case _:
                 words = f"simulator/script: no such directive: {verb} {rest}".strip()
-                yield from map(TextDelta, self._counted(words + "\\n"))
+                yield from map(TextDelta, self._counted(words + " (help lists them)\\n"))
 
     def _call(self, name: str, raw: str) -> Iterator[Event]:
         self.called = True

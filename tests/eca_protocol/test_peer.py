@@ -9,9 +9,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from eca_protocol.draft import codec_for
 from eca_protocol.endpoint import Dialect, Method, Table
 from eca_protocol.errors import (
     ConnectionClosed,
+    LocalProtocolError,
     RemoteProtocolError,
     RequestFailed,
     RPCError,
@@ -19,6 +21,11 @@ from eca_protocol.errors import (
 from eca_protocol.framing import LINES
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.lifecycle import LifecycleGate
+from eca_protocol.message_transport import StreamTransport
+from eca_protocol.methods import ECA
+from eca_protocol.peer import Peer
+from eca_protocol.revisions import Revision
+from eca_protocol.streams import memory_pair
 from tests.eca_protocol.wire import (
     Bare,
     cancel,
@@ -443,3 +450,16 @@ async def test_nothing_that_passes_is_logged(caplog: pytest.LogCaptureFixture) -
         await wire.send(request(1, params={"key": "a prompt"}), notification())
         await wire.receive()
     assert caplog.messages == []
+
+
+async def test_a_handler_of_a_method_that_is_not_received_is_refused() -> None:
+    ours, _ = memory_pair()
+    for side, name in (("server", "chat/promt"), ("client", "chat/prompt")):
+        with pytest.raises(LocalProtocolError, match=f"a {side} receives no method '{name}'"):
+            Peer(
+                StreamTransport(ours),
+                side=side,
+                table=ECA,
+                codec=codec_for(Revision.CURRENT),
+                handlers={name: lambda _: None},
+            )

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import anyio
 import pytest
-from fake_server import connected
+from fake_server import FakeServer, connected
 from trio.testing import MockClock
 
 from eca_protocol import messages as m
@@ -16,9 +17,17 @@ from eca_protocol.errors import (
     LocalProtocolError,
     RequestFailed,
     RPCError,
+    TurnFailed,
 )
+from eca_protocol.revisions import Revision
 
 pytestmark = pytest.mark.anyio
+
+
+def unread_in(chat: Chat) -> int:
+    """Return the size of a chat's unread contents."""
+    inbox = chat._queue.inbox
+    return 0 if inbox is None else inbox.size
 
 
 @pytest.mark.requirement("CHAT-22", "CHAT-23")
@@ -134,11 +143,12 @@ async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) ->
         await turn.start()
         server.text("c", *["x" * 100_000] * (3 * INBOX // 100_000))
         server.finish("c")
-        await anext(turn)
+        contents = aiter(turn)
+        await anext(contents)
         await anyio.wait_all_tasks_blocked()
         if leaves:
             await turn.__aexit__(None, None, None)
-            assert chat.unread == 0
+            assert unread_in(chat) == 0
         server.answers_with("next")
         assert await chat.prompt("again").text() == "next"
 
@@ -330,11 +340,12 @@ async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
         await turn.start()
         server.text("c", "half")
         server.peer.notify("$/showMessage", m.ShowMessageParams(type="info", message="bye"))
-        assert await anext(turn) == m.ChatTextContent(text="half")
+        contents = aiter(turn)
+        assert await anext(contents) == m.ChatTextContent(text="half")
         await server.peer.transport.drain()
         server.peer.transport._stream.close_writing()
         with pytest.raises(ConnectionClosed):
-            await anext(turn)
+            await anext(contents)
         assert client.closed
 
 
@@ -404,10 +415,10 @@ async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
             ),
         )
         await client.chat().query_commands()
-        assert 7000 < chat.unread < 9000
+        assert 7000 < unread_in(chat) < 9000
         server.finish("c")
         assert [content async for content in turn]
-        assert chat.unread == 0
+        assert unread_in(chat) == 0
 
 
 @pytest.mark.requirement
@@ -423,7 +434,7 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
         with anyio.move_on_after(0.05) as waited:
             await server.peer.transport.drain()
         assert waited.cancelled_caught
-        assert INBOX < chat.unread < 3 * INBOX
+        assert INBOX < unread_in(chat) < 3 * INBOX
         await client.chat().query_commands()
         assert len(await turn.text()) == count * len(piece)
 
@@ -436,3 +447,133 @@ async def test_chats_are_stored_by_their_id() -> None:
         assert isinstance(chat, Chat)
         assert isinstance(client, Client)
         assert client.chat() is not chat
+
+
+def writes_until_stopped(server: FakeServer) -> None:
+    """Answer each prompt with one text, and finish it when it is stopped."""
+
+    def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+        server.text("c", "one")
+        return server.taken(params)
+
+    server.on("chat/prompt", prompt)
+    server.on("chat/promptStop", lambda _: (server.text("c", "closing"), server.finish("c")))
+
+
+async def loop_left_by_break(chat: Chat) -> None:
+    async for _ in chat.prompt("hi"):
+        break
+
+
+async def loop_left_with_a_turn_in_a_variable(chat: Chat) -> None:
+    turn = chat.prompt("hi")
+    async for _ in turn:
+        break
+    assert turn.stopped
+
+
+async def loop_with_roles_left_by_break(chat: Chat) -> None:
+    async for _ in chat.prompt("hi").contents_with_roles():
+        break
+
+
+async def loop_left_by_an_exception(chat: Chat) -> None:
+    with contextlib.suppress(ZeroDivisionError):
+        async for _ in chat.prompt("hi"):
+            raise ZeroDivisionError
+
+
+async def text_cancelled(chat: Chat) -> None:
+    with anyio.move_on_after(0.05) as scope:
+        await chat.prompt("hi").text()
+    assert scope.cancelled_caught
+
+
+async def loop_body_cancelled(chat: Chat) -> None:
+    with anyio.move_on_after(0.05) as scope:
+        async for _ in chat.prompt("hi"):
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize(
+    "leave",
+    [
+        loop_left_by_break,
+        loop_left_with_a_turn_in_a_variable,
+        loop_with_roles_left_by_break,
+        loop_left_by_an_exception,
+        text_cancelled,
+        loop_body_cancelled,
+    ],
+)
+async def test_a_turn_that_is_not_read_to_its_end_is_stopped_once(leave: Any) -> None:
+    async with connected() as (client, server):
+        writes_until_stopped(server)
+        chat = client.chat("c")
+        await leave(chat)
+        with anyio.fail_after(5):
+            await server.until("chat/promptStop")
+            server.answers_with("next")
+            assert await chat.prompt("again").text() == "next"
+        assert len(server.params_of("chat/promptStop")) == 1
+
+
+@pytest.mark.requirement
+async def test_a_prompt_cancelled_behind_a_running_turn_stops_no_other() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        first = chat.prompt("one")
+        await first.start()
+        with anyio.move_on_after(0.05):
+            await chat.prompt("two").text()
+        server.text("c", "first")
+        server.finish("c")
+        assert await first.text() == "first"
+        assert len(server.params_of("chat/prompt")) == 1
+        assert server.params_of("chat/promptStop") == []
+
+
+def fails_with(server: FakeServer, text: str, status: m.ChatPromptStatus = "prompting") -> None:
+    def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+        server.content("c", m.ChatTextContent(text=params.message), "user")
+        server.content("c", m.ChatTextContent(text=text), "system")
+        server.finish("c")
+        return m.ChatPromptResponse(chat_id="c", model="a/b", status=status)
+
+    server.on("chat/prompt", prompt)
+
+
+@pytest.mark.requirement
+@pytest.mark.parametrize("status", ["prompting", "error"])
+async def test_a_text_of_the_server_in_place_of_an_answer_is_an_exception(status: Any) -> None:
+    async with connected(speaks=Revision.CURRENT) as (client, server):
+        server.peer.notify("config/updated", m.ConfigUpdatedParams(chat=m.ChatConfig(variants=())))
+        await client.wait_for_config()
+        fails_with(server, "\nNo key for a/b.", status)
+        chat = client.chat("c")
+        with pytest.raises(TurnFailed, match=r"^No key for a/b\.$"):
+            await chat.prompt("hi").text()
+        contents = [content async for content in chat.prompt("hi")]
+        assert contents == [m.ChatTextContent(text="\nNo key for a/b.")]
+
+
+@pytest.mark.requirement
+async def test_the_text_of_a_command_is_the_server_s() -> None:
+    async with connected() as (client, server):
+        fails_with(server, "All is well.")
+        assert await client.chat("c").prompt("/doctor").text() == "All is well."
+
+
+CHAT_NAMES = """
+    approve clear delete history prompt query_commands query_context reject steer stop title update
+    usage
+"""
+
+
+@pytest.mark.parametrize(
+    ("cls", "names"), [(Chat, CHAT_NAMES), (Turn, "contents_with_roles start stop stopped text")]
+)
+def test_help_shows_only_what_a_program_calls(cls: type, names: str) -> None:
+    assert [name for name in dir(cls) if not name.startswith("_")] == names.split()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -13,7 +15,7 @@ from fake_server import connected
 
 from eca_protocol import messages as m
 from eca_protocol import methods
-from eca_protocol.client import Client, connect
+from eca_protocol.client import SERVER_COMMAND, Client, connect
 from eca_protocol.client.request_handlers import RequestHandlers
 from eca_protocol.errors import (
     ConnectionClosed,
@@ -21,6 +23,7 @@ from eca_protocol.errors import (
     LocalProtocolError,
     RequestFailed,
     StartFailed,
+    TurnFailed,
 )
 from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import memory_pair
@@ -37,7 +40,7 @@ async def test_the_client_has_a_typed_row_or_a_handler_for_everything_in_the_tab
         diagnostics=lambda _: m.EditorGetDiagnosticsResponse(diagnostics=()),
         definition=lambda _: m.EditorGetDefinitionResponse(status="no-server"),
         references=lambda _: m.EditorGetReferencesResponse(status="no-server"),
-        ask_question=lambda _: m.ChatAskQuestionResponse(),
+        on_question=lambda _: None,
     )
     client = Client(ours, request_handlers=handlers)
     for method in ECA:
@@ -117,6 +120,59 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         assert events[:2] == [message, native]
         assert isinstance(events[2], m.ChatContentReceivedParams)
         assert client.tool_servers == {"ECA": native}
+
+
+@pytest.mark.anyio
+async def test_a_function_is_called_with_each_event_of_its_type_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    configs: list[m.ConfigUpdatedParams] = []
+
+    def fail(_: m.ConfigUpdatedParams) -> None:
+        raise ZeroDivisionError
+
+    async def wait(_: m.ConfigUpdatedParams) -> None:
+        pytest.fail("it is async")
+
+    first = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",)))
+    second = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("c/d",)))
+    message = m.ShowMessageParams(type="info", message="look")
+    async with connected() as (client, server):
+        client.on(m.ConfigUpdatedParams, fail)
+        client.on(m.ConfigUpdatedParams, configs.append)
+        with pytest.raises(LocalProtocolError, match="a plain function"):
+            client.on(m.ConfigUpdatedParams, wait)
+        for method, params in (
+            ("config/updated", first),
+            ("$/showMessage", message),
+            ("config/updated", second),
+        ):
+            server.peer.notify(method, params)
+        async with client.events() as events:
+            assert [await anext(events) for _ in range(3)] == [first, message, second]
+        assert configs == [first, second]
+        assert client.models == ("c/d",)
+    assert caplog.text.count("a handler of ConfigUpdatedParams failed") == 2
+
+
+@pytest.mark.anyio
+async def test_the_block_of_events_ends_the_iteration_of_a_task() -> None:
+    message = m.ShowMessageParams(type="info", message="look")
+    received: list[object] = []
+
+    async def read() -> None:
+        received.extend([event async for event in events])
+
+    async with connected() as (client, server), anyio.create_task_group() as tasks:
+        async with client.events() as events:
+            tasks.start_soon(read)
+            server.peer.notify("$/showMessage", message)
+            await client.chat().query_commands()
+            await anyio.wait_all_tasks_blocked()
+        server.peer.notify("$/showMessage", message)
+        await client.chat().query_commands()
+        assert await anext(client.events()) == message
+    assert received == [message]
 
 
 @pytest.mark.anyio
@@ -244,6 +300,57 @@ def test_connect_takes_one_way_to_the_server() -> None:
         connect(command=["x"], transport=ours)
 
 
+@pytest.mark.requirement
+def test_a_command_is_a_list_of_words() -> None:
+    with pytest.raises(LocalProtocolError, match=r"\['eca-server', 'a b'\], got"):
+        connect(command="eca-server 'a b'")
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_the_server_of_this_environment_needs_no_path() -> None:
+    async with connect(command=SERVER_COMMAND, env={**ENVIRONMENT, "PATH": ""}) as client:
+        assert await client.chat().prompt("hello").text() == "hello"
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> None:
+    context = connect(command=SERVER, env=ENVIRONMENT)
+    entered, left = anyio.Event(), anyio.Event()
+
+    async def hold() -> None:
+        async with context:
+            entered.set()
+            await left.wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hold)
+        await entered.wait()
+        with pytest.raises(LocalProtocolError, match="entered in one task and left in another"):
+            await context.__aexit__(None, None, None)
+        assert context._client.exit_code == 0
+        left.set()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_recipe_for_notebooks_opens_and_closes_in_different_tasks() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "tools.md").read_text("utf-8")
+    (recipe,) = re.findall(
+        r"^```python\n(.*?class Session:.*?)^```", guide, re.DOTALL | re.MULTILINE
+    )
+    names: dict[str, Any] = {}
+    exec(recipe.rpartition("```python\n")[2], names)
+    session = names["Session"]()
+    client = await asyncio.create_task(session.open(command=SERVER, env=ENVIRONMENT))
+    assert await asyncio.create_task(client.chat().prompt("hello").text()) == "hello"
+    await asyncio.create_task(session.aclose())
+    assert client.exit_code == 0
+    with pytest.raises(StartFailed):
+        await session.open(command=["/no/such/program"])
+
+
 @pytest.mark.anyio
 @pytest.mark.requirement
 async def test_the_real_server_chats_stops_and_ends_well() -> None:
@@ -259,6 +366,19 @@ async def test_the_real_server_chats_stops_and_ends_well() -> None:
             assert turn.stopped
         assert client.exit_code is None
     assert client.exit_code == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement
+async def test_the_real_server_s_failures_are_exceptions() -> None:
+    async with connect(command=SERVER, env=ENVIRONMENT) as client:
+        with pytest.raises(TurnFailed, match="no/model"):
+            await client.chat(model="no/model").prompt("hi").text()
+        with pytest.raises(TurnFailed, match="OPENAI_API_KEY"):
+            await client.chat(model="openai/gpt-5").prompt("hi").text()
+        script = "fail auth log in again"
+        with pytest.raises(TurnFailed, match="log in"):
+            await client.chat(model="simulator/script").prompt(script).text()
 
 
 @pytest.mark.anyio

@@ -248,12 +248,12 @@ async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_o
 
 
 async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
-    async def ask(params: m.ChatAskQuestionParams) -> m.ChatAskQuestionResponse:
-        return m.ChatAskQuestionResponse(answer=params.question.upper())
+    async def ask(params: m.ChatAskQuestionParams) -> str:
+        return params.question.upper()
 
     references = m.EditorGetReferencesResponse(status="success", locations=())
     async with connected(
-        speaks=Revision.CURRENT, ask_question=ask, references=lambda _: references
+        speaks=Revision.CURRENT, on_question=ask, references=lambda _: references
     ) as (
         _,
         server,

@@ -22,6 +22,15 @@ async def request_and_notify(client: Client) -> None:
     client.notify(methods.MCP_STOP_SERVER, m.MCPStopServerParams(name="files"))
 
 
+def events(client: Client) -> None:
+    client.on(m.ConfigUpdatedParams, lambda params: print(params.chat))
+    client.on(m.ConfigUpdatedParams, on_message)  # type: ignore[arg-type]
+    client.on(str, print)  # type: ignore[type-var]
+
+
+def on_message(message: m.ShowMessageParams) -> None: ...
+
+
 async def refused(client: Client) -> None:
     open_params = m.ChatOpenParams(chat_id="c")
     await client.request(methods.CHAT_LIST, open_params)  # type: ignore[misc]

@@ -31,6 +31,7 @@ from eca_protocol.messages import (
     JsonOutputsDetails,
     MCPServerUpdatedParams,
     ProgressParams,
+    UnknownValue,
 )
 from eca_protocol.messages.shapes import fields_of
 from eca_protocol.methods import ECA
@@ -268,3 +269,14 @@ def test_every_field_has_a_wire_name_in_camel_case() -> None:
         "capabilities",
         "workspaceFolders",
     ]
+
+
+@pytest.mark.requirement
+def test_a_misspelt_status_is_refused_unless_it_is_marked_as_unknown() -> None:
+    codec = Codec(ECA, Revision.CURRENT)
+    misspelt: Any = "promting"
+    response = ChatPromptResponse(chat_id="c", model="a/b", status=misspelt)
+    with pytest.raises(LocalProtocolError, match="unknown value 'promting': did you mean 'prompt"):
+        codec.encode_result("chat/prompt", response)
+    marked = ChatPromptResponse(chat_id="c", model="a/b", status=UnknownValue("paused"))
+    assert codec.encode_result("chat/prompt", marked)["status"] == "paused"

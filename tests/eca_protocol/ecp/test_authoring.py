@@ -37,6 +37,11 @@ async def whisper(text: str) -> Result:
     return Result(public_output=text.lower())
 
 
+@agent(name="named", capabilities={"multi_turn": {}})
+def named(text: str) -> str:
+    return text
+
+
 class Plain:
     def step(self, text: str) -> dict[str, Any]:
         return {"public_output": f"plain {text}"}
@@ -178,3 +183,10 @@ def test_what_cannot_answer_a_step_is_refused() -> None:
         as_agent(Silent)
     with pytest.raises(TypeError, match=r"capabilities[.]usage: expected a mapping"):
         agent(capabilities={"usage": True})  # type: ignore[dict-item]  # on purpose
+
+
+async def test_a_function_is_named_and_declares_capabilities() -> None:
+    made = as_agent(named)
+    assert (made.name, made.capabilities) == ("named", {"multi_turn": {}})
+    assert as_agent(named, name="other").name == "other"
+    assert as_agent(agent()(shout)).name == "shout"

@@ -133,9 +133,19 @@ async def test_a_request_for_a_title_gets_the_first_words():
 
 
 async def test_the_documentation_lists_every_directive():
-    documented = set(re.findall(r"^    (\w+)", simulator.__doc__, re.MULTILINE))
+    documented = {form.split()[0] for form in simulator.DIRECTIVES}
     used = set(re.findall(r'case \("(\w+)"', Path(simulator.__file__).read_text())) | {"empty"}
     assert documented == used
+
+
+async def test_help_and_the_guide_list_every_directive():
+    text = text_of(await play("help"))
+    guide = Path(simulator.__file__).parents[2] / "docs" / "guides" / "tools.md"
+    rows = dict(re.findall(r"^\| `([^|]+)` \| (.+) \|$", guide.read_text(), re.MULTILINE))
+    for form, meaning in simulator.DIRECTIVES.items():
+        assert form in text
+        assert meaning in text
+        assert rows[form] == meaning
 
 
 async def test_its_models_and_the_parts_of_an_answer():

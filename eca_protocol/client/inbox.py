@@ -1,0 +1,157 @@
+"""The contents of one turn, from their arrival until they are read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.calls import PendingCall
+from eca_protocol.client.approvals import WaitingCalls
+from eca_protocol.errors import DeadlineExceeded, ECAError
+
+__all__ = ["Inbox"]
+
+CONTENT_WEIGHT = 512
+"""The bytes by which a content counts in addition to its text."""
+
+
+class Inbox:
+    """The unread contents of one turn.
+
+    Attributes:
+        size: the approximate size of the unread contents, in bytes.
+        call: our `chat/prompt`; None before it is sent.
+        error: raised by the reader after the last content.
+        has_ended: the turn has ended, with or without an error.
+        is_stopped: our side has stopped the turn.
+        waiting_calls: the tool calls that wait for an approval.
+    """
+
+    def __init__(self, resume_reading: Callable[[], None], *, follows_calls: bool) -> None:
+        self.size = 0
+        self.call: PendingCall[m.ChatPromptResponse] | None = None
+        self.error: ECAError | None = None
+        self.has_ended = False
+        self.is_stopped = False
+        self.waiting_calls = WaitingCalls()
+        self._resume_reading = resume_reading
+        self._follows_calls = follows_calls
+        self._contents: deque[m.ChatContentReceivedParams] = deque()
+        self._arrived = anyio.Event()
+        self._has_content = False
+        self._is_abandoned = False
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the server has sent an answer or a content for this turn."""
+        is_answered = self.call is not None and self.call.is_answered
+        return self._has_content or is_answered or self._is_abandoned
+
+    def deliver(self, received: m.ChatContentReceivedParams) -> None:
+        """Append a content."""
+        self._follow_call(received, is_due=False)
+        if not isinstance(received.content, m.ChatUsageContent | m.ChatMetadataContent):
+            self._has_content = True
+        if self._is_abandoned:
+            return
+        self._contents.append(received)
+        self.size += _weight(received.content)
+        self._arrived.set()
+
+    def deliver_of_subagent(self, received: m.ChatContentReceivedParams) -> None:
+        """Take a content of a subagent's chat: its calls wait for an approval, too."""
+        self._follow_call(received, is_due=True)
+        if self.waiting_calls.due is not None:
+            self._arrived.set()
+
+    def _follow_call(self, received: m.ChatContentReceivedParams, *, is_due: bool) -> None:
+        if not self._follows_calls:
+            return
+        match received.content:
+            case m.ChatToolCallRunContent(manual_approval=True) as call if not self.is_stopped:
+                self.waiting_calls.add(received.chat_id, call, is_due=is_due)
+            case (
+                m.ChatToolCallRunningContent()
+                | m.ChatToolCalledContent()
+                | m.ChatToolCallRejectedContent()
+            ) as call:
+                self.waiting_calls.close(received.chat_id, call.id)
+
+    def stop(self) -> None:
+        """Note that our side has stopped the turn: no call needs a decision any longer."""
+        self.is_stopped = True
+        self.waiting_calls.clear()
+
+    def finish(self, error: ECAError | None) -> None:
+        """Mark the turn as ended."""
+        self.has_ended = True
+        self.error = self.error or error
+        self.waiting_calls.clear()
+        self._arrived.set()
+
+    def interrupt(self, error: ECAError) -> None:
+        """Raise an error from the reader, which then stops the turn."""
+        self.error = self.error or error
+        self._arrived.set()
+
+    def abandon(self) -> None:
+        """Drop the unread contents, and those that follow."""
+        self._is_abandoned = True
+        self._contents.clear()
+        self.size = 0
+        self._resume_reading()
+
+    async def next(self, seconds: float | None) -> m.ChatContentReceivedParams | None:
+        """Return the next content; None at the end of the turn, or if a call is due.
+
+        Raises:
+            DeadlineExceeded: no content came for `seconds`.
+        """
+        while not self._contents:
+            if self.error is not None:
+                raise self.error
+            if self.has_ended or self.waiting_calls.due is not None:
+                return None
+            if self._arrived.is_set():  # otherwise another task waits for this event
+                self._arrived = anyio.Event()
+            with anyio.move_on_after(seconds) as scope:
+                await self._arrived.wait()
+            if scope.cancelled_caught and seconds is not None:
+                raise DeadlineExceeded("the next content of the turn", seconds)
+        received = self._contents.popleft()
+        self.size -= _weight(received.content)
+        self._resume_reading()
+        if isinstance(received.content, m.ChatToolCallRunContent):
+            self.waiting_calls.mark_due(received.chat_id, received.content.id)
+        return received
+
+
+def _weight(content: m.ChatContent) -> int:
+    if isinstance(content, m.ChatTextContent | m.ChatReasonTextContent):
+        return CONTENT_WEIGHT + len(content.text)
+    if isinstance(content, m.ChatImageContent):
+        return CONTENT_WEIGHT + len(content.base64)
+    if isinstance(content, m.ChatToolCallPrepareContent):
+        return CONTENT_WEIGHT + len(content.arguments_text)
+    return CONTENT_WEIGHT + _length(content)
+
+
+def _length(value: Any) -> int:
+    """Return the length of all texts in a model, at any depth."""
+    length, rest = 0, [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, str):
+            length += len(value)
+        elif isinstance(value, Mapping):
+            rest += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            rest += value
+        elif attrs.has(type(value)):
+            rest += [getattr(value, field.name) for field in attrs.fields(type(value))]
+    return length

@@ -1,0 +1,122 @@
+"""The turns of one chat: one runs, and the others wait for its end."""
+
+from __future__ import annotations
+
+import math
+import weakref
+
+import anyio
+
+from eca_protocol import messages as m
+from eca_protocol.client.inbox import Inbox
+from eca_protocol.client.session import Session
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, ECAError
+
+__all__ = ["TurnQueue"]
+
+
+class TurnQueue:
+    """The turns of one chat.
+
+    The inbox of a turn lives as long as the turn has a reader.
+
+    Attributes:
+        title: the title that the server sent.
+        usage: the latest usage that the server sent.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.title: str | None = None
+        self.usage: m.ChatUsageContent | None = None
+        self._session = session
+        self._inbox: weakref.ref[Inbox] | None = None
+        self._idle = anyio.Event()
+        self._idle.set()
+        self._waits: list[anyio.CancelScope] = []  # of turns that wait for the previous turn
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no turn runs."""
+        return self._idle.is_set()
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """The inbox of the latest turn, unless nothing reads it."""
+        return None if self._inbox is None else self._inbox()
+
+    async def wait_until_idle(self) -> None:
+        """Wait for the end of the running turn, as long as it makes progress.
+
+        Raises:
+            DeadlineExceeded: it sent no content for `idle_deadline` seconds.
+        """
+        wait = anyio.CancelScope(deadline=self._idle_until())
+        self._waits.append(wait)
+        try:
+            with wait, self._session.keep_reading():
+                while not self._idle.is_set():
+                    await self._idle.wait()
+        finally:
+            self._waits.remove(wait)
+        if not self._idle.is_set():
+            seconds = self._session.idle_deadline or 0.0
+            raise DeadlineExceeded("the next content of the previous turn", seconds)
+
+    def start(self, inbox: Inbox) -> None:
+        """Make a turn the running one."""
+        self._idle = anyio.Event()
+        self._inbox = weakref.ref(inbox, lambda _: self._session.resume_reading())
+
+    def receive(self, received: m.ChatContentReceivedParams) -> bool:
+        """Take a content from the server; return False if it belongs to none of our turns."""
+        content = received.content
+        if isinstance(content, m.ChatMetadataContent):
+            self.title = content.title
+        elif isinstance(content, m.ChatUsageContent):
+            self.usage = content
+        if self._idle.is_set():
+            return False
+        for wait in self._waits:
+            wait.deadline = self._idle_until()
+        inbox = self.inbox
+        if isinstance(content, m.ChatProgressContent) and content.state == "finished":
+            if inbox is not None and not inbox.has_begun:
+                return False  # a second end of the previous turn; some servers send one (W-60)
+            if inbox is not None:
+                inbox.deliver(received)
+            self.finish()
+        elif inbox is not None:
+            inbox.deliver(received)
+        return True
+
+    def receive_of_subagent(self, received: m.ChatContentReceivedParams) -> None:
+        """Take a content of a subagent of the running turn."""
+        if not self._idle.is_set() and (inbox := self.inbox) is not None:
+            inbox.deliver_of_subagent(received)
+
+    def close_call(self, chat_id: str, call_id: str) -> None:
+        """Note that the program has answered a waiting call."""
+        if (inbox := self.inbox) is not None:
+            inbox.waiting_calls.close(chat_id, call_id)
+
+    def finish(self) -> None:
+        """End the running turn."""
+        if (inbox := self.inbox) is not None:
+            inbox.finish(None)
+        self._idle.set()
+
+    def fail(self, reason: str) -> None:
+        """End the running turn with an error: the connection has ended."""
+        inbox = self.inbox
+        if inbox is not None and not self._idle.is_set():
+            inbox.finish(ConnectionClosed(f"the turn was not finished: {reason}"))
+        self._idle.set()
+
+    def interrupt(self, error: ECAError) -> None:
+        """Raise an error from the running turn, which continues on the server."""
+        if not self._idle.is_set() and (inbox := self.inbox) is not None:
+            inbox.interrupt(error)
+
+    def _idle_until(self) -> float:
+        seconds = self._session.idle_deadline
+        return math.inf if seconds is None else anyio.current_time() + seconds

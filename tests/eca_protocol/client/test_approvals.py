@@ -1,0 +1,265 @@
+"""Approvals of tool calls and answers to questions: by a function, in short, by hand, or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from fake_server import FakeServer, connected
+from test_client import ENVIRONMENT, SERVER
+
+from eca_protocol import messages as m
+from eca_protocol.client import Chat, Rejection, connect
+from eca_protocol.errors import AnswerNeeded, ApprovalNeeded, LocalProtocolError, RequestFailed
+from eca_protocol.revisions import Revision
+
+pytestmark = pytest.mark.anyio
+
+CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(variants=()))
+NAMES: dict[str, Any] = {"origin": "native", "name": "shell", "server": "eca"}
+
+
+def call(call_id: str = "1") -> m.ChatToolCallRunContent:
+    return m.ChatToolCallRunContent(id=call_id, manual_approval=True, summary="ls", **NAMES)
+
+
+def rejected(call_id: str = "1") -> m.ChatToolCallRejectedContent:
+    return m.ChatToolCallRejectedContent(id=call_id, reason="user-choice", **NAMES)
+
+
+def calls_on_prompt(server: FakeServer, *ids: str) -> None:
+    """Call tools in each turn; finish it when all are answered, or at a stop."""
+    waiting: set[str] = set()
+
+    def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+        waiting.update(ids)
+        for call_id in ids:
+            server.content("c", call(call_id))
+        return server.taken(params)
+
+    def answer(params: Any) -> None:
+        waiting.discard(params.tool_call_id)
+        if not waiting:
+            server.text("c", "done")
+            server.finish("c")
+
+    server.on("chat/prompt", prompt)
+    server.on("chat/toolCallApprove", answer)
+    server.on("chat/toolCallReject", answer)
+    server.on("chat/promptStop", lambda _: server.finish("c"))
+
+
+async def test_without_a_handler_a_waiting_call_raises_at_once_and_stops_the_turn() -> None:
+    async with connected() as (client, server):
+        calls_on_prompt(server, "1")
+        chat = client.chat("c")
+        with pytest.raises(ApprovalNeeded, match=r"eca/shell \(ls\) needs approval: .*on_approval"):
+            await chat.prompt("hi").text()
+        await server.until("chat/promptStop")
+        with pytest.raises(ApprovalNeeded) as raised:
+            async for _ in chat.prompt("hi"):
+                pass
+        assert raised.value.call == call()
+        server.answers_with("next")
+        assert await chat.prompt("again").text() == "next"
+
+
+@pytest.mark.parametrize("decision", ["allow", "allow_session", "reject", Rejection("too risky")])
+async def test_a_function_decides_about_each_call(decision: Any) -> None:
+    questions: list[m.ChatToolCallRunContent] = []
+
+    def decide(waiting: m.ChatToolCallRunContent) -> Any:
+        questions.append(waiting)
+        return decision
+
+    async def decide_later(waiting: m.ChatToolCallRunContent) -> Any:
+        await anyio.sleep(0)
+        return decide(waiting)
+
+    for handler in (decide, decide_later):
+        async with connected(speaks=Revision.CURRENT, on_approval=handler) as (client, server):
+            server.peer.notify("config/updated", CURRENT)
+            await client.wait_for_config()
+            calls_on_prompt(server, "1", "2")
+            assert await client.chat("c").prompt("hi").text() == "done"
+            ids = [each.tool_call_id for each in server.params_of("chat/toolCallReject")]
+            saves = [each.save for each in server.params_of("chat/toolCallApprove")]
+            reasons = [each.message for each in server.params_of("chat/promptSteer")]
+        is_rejection = decision == "reject" or isinstance(decision, Rejection)
+        assert ids == (["1", "2"] if is_rejection else [])
+        save = "session" if decision == "allow_session" else None
+        assert saves == ([] if is_rejection else [save, save])
+        assert reasons == (["too risky"] * 2 if isinstance(decision, Rejection) else [])
+    assert questions == [call("1"), call("2")] * 2
+
+
+@pytest.mark.parametrize(
+    ("short", "method"), [("allow", "chat/toolCallApprove"), ("reject", "chat/toolCallReject")]
+)
+async def test_a_short_form_decides_about_all_calls(short: str, method: str) -> None:
+    async with connected(on_approval=short) as (client, server):
+        calls_on_prompt(server, "1", "2")
+        assert await client.chat("c").prompt("hi").text() == "done"
+        assert len(server.params_of(method)) == 2
+
+
+async def test_a_call_that_the_program_answers_itself_is_not_decided_again() -> None:
+    def decide(_: m.ChatToolCallRunContent) -> Any:
+        pytest.fail("it was answered")
+
+    for handler in (None, decide):
+        async with connected(on_approval=handler) as (client, server):
+            calls_on_prompt(server, "1", "2")
+            chat = client.chat("c")
+            async for content in chat.prompt("hi"):
+                if isinstance(content, m.ChatToolCallRunContent):
+                    chat.approve(content.id) if content.id == "1" else chat.reject(content.id)
+            assert len(server.params_of("chat/toolCallApprove")) == 1
+            assert len(server.params_of("chat/toolCallReject")) == 1
+
+
+async def test_with_manual_another_task_may_answer_later() -> None:
+    async with connected(on_approval="manual") as (client, server):
+        calls_on_prompt(server, "1")
+        chat = client.chat("c")
+        async with anyio.create_task_group() as tasks:
+            texts: list[str] = []
+
+            async def read() -> None:
+                texts.append(await chat.prompt("hi").text())
+
+            tasks.start_soon(read)
+            await server.until("chat/prompt")
+            await anyio.wait_all_tasks_blocked()
+            chat.approve("1")
+        assert texts == ["done"]
+
+
+async def test_a_handler_ends_when_its_call_is_closed_or_its_turn_is_stopped() -> None:
+    cancelled = anyio.Event()
+
+    async def decide(_: m.ChatToolCallRunContent) -> Any:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with connected(on_approval=decide) as (client, server):
+        calls_on_prompt(server, "1")
+        chat = client.chat("c")
+        for stops in (True, False):
+            started, cancelled = anyio.Event(), anyio.Event()
+            turn = chat.prompt("hi")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(turn.text)
+                await started.wait()
+                if stops:
+                    turn.stop()
+                else:
+                    server.content("c", rejected())
+                    server.finish("c")
+            assert cancelled.is_set()
+        assert server.params_of("chat/toolCallApprove") == []
+
+
+async def test_a_failing_handler_fails_the_turn_and_stops_it() -> None:
+    def fail(_: m.ChatToolCallRunContent) -> Any:
+        raise RuntimeError("my mistake")
+
+    async with connected(on_approval=fail) as (client, server):
+        calls_on_prompt(server, "1")
+        with pytest.raises(RuntimeError, match="my mistake"):
+            await client.chat("c").prompt("hi").text()
+        await server.until("chat/promptStop")
+
+
+async def test_what_is_no_decision_is_refused() -> None:
+    async with connected(on_approval=lambda _: True) as (client, server):
+        calls_on_prompt(server, "1")
+        with pytest.raises(LocalProtocolError, match=r"'allow', .* got True"):
+            await client.chat("c").prompt("hi").text()
+    with pytest.raises(LocalProtocolError, match="'allow', 'reject', 'manual', got 'yes'"):
+        connect(command=["x"], on_approval="yes")
+
+
+async def test_a_call_that_was_closed_meanwhile_does_not_wait() -> None:
+    async with connected() as (client, server):
+
+        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            server.content("c", call())
+            server.content("c", rejected())
+            server.finish("c")
+            return server.taken(params)
+
+        server.on("chat/prompt", prompt)
+        contents = [content async for content in client.chat("c").prompt("hi")]
+        assert contents == [call(), rejected()]
+
+
+@pytest.mark.parametrize("handler", [None, "allow"])
+async def test_a_call_of_a_subagent_waits_in_its_parent_s_turn(handler: Any) -> None:
+    async with connected(speaks=Revision.CURRENT, on_approval=handler) as (client, server):
+        server.peer.notify("config/updated", CURRENT)
+        await client.wait_for_config()
+        received = m.ChatContentReceivedParams(
+            chat_id="sub", parent_chat_id="c", role="assistant", content=call()
+        )
+        server.on("chat/toolCallApprove", lambda _: server.finish("c"))
+        server.on("chat/promptStop", lambda _: server.finish("c"))
+        turn = client.chat("c").prompt("hi")
+        await turn.start()
+        async with anyio.create_task_group() as tasks:
+
+            async def read() -> None:
+                if handler is None:
+                    with pytest.raises(ApprovalNeeded):
+                        await turn.text()
+                else:
+                    assert await turn.text() == ""
+
+            tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            server.peer.notify("chat/contentReceived", received)
+        approvals = server.params_of("chat/toolCallApprove")
+        assert [each.chat_id for each in approvals] == ([] if handler is None else ["sub"])
+
+
+@pytest.mark.parametrize("answer", ["blue", None])
+async def test_a_function_answers_the_server_s_questions(answer: str | None) -> None:
+    question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
+    async with connected(speaks=Revision.CURRENT, on_question=lambda _: answer) as (_, server):
+        (hello,) = server.params_of("initialize")
+        assert hello.capabilities.code_assistant.chat_capabilities.ask_question
+        response = await server.peer.call("chat/askQuestion", question)
+        assert response == m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
+
+
+async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn() -> None:
+    question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
+    async with connected(speaks=Revision.CURRENT) as (client, server):
+        turn = client.chat("c").prompt("hi")
+        await turn.start()
+        with pytest.raises(RequestFailed, match="-32601"):
+            await server.peer.call("chat/askQuestion", question)
+        with pytest.raises(AnswerNeeded, match=r"which color.*on_question") as raised:
+            await turn.text()
+        assert raised.value.question == question
+        await server.until("chat/promptStop")
+
+
+async def test_the_real_server_is_answered() -> None:
+    script = 'call shell_command {"command": "make x"}\nsay Well.'
+    env = ENVIRONMENT
+    async with connect(command=SERVER, env=env, on_approval="reject") as client:
+        assert await client.chat(model="simulator/script").prompt(script).text() == ""  # W-31
+    rejection = Rejection("say I understand.")
+    async with connect(command=SERVER, env=env, on_approval=lambda _: rejection) as client:
+        text = await client.chat(model="simulator/script").prompt(script).text()
+        assert text == "I understand."
+    async with connect(command=SERVER, env=env) as client:
+        chat: Chat = client.chat(model="simulator/script")
+        with pytest.raises(ApprovalNeeded, match="eca/shell_command"):
+            await chat.prompt(script).text()
+        assert await chat.prompt("say Next.").text() == "Next."

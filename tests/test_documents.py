@@ -1,0 +1,193 @@
+"""The documents say what is so: their examples are run, their settings read, their links followed.
+
+A block of code is run, and prints the block of `text` behind it:
+
+- `python` runs in this process; a block with test functions has them called instead.
+- `sh` runs in bash, in a folder where only Python and the console scripts are. With a name (`sh
+  run`) `.ci/run` runs it. `sh form` is a form with placeholders; each of its options exists.
+- `json` is a configuration that the server takes without a complaint, `yaml` a manifest of `ecp`.
+- `text`, `markdown`, `jsonc`, `elisp` and `lua` are output, files and settings of editors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import attrs
+import pytest
+
+from eca_server.config import load
+from eca_server.ecp.manifest import load_manifest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DOCUMENTS = [
+    *(
+        REPOSITORY / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+    ),
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "docs" / "guides").glob("*.md")),
+]
+README = REPOSITORY / "README.md"
+BLOCK = re.compile(r"^```([\w{}-]+)(?: (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NOT_RUN = {"text", "markdown", "jsonc", "elisp", "lua", "{toctree}"}
+PROGRAMS = {
+    "python": f'"{sys.executable}" "$@"',
+    "eca-server": f'"{sys.executable}" -P -m eca_server "$@"',
+    "ecp": f'"{sys.executable}" -P -m eca_server ecp "$@"',
+    "pass": "echo a-key",
+}
+
+
+@attrs.frozen
+class Block:
+    """A block of code, and the text behind it, which it prints."""
+
+    path: Path
+    line: int
+    kind: str
+    name: str | None
+    code: str
+    printed: str | None
+
+    @property
+    def id(self) -> str:
+        return f"{self.path.stem}:{self.line}"
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    text = path.read_text("utf-8")
+    matches = list(BLOCK.finditer(text))
+    for match, after in zip(matches, [*matches[1:], None], strict=False):
+        printed = after[3] if after is not None and after[1] == "text" else None
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(path, line, match[1], match[2], match[3], printed)
+
+
+BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
+
+
+def of_kind(kind: str, name: str | None = None) -> pytest.MarkDecorator:
+    chosen = [block for block in BLOCKS if (block.kind, block.name) == (kind, name)]
+    return pytest.mark.parametrize("block", chosen, ids=[block.id for block in chosen])
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder and a home where nothing is configured, with the programs of the tree under test."""
+    scripts = tmp_path / "bin"
+    scripts.mkdir()
+    for name, command in PROGRAMS.items():
+        script = scripts / name
+        script.write_text(f"#!/bin/sh\nexec {command}\n")
+        script.chmod(0o755)
+    (tmp_path / "shop").mkdir()
+    monkeypatch.setenv("PATH", str(scripts), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "ECA_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path / "shop")
+    return tmp_path
+
+
+def test_every_block_is_of_a_known_kind() -> None:
+    kinds = {block.kind for block in BLOCKS}
+    assert kinds - NOT_RUN == {"python", "sh", "json", "yaml"}
+
+
+@pytest.mark.usefixtures("environment")
+@of_kind("python")
+def test_an_example_prints_what_the_document_says(
+    block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "example.py"
+    path.write_text(block.code, "utf-8")
+    names = runpy.run_path(str(path), run_name="example")
+    tests = [function for name, function in names.items() if name.startswith("test_")]
+    for test in tests:
+        test()
+    assert capsys.readouterr().out == (block.printed or "")
+    assert block.printed or tests
+
+
+@pytest.mark.usefixtures("environment")
+@of_kind("sh")
+def test_a_command_succeeds_and_prints_what_the_document_says(block: Block) -> None:
+    done = subprocess.run(
+        ["bash", "-e", "-c", block.code],
+        capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    if block.printed is not None:
+        assert done.stdout == block.printed
+
+
+@pytest.mark.usefixtures("environment")
+@of_kind("sh", "form")
+def test_each_option_of_a_form_exists(block: Block) -> None:
+    for line in block.code.splitlines():
+        ours = re.split(r" -- |#", line)[0].split()
+        options = [word.partition("=")[0] for word in ours if word.startswith("--")]
+        command = [*takewhile(lambda word: not re.match(r"--|[A-Z]", word), ours)]
+        known = subprocess.run(
+            [*command, "--help"], capture_output=True, text=True, check=True, env=os.environ
+        ).stdout
+        assert not [option for option in options if option not in known], line
+
+
+def test_each_block_with_a_name_is_run_by_the_checks() -> None:
+    checks = (REPOSITORY / ".ci" / "run").read_text("utf-8")
+    named = [block for block in BLOCKS if block.kind == "sh" and block.name not in {None, "form"}]
+    assert {block.name for block in named} == {"run", "test", "evaluate"}
+    for block in named:
+        assert f"run_block {block.path.relative_to(REPOSITORY)} {block.name} " in checks
+
+
+@pytest.mark.usefixtures("environment")
+@of_kind("json")
+def test_a_configuration_is_one_that_the_server_takes(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(block.code, "utf-8")
+    environ = {**os.environ, "TEAM": "x"}
+    loaded = load(initialization_options=None, roots=(), environ=environ, config_file=path)
+    assert not loaded.problems
+    if loaded.config.default_model is not None:
+        provider, _, model = loaded.config.default_model.partition("/")
+        assert model in loaded.config.providers[provider].models
+
+
+@of_kind("yaml")
+def test_a_manifest_is_valid(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "manifest.yaml"
+    path.write_text(block.code, "utf-8")
+    assert not load_manifest(path).warnings
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as hosts and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", path.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_every_link_to_a_file_or_heading_leads_somewhere(path: Path) -> None:
+    text = BLOCK.sub("", path.read_text("utf-8"))
+    for target in re.findall(r"\]\(((?!\w+:)[^)\s]+)\)", text):
+        name, _, anchor = target.partition("#")
+        if name.startswith(("generated/", "../generated/")):
+            continue  # Sphinx follows these
+        file = (path.parent / name).resolve() if name else path
+        assert file.is_file(), target
+        assert not anchor or file.suffix != ".md" or anchor in anchors(file), target
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").split()) <= 900
