@@ -295,7 +295,7 @@ async def test_a_server_that_does_not_start_is_reported_with_the_reason(
 
 
 class Echo:
-    """A server in this process, which fails after its greeting if it is told to."""
+    """A server in this process, which may fail at its first prompt."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.ended = False
