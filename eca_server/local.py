@@ -1,4 +1,4 @@
-"""An SDK client and a server in one process, connected by an in-memory transport."""
+"""An SDK client and a server in one process."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import trio
-
 from eca_protocol.client import Client, connect
 from eca_protocol.client.request_handlers import QuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
-from eca_protocol.streams import memory_pair
 from eca_server.features.host import Options
 from eca_server.features.lifecycle import Connection
 from eca_server.printable import printable_lines
-from eca_server.server import serve
+from eca_server.server import Server
 
 __all__ = ["LocalPair", "local_client"]
 
@@ -60,21 +57,14 @@ async def local_client(
         on_question: answers the server's questions to the user; None: questions are not
             supported.
     """
-    ours, theirs = memory_pair()
     connections: list[Connection] = []
-    async with trio.open_nursery() as nursery:
-
-        async def run_server() -> None:
-            await serve(theirs, options, on_connection=connections.append)
-
-        nursery.start_soon(run_server)
-        async with connect(
-            transport=ours,
-            workspace_folders=workspace_folders,
-            client_info=ClientInfo(name="eca-server chat"),
-            initialization_options=initialization_options,
-            on_approval="manual",
-            on_question=on_question,
-            idle_deadline=None,
-        ) as client:
-            yield LocalPair(client, connections[0])
+    async with connect(
+        server=Server(options, on_connection=connections.append),
+        workspace_folders=workspace_folders,
+        client_info=ClientInfo(name="eca-server chat"),
+        initialization_options=initialization_options,
+        on_approval="manual",
+        on_question=on_question,
+        idle_deadline=None,
+    ) as client:
+        yield LocalPair(client, connections[0])

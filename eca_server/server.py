@@ -8,11 +8,13 @@ code reports the cause (ruling W-13).
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import Callable
 
 import trio
 
+from eca_protocol.errors import LocalProtocolError
 from eca_protocol.http import HTTPClient
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
@@ -25,12 +27,45 @@ from eca_server.features.lifecycle import Connection, Greeting
 from eca_server.signals import take_signals
 from eca_server.telemetry import begin_flush, record_telemetry
 
-__all__ = ["Options", "serve"]
+__all__ = ["Options", "Server", "serve"]
 
 _log = logging.getLogger("eca_server")
 
 _EVEN_IGNORED = tuple(each for each in signal.Signals if each.name != "SIGHUP")
 """Signals that end the server even if ignored at the start; SIGHUP is not among them (`nohup`)."""
+
+
+class Server:
+    """A server in this process, for `eca_protocol.connect(server=Server())`; it needs trio.
+
+    Args:
+        options: the options; None: the configuration of the environment, and no stored chats.
+        on_connection: called with a connection before its first message.
+    """
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        on_connection: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
+        self._options = options or Options(environ=os.environ)
+        self._on_connection = on_connection
+
+    async def serve(self, transport: Transport) -> int:
+        """Serve one client, and return the exit code.
+
+        Raises:
+            LocalProtocolError: the caller runs on asyncio.
+        """
+        try:
+            trio.lowlevel.current_task()
+        except RuntimeError:
+            raise LocalProtocolError(
+                "the server in this process needs trio: run the program with trio.run, or start "
+                "the server with command=eca_protocol.SERVER_COMMAND"
+            ) from None
+        return await serve(transport, self._options, on_connection=self._on_connection)
 
 
 async def serve(

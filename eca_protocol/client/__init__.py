@@ -20,7 +20,7 @@ from eca_protocol.client.approvals import (
 )
 from eca_protocol.client.chat import Chat, Turn
 from eca_protocol.client.client import Client
-from eca_protocol.client.connecting import SERVER_COMMAND, connect
+from eca_protocol.client.connecting import SERVER_COMMAND, InProcessServer, connect
 from eca_protocol.client.events import Event, Events
 from eca_protocol.client.request_handlers import (
     DefinitionHandler,
@@ -39,6 +39,7 @@ __all__ = [
     "DiagnosticsHandler",
     "Event",
     "Events",
+    "InProcessServer",
     "OnApproval",
     "QuestionHandler",
     "ReferencesHandler",

@@ -14,6 +14,7 @@ from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.chat import Chat
 from eca_protocol.client.events import Event, EventQueue, Events
 from eca_protocol.client.request_handlers import RequestHandlers
+from eca_protocol.client.server_task import ServerTask
 from eca_protocol.client.session import CONFIGURED, Session
 from eca_protocol.errors import (
     AnswerNeeded,
@@ -54,6 +55,7 @@ class Client(Session):
         transport: Transport,
         *,
         child: Child | None = None,
+        server: ServerTask | None = None,
         revision: Revision | None = None,
         request_handlers: RequestHandlers | None = None,
         on_approval: OnApproval = None,
@@ -92,6 +94,7 @@ class Client(Session):
         self.config = m.ChatConfig()
         self.tool_servers: dict[str, m.ToolServerUpdatedParams] = {}
         self._child = child
+        self._server = server
         self._chats: dict[str, Chat] = {}
 
     def chat(
@@ -223,6 +226,8 @@ class Client(Session):
     async def __aenter__(self) -> Self:
         await self._peer.__aenter__()
         self._peer.start_soon(self._serve)
+        if self._server is not None:
+            self._peer.start_soon(self._server.run)
         return self
 
     async def __aexit__(
@@ -234,12 +239,16 @@ class Client(Session):
         try:
             with anyio.CancelScope(shield=True):
                 await self._shut_down()
+                if self._server is not None:
+                    await self._server.wait()
         finally:
             try:
                 await self._peer.__aexit__(None, None, None)
             finally:
                 if self._child is not None:
                     await self._child.end(_GRACE_PERIODS)
+        if self._server is not None and self._server.error is not None:
+            raise self._server.error
 
     async def _abort(self, reason: str) -> None:
         """Close the connection and end the server without leaving the block, from any task."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import attrs
@@ -24,22 +24,32 @@ from eca_protocol.client.request_handlers import (
     ReferencesHandler,
     RequestHandlers,
 )
+from eca_protocol.client.server_task import ServerTask
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
 from eca_protocol.methods import INITIALIZED
 from eca_protocol.process import Child, spawn
 from eca_protocol.revisions import Revision
-from eca_protocol.streams import Transport
+from eca_protocol.streams import Transport, memory_pair
 
-__all__ = ["SERVER_COMMAND", "connect"]
+__all__ = ["SERVER_COMMAND", "InProcessServer", "connect"]
 
 SERVER_COMMAND: Final = (sys.executable, "-P", "-m", "eca_server", "server")
 """The command of the server in this Python environment, which need not be activated."""
+
+
+class InProcessServer(Protocol):
+    """A server that `connect` runs in a task of its own; `eca_server.server.Server` is one."""
+
+    async def serve(self, transport: Transport) -> object:
+        """Serve one client until it has left; the result is ignored."""
+        ...
 
 
 def connect(
     *,
     command: Sequence[str] | None = None,
     transport: Transport | None = None,
+    server: InProcessServer | None = None,
     workspace_folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]] = (),
     client_info: m.ClientInfo | None = None,
     initialization_options: m.InitializationOptions | None = None,
@@ -60,6 +70,8 @@ def connect(
     Args:
         command: starts the server, which is ended when the block is left; a list of words.
         transport: a byte stream to a running server, in place of `command`.
+        server: a server to run in this process, in place of `command`; its exception is raised when
+            the block is left.
         workspace_folders: the project's roots, as folders or paths.
         client_info: the client's name and version.
         initialization_options: passed to the server.
@@ -83,15 +95,15 @@ def connect(
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
 
     Raises:
-        LocalProtocolError: there are both a command and a transport, or neither; the command is one
+        LocalProtocolError: there is not one of command, transport and server; the command is one
             text; `on_approval` is no such function or text; or, on leaving: the block was entered
             in a different task.
         StartFailed: on entering: the command cannot be started, or ended before its answer.
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
     """
-    if (command is None) == (transport is None):
-        raise LocalProtocolError("connect: pass either a command or a transport")
+    if [command, transport, server].count(None) != 2:
+        raise LocalProtocolError("connect: pass one of command, transport and server")
     if isinstance(command, str):
         raise LocalProtocolError(
             f"connect: expected command as a list of words: {shlex.split(command)}, got {command!r}"
@@ -108,6 +120,7 @@ def connect(
     return _ConnectionContext(
         start=start,
         transport=transport,
+        server=server,
         handlers=handlers,
         on_approval=on_approval,
         revision=revision,
@@ -144,6 +157,7 @@ class _ConnectionContext:
 
     _start: Callable[[], Child] | None
     _transport: Transport | None
+    _server: InProcessServer | None
     _handlers: RequestHandlers
     _on_approval: OnApproval
     _revision: Revision | None
@@ -156,12 +170,17 @@ class _ConnectionContext:
 
     async def __aenter__(self) -> Client:
         child = None if self._start is None else self._start()
+        server = None
         stream = self._transport if child is None else child.transport
+        if self._server is not None:
+            stream, theirs = memory_pair()
+            server = ServerTask(self._server.serve, theirs)
         assert stream is not None
         self._task_id = anyio.get_current_task().id
         self._client = client = Client(
             stream,
             child=child,
+            server=server,
             revision=self._revision,
             request_handlers=self._handlers,
             on_approval=self._on_approval,

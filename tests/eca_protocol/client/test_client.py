@@ -26,7 +26,10 @@ from eca_protocol.errors import (
     TurnFailed,
 )
 from eca_protocol.methods import ECA, ClientNotification, ClientRequest
-from eca_protocol.streams import memory_pair
+from eca_protocol.streams import Transport, memory_pair
+from eca_server.features import Options
+from eca_server.server import Server
+from tests.eca_protocol.wire import Wire, notification, success
 
 SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ECA_CONFIG": "{}"}
@@ -291,6 +294,63 @@ async def test_a_server_that_does_not_start_is_reported_with_the_reason(
             pytest.fail("it connected")
 
 
+class Echo:
+    """A server in this process, which may fail at its first prompt."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.ended = False
+        self._fails = fails
+
+    async def serve(self, transport: Transport) -> None:
+        wire = Wire(transport)
+        while (message := await wire.receive()) is not None:
+            if message["method"] == "exit":
+                break
+            if "id" in message:
+                result = {"chatId": "c", "model": "a/b", "status": "prompting"}
+                await wire.send(success(message["id"], result))
+            if message["method"] == "chat/prompt":
+                if self._fails:
+                    raise ZeroDivisionError
+                for role, content in (
+                    ("assistant", {"type": "text", "text": message["params"]["message"]}),
+                    ("system", {"type": "progress", "state": "finished", "text": ""}),
+                ):
+                    params = {"chatId": "c", "role": role, "content": content}
+                    await wire.send(notification("chat/contentReceived", params))
+        self.ended = True
+
+
+@pytest.mark.anyio
+async def test_a_server_in_this_process_is_served_and_awaited() -> None:
+    server = Echo()
+    async with connect(server=server) as client:
+        assert await client.chat("c").prompt("hello").text() == "hello"
+    assert server.ended
+
+
+@pytest.mark.anyio
+async def test_the_exception_of_a_server_in_this_process_is_raised_by_the_block() -> None:
+    context = connect(server=Echo(fails=True))
+    client = await context.__aenter__()
+    with pytest.raises(ConnectionClosed):
+        await client.chat("c").prompt("hello").text()
+    with pytest.raises(ZeroDivisionError):
+        await context.__aexit__(None, None, None)
+
+
+@pytest.mark.anyio
+async def test_the_real_server_runs_in_this_process_on_trio(anyio_backend_name: str) -> None:
+    server = Server(Options(environ={"ECA_CONFIG": "{}"}))
+    if anyio_backend_name == "asyncio":
+        with pytest.raises(LocalProtocolError, match="needs trio"):
+            async with connect(server=server):
+                pytest.fail("it connected")
+        return
+    async with connect(server=server) as client:
+        assert await client.chat().prompt("Hello over there").text() == "Hello over there"
+
+
 @pytest.mark.requirement
 def test_connect_takes_one_way_to_the_server() -> None:
     ours, _ = memory_pair()
@@ -298,6 +358,8 @@ def test_connect_takes_one_way_to_the_server() -> None:
         connect()
     with pytest.raises(LocalProtocolError):
         connect(command=["x"], transport=ours)
+    with pytest.raises(LocalProtocolError):
+        connect(command=["x"], server=Echo())
 
 
 @pytest.mark.requirement

@@ -140,7 +140,7 @@ async def test_the_documentation_lists_every_directive():
 
 async def test_help_and_the_guide_list_every_directive():
     text = text_of(await play("help"))
-    guide = Path(simulator.__file__).parents[2] / "docs" / "guides" / "tools.md"
+    guide = Path(simulator.__file__).parents[2] / "docs" / "guides" / "sdk.md"
     rows = dict(re.findall(r"^\| `([^|]+)` \| (.+) \|$", guide.read_text(), re.MULTILINE))
     for form, meaning in simulator.DIRECTIVES.items():
         assert form in text
