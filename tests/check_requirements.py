@@ -2,16 +2,14 @@
 
     python tests/check_requirements.py [--table] [--root FOLDER]
 
-The suite is collected, not run. Exit code 0: every row has a test, no test names a row that is not
-there, and each test names one where one binds. There, a test that shows none says so with an empty
-marker, `@pytest.mark.requirement`.
+The suite is collected, not run. Exit code 0: every row has a test, and no test names a row that
+does not exist.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import fnmatch
 import io
 import sys
 from pathlib import Path
@@ -21,22 +19,6 @@ import pytest
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.requirements.audit import Audit, Claim, audit
 
-BINDING = (
-    "tests/eca_protocol/test_framing*",
-    "tests/eca_protocol/test_json*",
-    "tests/eca_protocol/test_endpoint*",
-    "tests/eca_protocol/test_lifecycle*",
-    "tests/eca_protocol/test_messages*",
-    "tests/eca_protocol/test_methods*",
-    "tests/eca_protocol/test_codec*",
-    "tests/eca_protocol/messages/*",
-    "tests/eca_protocol/codec/*",
-    "tests/eca_server/wire/*",
-    "tests/eca_server/chat/*",
-    "tests/clients/*",
-)
-"""Where each test has to say which rows it shows."""
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -44,19 +26,17 @@ class Collector:
     """A pytest plugin that notes each test function and its markers, deselected ones too."""
 
     def __init__(self) -> None:
-        self._names: dict[str, list[str] | None] = {}
+        self._names: dict[str, list[str]] = {}
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        function = item.nodeid.partition("[")[0]
-        names = self._names.setdefault(function, None)
+        names = self._names.setdefault(item.nodeid.partition("[")[0], [])
         for mark in item.iter_markers("requirement"):
-            names = [*(names or ()), *mark.args]
-        self._names[function] = names
+            names += mark.args
 
     @property
     def claims(self) -> list[Claim]:
         return [
-            Claim(test=function, names=None if names is None else tuple(dict.fromkeys(names)))
+            Claim(test=function, names=tuple(dict.fromkeys(names)))
             for function, names in self._names.items()
         ]
 
@@ -77,10 +57,6 @@ def collect(root: Path) -> list[Claim]:
     if code != pytest.ExitCode.OK:
         sys.exit(f"{said.getvalue()}\nthe suite cannot be collected: {code!r}")
     return collector.claims
-
-
-def binds(test: str) -> bool:
-    return any(fnmatch.fnmatchcase(test, pattern) for pattern in BINDING)
 
 
 def print_table(result: Audit) -> None:
@@ -106,7 +82,7 @@ def main() -> int:
         "--root", type=Path, default=REPOSITORY, help="the folder that holds `tests`"
     )
     options = parser.parse_args()
-    result = audit(collect(options.root.resolve()), binds=binds)
+    result = audit(collect(options.root.resolve()))
     if options.table:
         print_table(result)
     for finding in result.findings:

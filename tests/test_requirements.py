@@ -16,13 +16,12 @@ SCRIPT = ROOT / "tests" / "check_requirements.py"
 DUE = tuple(REQUIREMENTS)
 
 
-def judge(*claims: tuple[str, ...] | None, binding: bool = False) -> Audit:
-    named = [Claim(test=f"test_{place}", names=names) for place, names in enumerate(claims)]
-    return audit(named, binds=lambda _: binding)
+def judge(*claims: tuple[str, ...]) -> Audit:
+    return audit(Claim(test=f"test_{place}", names=names) for place, names in enumerate(claims))
 
 
 def test_a_suite_that_shows_each_row_that_is_due_is_fine() -> None:
-    result = judge(*((id_,) for id_ in DUE), binding=True)
+    result = judge((), *((id_,) for id_ in DUE))
     assert not result.findings
     assert tuple(result.shown) == DUE
 
@@ -43,19 +42,9 @@ def test_a_name_that_is_no_requirement_is_found() -> None:
     assert finding.startswith("test_1: names 'BASE-999'")
 
 
-def test_a_test_without_a_marker_is_found_only_where_one_binds() -> None:
-    assert not judge(DUE, None).findings
-    (finding,) = judge(DUE, None, binding=True).findings
-    assert finding.startswith("test_1: expected a requirement marker")
-
-
-def test_an_empty_marker_says_that_no_row_binds_the_test() -> None:
-    assert not judge(DUE, (), binding=True).findings
-
-
 def test_a_ruling_named_as_a_whole_shows_none_of_its_requirements() -> None:
     without = tuple(id_ for id_ in DUE if id_ != "W-13a")
-    result = judge(without, ("W-13",), binding=True)
+    result = judge(without, ("W-13",))
     assert [finding.partition(":")[0] for finding in result.findings] == ["W-13a"]
 
 
@@ -81,16 +70,7 @@ def run_on(suite: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     """A suite whose markers stand on modules, classes, functions and parameters."""
-    chat = tmp_path / "tests" / "eca_server" / "chat"
-    chat.mkdir(parents=True)
-    (chat / "test_silent.py").write_text(
-        "import pytest\n"
-        "def test_silent():\n"
-        "    pass\n"
-        "@pytest.mark.requirement\n"
-        "def test_free():\n"
-        "    pass\n"
-    )
+    (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_marked.py").write_text(
         "import pytest\n"
         "pytestmark = pytest.mark.requirement('BASE-2')\n"
@@ -114,8 +94,6 @@ def test_the_script_reads_every_place_a_marker_may_be_in(suite: Path) -> None:
     done = run_on(suite, "--table")
     assert done.returncode == 1
     assert "test_marked.py::test_parameter: names 'NO-1'" in done.stderr
-    assert "chat/test_silent.py::test_silent: carries no requirement" in done.stderr
-    assert "test_free" not in done.stderr
     assert "BASE-1: has no test" in done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "tests: 2" in lines["BASE-2"]

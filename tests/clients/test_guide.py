@@ -17,7 +17,6 @@ from tests.eca_server.stranger import content_of
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "plugins.md").read_text("utf-8")
 
 
-@pytest.mark.requirement
 def test_the_guide_explains_each_difference_between_clients() -> None:
     explained = re.findall(r"^\| `(\w+)` \| \S", GUIDE, re.MULTILINE)
     assert explained == [field.name for field in attrs.fields(ClientProfile)]

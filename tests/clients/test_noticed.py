@@ -59,7 +59,6 @@ def show(name: str, messages: list[Any]) -> Screen:
     return screen
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("name", PERSONALITIES)
 def test_nothing_is_wrong_with_what_is_right(name: str) -> None:
     screen = show(name, GOOD)
@@ -101,7 +100,6 @@ def drawn_too(messages: list[Any]) -> None:
     messages.append(("rewrite/contentReceived", {"content": {"type": "text", "text": "x"}}))
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("requirement", "name", "wrong"),
     [
@@ -136,7 +134,6 @@ def test_a_client_notices_what_it_breaks_on(
         show(name, messages)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -158,7 +155,6 @@ def test_a_client_without_enough_information_sends_no_prompt(
 ONE, TWO = frame({"n": 1}), frame({"n": 2})
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("reader", "reads", "understood"),
     [
@@ -180,7 +176,6 @@ def test_a_reader_loses_what_its_client_loses(
     assert came == understood
 
 
-@pytest.mark.requirement
 def test_neovim_takes_a_second_header_for_the_body() -> None:
     with pytest.raises(ValueError, match="Expecting value"):
         neovim().feed(ONE.replace(b"\r\n\r\n", b"\r\nContent-Type: x\r\n\r\n"))

@@ -9,7 +9,6 @@ from tests.clients.conftest import SpendDay
 from tests.clients.personality import PERSONALITIES
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("name", PERSONALITIES)
 def test_a_day_is_watched_without_a_finding(spend_day: SpendDay, name: str) -> None:
     watcher, seen = Watcher(), []

@@ -29,7 +29,6 @@ def seated(name: str, home: Path, *, late: float = 0.0) -> Iterator[Seat]:
         seat.line.close()
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("name", PERSONALITIES)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_parts_of_a_day_come_in_any_order(name: str, seed: int, tmp_path: Path) -> None:

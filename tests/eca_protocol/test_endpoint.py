@@ -60,12 +60,10 @@ def refusal(event: Event | None) -> tuple[Id | None, int]:
 
 
 class TestTable:
-    @pytest.mark.requirement
     def test_a_method_is_in_a_table_once(self) -> None:
         with pytest.raises(LocalProtocolError, match="add"):
             Table([TABLE["add"], TABLE["add"]])
 
-    @pytest.mark.requirement
     def test_each_side_is_sent_the_methods_of_the_other(self) -> None:
         assert set(TABLE.received_by("server")) == {"add", "log"}
         assert set(TABLE.received_by("client")) == {"log", "ask"}
@@ -130,7 +128,6 @@ class TestTheirRequests:
         assert isinstance(event, Reply)
         assert len(event.message.message) < 300
 
-    @pytest.mark.requirement
     def test_more_requests_than_the_bound_are_refused(self) -> None:
         end = server(max_running=2)
         end.receive(request(1))
@@ -192,7 +189,6 @@ class TestCancel:
         end.receive(request(1))
         assert end.receive(notification("$/cancelRequest", params)) is None
 
-    @pytest.mark.requirement
     def test_another_dialect_spells_cancel_differently_and_answers_nothing(self) -> None:
         end = server(dialect=QUIET)
         end.receive(request(1))
@@ -201,7 +197,6 @@ class TestCancel:
         assert gone == RequestCancelled(1, None)
         assert not end.running_requests
 
-    @pytest.mark.requirement
     def test_a_dialect_without_cancel_has_none(self) -> None:
         end = server(dialect=Dialect())
         end.receive(request(1))
@@ -223,7 +218,6 @@ class TestFaults:
         fault = RemoteProtocolError("bad JSON", code=ErrorCode.PARSE_ERROR)
         assert server().reply_to_error(fault) == Reply(ErrorResponse(None, -32700, "bad JSON"))
 
-    @pytest.mark.requirement
     def test_a_dialect_may_tolerate_noise(self) -> None:
         end = server(dialect=QUIET)
         assert end.receive([]) is None
@@ -296,7 +290,6 @@ class TestOurCalls:
 
 
 class TestClose:
-    @pytest.mark.requirement
     def test_close_names_the_calls_that_are_lost_and_ends_everything(self) -> None:
         end = server()
         end.receive(request(1))
@@ -313,7 +306,6 @@ class TestClose:
         with pytest.raises(LocalProtocolError):
             end.respond(1, None)
 
-    @pytest.mark.requirement
     def test_what_is_abandoned_after_close_is_not_written(self) -> None:
         end = server()
         call = end.call("ask")
@@ -391,7 +383,6 @@ class TestGate:
         end.respond("first", None)
         assert end.take_released() == []
 
-    @pytest.mark.requirement
     def test_cancelling_what_is_waited_for_releases_too(self) -> None:
         end = server(gate=TwoSteps())
         end.receive(request("first"))
@@ -412,7 +403,6 @@ class TestGate:
         assert end.receive(notification("dropped")) is None
         assert not end.running_requests
 
-    @pytest.mark.requirement
     def test_only_so_many_notifications_are_held(self) -> None:
         end = server(gate=TwoSteps(), max_running=3)
         end.receive(request("first"))
@@ -421,7 +411,6 @@ class TestGate:
         end.respond("first", None)
         assert [event.params for event in end.take_released()] == [[0], [1], [2]]  # type: ignore[union-attr]
 
-    @pytest.mark.requirement
     def test_nothing_is_released_after_close(self) -> None:
         end = server(gate=TwoSteps())
         end.receive(request("first"))

@@ -173,7 +173,6 @@ def test_an_end_between_frames_is_none() -> None:
     assert read(NEXT + b"\r\n\n") == [b'"next"']
 
 
-@pytest.mark.requirement
 def test_the_table_names_every_kind_and_the_tests_show_each() -> None:
     assert set(FRAME_ERRORS) == set(FrameErrorKind)
     shown = {kind for kind, *_ in [*LENGTH_FAULTS, *BODY_FAULTS]}
@@ -211,7 +210,6 @@ def test_a_frame_of_length_zero_is_an_empty_body() -> None:
     assert read(b"Content-Length: 0\r\n\r\n" + NEXT) == [b"", b'"next"']
 
 
-@pytest.mark.requirement
 def test_limits_are_met_exactly() -> None:
     body = b"x" * 100
     header = b"X: " + b"x" * (80 - 5 - 23) + b"\r\nContent-Length: 100\r\n\r\n"
@@ -228,7 +226,6 @@ def test_a_header_is_written_as_the_ruling_says() -> None:
     assert encode_frame(b"") == b"Content-Length: 0\r\n\r\n"
 
 
-@pytest.mark.requirement
 def test_nothing_is_taken_after_the_end() -> None:
     for decoder in (ContentLengthDecoder(), LineDecoder()):
         assert not decoder.closed
@@ -244,13 +241,11 @@ def test_nothing_is_taken_after_the_end() -> None:
         fatal.feed(NEXT)
 
 
-@pytest.mark.requirement
 def test_a_header_limit_that_no_header_fits_is_refused() -> None:
     with pytest.raises(ValueError, match="max_header: expected 64 or more, got 10"):
         ContentLengthDecoder(max_header=10)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
@@ -269,7 +264,6 @@ def test_lines_are_cut(text: bytes, lines: list[bytes]) -> None:
         assert decoded(LineDecoder(max_line=8), *pieces) == lines
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b" " * 99 + b"\n"])
 def test_a_line_beyond_the_limit_is_skipped(end: bytes) -> None:
     fault = FrameError(kind=FrameErrorKind.LINE_TOO_LONG, got="more than 8 bytes")
@@ -279,7 +273,6 @@ def test_a_line_beyond_the_limit_is_skipped(end: bytes) -> None:
     assert not fault.fatal
 
 
-@pytest.mark.requirement
 def test_a_line_is_written_and_never_two() -> None:
     assert encode_line(b'{"a":1}') == b'{"a":1}\n'
     for body in (b"[1,\n2]", b"[1]\r"):
@@ -361,7 +354,6 @@ def test_a_message_of_64_mib_passes(framing: Framing) -> None:
     assert decoder.feed_eof() == []
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("length", [64 * 2**20, 2**30, 10**18 - 1])
 def test_a_hostile_length_allocates_nothing(length: int) -> None:
     decoder = ContentLengthDecoder()
@@ -390,7 +382,6 @@ def seconds_bytewise(make: Callable[[], FrameDecoder], stream: bytes) -> float:
     return min(times)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("make", "stream"),
     [

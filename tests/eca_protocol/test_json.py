@@ -231,7 +231,6 @@ def test_duplicate_keys_can_be_refused(engine: Any) -> None:
         engine.loads('{"\\ud800": 1, "\\ud801": 2}', duplicate_keys="refuse")
 
 
-@pytest.mark.requirement
 @engines
 def test_positions_count_characters(engine: Any) -> None:
     with pytest.raises(InvalidJSON) as caught:
@@ -239,7 +238,6 @@ def test_positions_count_characters(engine: Any) -> None:
     assert caught.value.position == 7
 
 
-@pytest.mark.requirement
 @engines
 def test_an_error_shows_little_of_the_text(engine: Any) -> None:
     with pytest.raises(InvalidJSON) as caught:
@@ -387,7 +385,6 @@ def too_many(engine: Any, text: bytes, **options: Any) -> bool:
     return is_refused
 
 
-@pytest.mark.requirement
 @engines
 @pytest.mark.parametrize("keys", ["last", "refuse"])
 def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, keys: Any) -> None:
@@ -402,7 +399,6 @@ def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, 
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement
 @engines
 @pytest.mark.parametrize(
     ("lead", "item", "end", "marks"),
@@ -423,7 +419,6 @@ def test_the_most_values_are_read_and_one_more_is_refused(
     assert too_many(engine, lead + item * (room // marks + 1) + end)
 
 
-@pytest.mark.requirement
 @engines
 def test_a_long_text_of_few_values_is_read_whatever_is_in_its_strings(engine: Any) -> None:
     for text in (",[{" * 2**20, '\\"' * 2**20, "," * 2**20 + '",["' * 2**18):
@@ -433,7 +428,6 @@ def test_a_long_text_of_few_values_is_read_whatever_is_in_its_strings(engine: An
 _LIMIT = 2000
 
 
-@pytest.mark.requirement
 @given(st.lists(st.sampled_from([*TOKENS, "[]", "1,", '",[{"', '"\\\\"', '"\\""']), min_size=1))
 def test_the_count_agrees_with_a_scanner_of_the_text(parts: list[str]) -> None:
     text = "".join(parts).encode()

@@ -86,7 +86,6 @@ def gate_in(state: State) -> LifecycleGate:
     return gate
 
 
-@pytest.mark.requirement
 def test_the_table_has_a_row_for_every_state() -> None:
     assert set(TABLE) == set(State) == set(TRANSITIONS)
 
@@ -120,7 +119,6 @@ def test_a_client_may_send_exactly_what_a_server_would_admit(
     assert gate.state is following
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("success", [True, False])
 def test_only_the_awaited_answer_of_initialize_moves_on(state: State, success: bool) -> None:
@@ -133,7 +131,6 @@ def test_only_the_awaited_answer_of_initialize_moves_on(state: State, success: b
     assert gate.state is (following if moved else state)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("state", State)
 def test_initialize_without_an_id_never_begins_what_no_answer_could_end(state: State) -> None:
     gate = gate_in(state)
@@ -173,7 +170,6 @@ steps = st.lists(
 )
 
 
-@pytest.mark.requirement
 @given(steps)
 def test_a_connection_only_moves_forward_but_for_a_failed_initialize(
     sequence: list[tuple[str, str | bool]],

@@ -70,14 +70,12 @@ def test_the_table_has_the_methods_of_every_edition() -> None:
     assert len(ECA) == len(SPECIFIED) + sum(len(names.split()) for names in ADDED.values())
 
 
-@pytest.mark.requirement
 def test_a_row_s_constant_has_the_name_of_its_method() -> None:
     for row in ECA:
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", row.name.removeprefix("$/").replace("/", "_"))
         assert getattr(methods, words.upper()) is row
 
 
-@pytest.mark.requirement
 def test_only_requests_have_results() -> None:
     for row in ECA:
         assert row.kind == "request" or row.result is None

@@ -65,25 +65,21 @@ def test_detection_never_fails_and_never_says_september(params: Any) -> None:
     assert detect(params) in {Revision.DRAFT, Revision.R2025_10, Revision.CURRENT}
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("revision", Revision)
 def test_a_revision_is_found_by_its_name(revision: Revision) -> None:
     assert parse_revision(revision.value) is revision
 
 
-@pytest.mark.requirement
 def test_an_unknown_name_is_answered_by_the_known_names() -> None:
     with pytest.raises(ValueError, match=r"'2024'.*2025-06, 2025-09, 2025-10, current"):
         parse_revision("2024")
 
 
-@pytest.mark.requirement
 def test_revisions_are_ordered_by_age() -> None:
     assert sorted(set(Revision)) == list(Revision)
     assert Revision.DRAFT < Revision.R2025_09 < Revision.R2025_10 < Revision.CURRENT
 
 
-@pytest.mark.requirement
 @given(
     since=st.sampled_from(Revision), until=st.sampled_from(Revision), at=st.sampled_from(Revision)
 )
@@ -95,7 +91,6 @@ def test_a_window_holds_both_of_its_ends_and_a_ruling_opens_it_for_writing(
     assert Window(since=since, until=until, ruling="W-11").written_in(at)
 
 
-@pytest.mark.requirement
 def test_a_field_without_a_mark_exists_for_ever() -> None:
     assert window_of({}) is EVER
     assert window_of(mark(since=Revision.CURRENT)) == Window(since=Revision.CURRENT)

@@ -78,7 +78,6 @@ def test_what_a_hook_wrote_is_cut_and_how_it_ended_is_not() -> None:
     assert "bytes left out" in fitting["error"]
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("raw", [None, {}, {"chatId": "x" * 500}, {"content": {"text": "x" * 500}}])
 def test_what_is_small_or_of_another_kind_stays_as_it_is(raw: Any) -> None:
     assert fit(raw, 400) is raw or fit(raw, 400) == raw

@@ -62,7 +62,6 @@ async def test_prompts_of_a_chat_carry_its_id_model_and_behavior() -> None:
         assert (second.chat_id, second.model, second.behavior) == ("c", "c/d", "plan")
 
 
-@pytest.mark.requirement
 async def test_received_gives_roles_and_the_echo() -> None:
     async with connected() as (client, server):
         server.answers_with("x")
@@ -108,7 +107,6 @@ async def test_stop_asks_the_server_and_the_turn_continues_to_its_end() -> None:
         assert server.params_of("chat/promptStop") == [m.ChatPromptStopParams(chat_id="c")]
 
 
-@pytest.mark.requirement
 async def test_a_block_that_is_left_early_stops_its_turn() -> None:
     async with connected() as (client, server):
         async with client.chat("c").prompt("hi"):
@@ -116,7 +114,6 @@ async def test_a_block_that_is_left_early_stops_its_turn() -> None:
         await server.until("chat/promptStop")
 
 
-@pytest.mark.requirement
 async def test_breaking_out_of_a_turn_blocks_nothing() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -134,7 +131,6 @@ async def test_breaking_out_of_a_turn_blocks_nothing() -> None:
         assert await chat.prompt("again").text() == "next"
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) -> None:
     async with connected(idle_deadline=5) as (client, server):
@@ -153,7 +149,6 @@ async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) ->
         assert await chat.prompt("again").text() == "next"
 
 
-@pytest.mark.requirement
 async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separated() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -187,7 +182,6 @@ async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separ
         assert len(server.params_of("chat/prompt")) == 2
 
 
-@pytest.mark.requirement
 async def test_turns_of_one_chat_are_sent_one_after_the_other() -> None:
     async with connected() as (client, server), anyio.create_task_group() as group:
         chat = client.chat("c")
@@ -209,7 +203,6 @@ async def test_turns_of_one_chat_are_sent_one_after_the_other() -> None:
     assert texts == ["first", "second"]
 
 
-@pytest.mark.requirement
 async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_other() -> None:
     async with connected() as (client, server), anyio.create_task_group() as group:
         chat = client.chat("c")
@@ -252,7 +245,6 @@ async def test_what_comes_behind_the_end_does_no_harm() -> None:
         assert chat.title == "Late"
 
 
-@pytest.mark.requirement
 async def test_a_turn_is_sent_once() -> None:
     async with connected() as (client, server):
         server.answers_with("x")
@@ -263,7 +255,6 @@ async def test_a_turn_is_sent_once() -> None:
             await turn.start()
 
 
-@pytest.mark.requirement
 async def test_a_refused_prompt_frees_the_chat() -> None:
     async with connected() as (client, server):
 
@@ -292,7 +283,6 @@ async def test_a_deleted_chat_ends_its_turn_and_starts_clean() -> None:
         assert again.usage is None
 
 
-@pytest.mark.requirement
 async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> None:
     async with connected(idle_deadline=5) as (client, server):
         server.answers_with("x")
@@ -323,7 +313,6 @@ async def test_calls_are_approved_and_rejected_by_chat_and_id() -> None:
         ]
 
 
-@pytest.mark.requirement
 async def test_a_chat_asks_for_contexts_and_commands() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -333,7 +322,6 @@ async def test_a_chat_asks_for_contexts_and_commands() -> None:
         assert server.params_of("chat/queryCommands")[0].query == "co"
 
 
-@pytest.mark.requirement
 async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
     async with connected() as (client, server):
         turn = client.chat("c").prompt("hi")
@@ -349,7 +337,6 @@ async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
         assert client.closed
 
 
-@pytest.mark.requirement
 async def test_a_silent_server_is_an_exception() -> None:
     async with connected(idle_deadline=0.02) as (client, _):
         with pytest.raises(DeadlineExceeded):
@@ -361,7 +348,6 @@ ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.requirement
 @ON_A_CLOCK_OF_ITS_OWN
 async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> None:
     async with connected(idle_deadline=100) as (client, server):
@@ -382,7 +368,6 @@ async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> 
         assert texts == ["next"]
 
 
-@pytest.mark.requirement
 async def test_a_turn_behind_a_silent_one_is_not_sent() -> None:
     async with connected(idle_deadline=0.02) as (client, server):
         chat = client.chat("c")
@@ -392,7 +377,6 @@ async def test_a_turn_behind_a_silent_one_is_not_sent() -> None:
         assert len(server.params_of("chat/prompt")) == 1
 
 
-@pytest.mark.requirement
 async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -421,7 +405,6 @@ async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
         assert unread_in(chat) == 0
 
 
-@pytest.mark.requirement
 async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_pending() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -439,7 +422,6 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
         assert len(await turn.text()) == count * len(piece)
 
 
-@pytest.mark.requirement
 async def test_chats_are_stored_by_their_id() -> None:
     async with connected() as (client, _):
         chat = client.chat()
@@ -496,7 +478,6 @@ async def loop_body_cancelled(chat: Chat) -> None:
     assert scope.cancelled_caught
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     "leave",
     [
@@ -520,7 +501,6 @@ async def test_a_turn_that_is_not_read_to_its_end_is_stopped_once(leave: Any) ->
         assert len(server.params_of("chat/promptStop")) == 1
 
 
-@pytest.mark.requirement
 async def test_a_prompt_cancelled_behind_a_running_turn_stops_no_other() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -545,7 +525,6 @@ def fails_with(server: FakeServer, text: str, status: m.ChatPromptStatus = "prom
     server.on("chat/prompt", prompt)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("status", ["prompting", "error"])
 async def test_a_text_of_the_server_in_place_of_an_answer_is_an_exception(status: Any) -> None:
     async with connected(speaks=Revision.CURRENT) as (client, server):
@@ -559,7 +538,6 @@ async def test_a_text_of_the_server_in_place_of_an_answer_is_an_exception(status
         assert contents == [m.ChatTextContent(text="\nNo key for a/b.")]
 
 
-@pytest.mark.requirement
 async def test_the_text_of_a_command_is_the_server_s() -> None:
     async with connected() as (client, server):
         fails_with(server, "All is well.")

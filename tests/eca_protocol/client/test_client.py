@@ -81,7 +81,6 @@ async def test_leaving_shuts_down_then_exits() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_the_lifecycle_binds_the_client_too() -> None:
     async with connected() as (client, _):
         with pytest.raises(LocalProtocolError):
@@ -179,7 +178,6 @@ async def test_the_block_of_events_ends_the_iteration_of_a_task() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_each_of_two_who_wait_learns_the_end() -> None:
     message = m.ShowMessageParams(type="info", message="hi")
     events: list[object] = []
@@ -261,7 +259,6 @@ async def test_a_handler_may_give_anything_that_is_awaited() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_without_a_handler_diagnostics_are_refused() -> None:
     async with connected() as (_, server):
         with pytest.raises(RequestFailed, match="-32601"):
@@ -269,7 +266,6 @@ async def test_without_a_handler_diagnostics_are_refused() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_a_deaf_server_is_an_exception_when_connecting() -> None:
     ours, _ = memory_pair()
     with pytest.raises(DeadlineExceeded):
@@ -278,7 +274,6 @@ async def test_a_deaf_server_is_an_exception_when_connecting() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -351,7 +346,6 @@ async def test_the_real_server_runs_in_this_process_on_trio(anyio_backend_name: 
         assert await client.chat().prompt("Hello over there").text() == "Hello over there"
 
 
-@pytest.mark.requirement
 def test_connect_takes_one_way_to_the_server() -> None:
     ours, _ = memory_pair()
     with pytest.raises(LocalProtocolError):
@@ -362,21 +356,18 @@ def test_connect_takes_one_way_to_the_server() -> None:
         connect(command=["x"], server=Echo())
 
 
-@pytest.mark.requirement
 def test_a_command_is_a_list_of_words() -> None:
     with pytest.raises(LocalProtocolError, match=r"\['eca-server', 'a b'\], got"):
         connect(command="eca-server 'a b'")
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_the_server_of_this_environment_needs_no_path() -> None:
     async with connect(command=SERVER_COMMAND, env={**ENVIRONMENT, "PATH": ""}) as client:
         assert await client.chat().prompt("hello").text() == "hello"
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> None:
     context = connect(command=SERVER, env=ENVIRONMENT)
     entered, left = anyio.Event(), anyio.Event()
@@ -414,7 +405,6 @@ async def test_the_recipe_for_notebooks_opens_and_closes_in_different_tasks() ->
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_the_real_server_chats_stops_and_ends_well() -> None:
     async with connect(command=SERVER, env=ENVIRONMENT) as client:
         await client.wait_for_config()
@@ -431,7 +421,6 @@ async def test_the_real_server_chats_stops_and_ends_well() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_the_real_server_s_failures_are_exceptions() -> None:
     async with connect(command=SERVER, env=ENVIRONMENT) as client:
         with pytest.raises(TurnFailed, match="no/model"):
@@ -444,7 +433,6 @@ async def test_the_real_server_s_failures_are_exceptions() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement
 async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
     async with connect(command=SERVER, env=ENVIRONMENT) as client:
         turn = client.chat(model="simulator/script").prompt("say one\nwait forever")

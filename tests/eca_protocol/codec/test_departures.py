@@ -199,7 +199,6 @@ def test_a_key_that_some_spell_their_own_way_is_read_and_listed() -> None:
     assert read.include == ("messages",)
 
 
-@pytest.mark.requirement
 def test_all_departures_of_a_message_are_listed() -> None:
     raw = {
         "chatId": 7,
@@ -218,7 +217,6 @@ def test_all_departures_of_a_message_are_listed() -> None:
     ]
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
@@ -233,7 +231,6 @@ def test_what_came_with_october_is_foreign_to_september(raw: Any, path: str) -> 
     assert departure.path == path
 
 
-@pytest.mark.requirement
 def test_a_server_is_no_departure_where_the_revision_has_none() -> None:
     raw = content(**{key: value for key, value in CALLED.items() if key != "server"})
     assert explain("chat/contentReceived", raw, Revision.R2025_09) == ()
@@ -247,13 +244,11 @@ def test_a_server_is_no_departure_where_the_revision_has_none() -> None:
     )
 
 
-@pytest.mark.requirement
 def test_null_is_specified_for_a_process_without_a_parent() -> None:
     raw = {"processId": None, "capabilities": {}, "workspaceFolders": []}
     assert explain("initialize", raw, Revision.R2025_10) == ()
 
 
-@pytest.mark.requirement
 def test_a_method_that_is_not_in_the_table_cannot_be_explained() -> None:
     with pytest.raises(LocalProtocolError, match="no method chat/unheard"):
         explain("chat/unheard", {}, Revision.CURRENT)

@@ -310,7 +310,6 @@ def test_a_result_of_nothing_is_an_empty_one() -> None:
     assert CODEC.decode_result("shutdown", {"old": "servers"}) is None
 
 
-@pytest.mark.requirement
 def test_an_integer_may_be_written_with_a_fraction_of_zero() -> None:
     raw = {"type": "file", "path": "p", "linesRange": {"start": 5.0, "end": 7}}
     (context,) = CODEC.decode_params("chat/prompt", {"message": "", "contexts": [raw]}).contexts
@@ -417,7 +416,6 @@ def test_params_are_refused_with_a_reason(method: str, raw: Any, words: str) -> 
     assert not raised.value.fatal
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
@@ -452,7 +450,6 @@ def test_results_are_refused_with_a_reason(raw: Any, words: str) -> None:
     assert str(raised.value) == words
 
 
-@pytest.mark.requirement
 def test_what_no_json_parser_gives_is_refused_too() -> None:
     class Number(int):
         pass
@@ -463,7 +460,6 @@ def test_what_no_json_parser_gives_is_refused_too() -> None:
         CODEC.decode_params("initialize", {"processId": b"5"})
 
 
-@pytest.mark.requirement
 def test_a_method_that_is_not_in_the_table_is_our_own_error() -> None:
     with pytest.raises(LocalProtocolError, match="no method chat/unheard"):
         CODEC.decode_params("chat/unheard", {})
@@ -471,7 +467,6 @@ def test_a_method_that_is_not_in_the_table_is_our_own_error() -> None:
         CODEC.decode_result("chat/unheard", {})
 
 
-@pytest.mark.requirement
 def test_a_notification_comes_in_as_a_list_of_one() -> None:
     raw = {"processId": None, "clientInfo": {"name": "vi", "version": None}}
     ((method, params),) = CODEC.incoming("initialize", raw)

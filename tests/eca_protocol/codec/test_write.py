@@ -47,7 +47,6 @@ def written(codec: Codec, content: Any) -> Any:
     return codec.encode_params("chat/contentReceived", params)["content"]
 
 
-@pytest.mark.requirement
 def test_options_that_are_not_set_are_not_written() -> None:
     assert OCTOBER.encode_params("chat/prompt", ChatPromptParams(message="hi")) == {"message": "hi"}
     assert OCTOBER.encode_params("initialized", InitializedParams()) == {}
@@ -64,7 +63,6 @@ def test_what_the_text_requires_is_written_even_if_empty() -> None:
     }
 
 
-@pytest.mark.requirement
 def test_the_type_of_a_union_s_member_is_first() -> None:
     assert list(written(OCTOBER, ChatTextContent(text="a"))) == ["type", "text"]
 
@@ -111,7 +109,6 @@ def test_the_start_is_announced_in_every_revision(codec: Codec) -> None:
     )
 
 
-@pytest.mark.requirement
 def test_a_field_outside_the_revision_is_left_out() -> None:
     approve = ChatToolCallApproveParams(chat_id="c", tool_call_id="t", save="session")
     raw = {"chatId": "c", "toolCallId": "t"}
@@ -137,7 +134,6 @@ def test_the_server_of_a_call_is_written_in_every_revision() -> None:
         }
 
 
-@pytest.mark.requirement
 def test_a_value_outside_the_revision_is_replaced_by_its_fallback() -> None:
     answer = ChatPromptResponse(chat_id="c", model="m", status="error")
     assert OLD.encode_result("chat/prompt", answer)["status"] == "prompting"
@@ -164,7 +160,6 @@ def test_a_server_by_url_is_announced_as_its_edition_spells_it() -> None:
     }
 
 
-@pytest.mark.requirement
 def test_what_an_option_holds_is_left_out_where_the_revision_has_no_such_thing() -> None:
     run = ChatToolCallRunContent(
         id="1", origin="server", name="n", server="s", details=JsonOutputsDetails(jsons=())
@@ -181,7 +176,6 @@ def test_what_an_option_holds_is_left_out_where_the_revision_has_no_such_thing()
     assert len(CURRENT.encode_params("chat/prompt", prompt)["contexts"]) == 2
 
 
-@pytest.mark.requirement
 def test_a_notification_outside_the_revision_becomes_none() -> None:
     title = ChatContentReceivedParams(
         chat_id="c", role="system", content=ChatMetadataContent(title="T")
@@ -193,7 +187,6 @@ def test_a_notification_outside_the_revision_becomes_none() -> None:
     assert len(CURRENT.outgoing("chat/selectedAgentChanged", agent)) == 1
 
 
-@pytest.mark.requirement
 def test_what_must_be_written_and_cannot_be_is_our_own_error() -> None:
     title = ChatContentReceivedParams(
         chat_id="c", role="system", content=ChatMetadataContent(title="T")
@@ -208,7 +201,6 @@ def test_what_must_be_written_and_cannot_be_is_our_own_error() -> None:
         OCTOBER.encode_params("chat/selectedAgentChanged", ChatSelectedAgentChanged(agent="a"))
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("method", "params", "words"),
     [
@@ -226,13 +218,11 @@ def test_params_of_another_method_are_our_own_error(method: str, params: Any, wo
         OCTOBER.outgoing(method, params)
 
 
-@pytest.mark.requirement
 def test_results_of_another_method_are_our_own_error() -> None:
     with pytest.raises(LocalProtocolError, match="expected a ChatPromptResponse, got a NoneType"):
         OCTOBER.encode_result("chat/prompt", None)
 
 
-@pytest.mark.requirement
 def test_an_object_deep_inside_that_does_not_belong_is_our_own_error() -> None:
     params = ChatContentReceivedParams(chat_id="c", role="user", content="hi")  # type: ignore[arg-type]  # intended
     with pytest.raises(LocalProtocolError, match="expected one of ChatTextContent"):
@@ -246,7 +236,6 @@ def test_options_that_have_a_field_win_over_extras() -> None:
     assert raw["initializationOptions"] == {"chatBehavior": "plan", "a": 1}
 
 
-@pytest.mark.requirement
 def test_the_converter_reads_and_writes_models_inside_other_types() -> None:
     made = converter(Revision.R2025_10)
     contexts = made.structure([{"type": "file", "path": "p"}], tuple[FileContext, ...])
@@ -255,7 +244,6 @@ def test_the_converter_reads_and_writes_models_inside_other_types() -> None:
     assert made is converter(Revision.R2025_10)
 
 
-@pytest.mark.requirement
 def test_every_field_has_a_wire_name_in_camel_case() -> None:
     assert [field.wire for field in fields_of(EcaServerUpdatedParams)] == [
         "name",
@@ -271,7 +259,6 @@ def test_every_field_has_a_wire_name_in_camel_case() -> None:
     ]
 
 
-@pytest.mark.requirement
 def test_a_misspelt_status_is_refused_unless_it_is_marked_as_unknown() -> None:
     codec = Codec(ECA, Revision.CURRENT)
     misspelt: Any = "promting"

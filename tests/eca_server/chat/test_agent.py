@@ -339,7 +339,6 @@ async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path: Path) 
         assert len(results(provider)) == 4
 
 
-@pytest.mark.requirement
 async def test_a_turn_without_an_end_is_ended_readably(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,7 +486,6 @@ async def test_the_tools_are_announced_again_when_the_behaviour_disables_others(
             assert tools["eca_read_file"]["parameters"]["type"] == "object"
 
 
-@pytest.mark.requirement
 async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -507,7 +505,6 @@ async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(
     )
 
 
-@pytest.mark.requirement
 async def test_unknown_arguments_are_refused_and_those_that_are_known_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     script = calls(("eca_read_file", {"path": "a.txt", "start_line": 3}))

@@ -36,7 +36,6 @@ def outputs(ours: Editor) -> list[str]:
     return [each["outputs"][0]["text"] for each in ended]
 
 
-@pytest.mark.requirement
 async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_model() -> None:
     free = [{"question": "And why?"}, {"question": "And who?"}]
     made = calls(*(("eca_ask_user", each) for each in (QUESTION, *free)))

@@ -21,7 +21,6 @@ def config(shop: GitHub, **more: Any) -> dict[str, Any]:
     return {"providers": {"github-copilot": own}, "defaultModel": "github-copilot/m", **more}
 
 
-@pytest.mark.requirement
 async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_path: Path) -> None:
     script = [
         Reply(status=429, headers={"retry-after": "0"}, body={}),
@@ -42,7 +41,6 @@ async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_pat
         assert len(shop.requests) == 1
 
 
-@pytest.mark.requirement
 async def test_the_login_stays_with_github_and_no_token_is_ever_shown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,7 +57,6 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(
     assert "tid=planted1" not in seen
 
 
-@pytest.mark.requirement
 async def test_a_login_that_github_refuses_is_reported(tmp_path: Path) -> None:
     async with Provider([]) as provider, github(provider.url) as shop:
         shop.refuses = (401, {"message": "Bad credentials"})
@@ -68,7 +65,6 @@ async def test_a_login_that_github_refuses_is_reported(tmp_path: Path) -> None:
     assert "GitHub refused the login" in said
 
 
-@pytest.mark.requirement
 async def test_without_a_login_the_user_is_shown_how_to_log_in() -> None:
     async with (
         Provider([]) as provider,
@@ -79,7 +75,6 @@ async def test_without_a_login_the_user_is_shown_how_to_log_in() -> None:
     assert "`/login github-copilot`" in said
 
 
-@pytest.mark.requirement
 async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path: Path) -> None:
     def model(name: str, endpoint: str) -> dict[str, Any]:
         return {"id": name, "supported_endpoints": [endpoint]}

@@ -84,7 +84,6 @@ async def test_a_deleted_chat_is_announced_before_the_answer(name: str) -> None:
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-@pytest.mark.requirement
 async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) -> None:
     script = 'think hm\nsay one\ncall eca_directory_tree {"path": "."}\nsay two'
     async with current(data=tmp_path, folder=tmp_path) as ours:
@@ -131,7 +130,6 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) 
         assert len((await ours.ask("chat/list"))["chats"]) == 2
 
 
-@pytest.mark.requirement
 async def test_a_chat_that_runs_is_opened_silently_twice() -> None:
     async with current() as ours:
         await ours.turn("hi", model=ECHO)
@@ -162,7 +160,6 @@ async def opening(ours: Editor) -> dict[str, Any]:
     return asked
 
 
-@pytest.mark.requirement
 async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it() -> None:
     async with current() as ours:
         asked = await opening(ours)
@@ -191,7 +188,6 @@ async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending: str) -> 
         assert len(ours.contents()) < LONG
 
 
-@pytest.mark.requirement
 async def test_a_history_is_read_in_pages_from_either_end() -> None:
     async with current() as ours:
         for number in range(3):
@@ -229,7 +225,6 @@ async def test_a_history_is_read_in_pages_from_either_end() -> None:
         assert error["data"] == {"code": "cursor_expired"}
 
 
-@pytest.mark.requirement
 async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
@@ -256,7 +251,6 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) 
         assert text(ours.contents()) == "twotwo"
 
 
-@pytest.mark.requirement
 async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(
     tmp_path: Path,
 ) -> None:
@@ -280,7 +274,6 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
         assert (opened["meta"]["total"], opened["selection"]["trust"]) == (2, True)
 
 
-@pytest.mark.requirement
 async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,7 +296,6 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
         assert text(ours.contents()) == "twotwo"
 
 
-@pytest.mark.requirement
 async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
@@ -315,7 +307,6 @@ async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> 
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-@pytest.mark.requirement
 async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it() -> None:
     provider = Provider(otherwise=reply("a"))
     async with provider, current(provider_config(provider.url)) as ours:
@@ -359,7 +350,6 @@ async def test_the_users_own_title_sticks() -> None:
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
 
 
-@pytest.mark.requirement
 async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
@@ -381,7 +371,6 @@ async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path
         assert [each["content"]["type"] for each in found["contents"]] == ["text", "text"]
 
 
-@pytest.mark.requirement
 async def test_an_older_client_is_sent_newer_things_only_on_request() -> None:
     async with editor() as ours:
         await ours.turn("hi", model=ECHO)

@@ -56,7 +56,6 @@ UPSTREAM = r"""
 """
 
 
-@pytest.mark.requirement
 def test_what_upstream_writes_is_read() -> None:
     chat = read_export(UPSTREAM)
     assert (chat.title, chat.model, chat.variant) == ("Fix the Bug!", "anthropic/claude", "high")
@@ -86,7 +85,6 @@ def test_what_upstream_writes_is_read() -> None:
     assert last.content_id is None  # of two messages with one id the first has it
 
 
-@pytest.mark.requirement
 def test_what_is_written_is_read_again() -> None:
     chat = read_export(UPSTREAM)
     for write in (edn.dumps, lambda whole: edn.json.dumps(edn.plain(whole)).decode()):
@@ -107,7 +105,6 @@ def test_what_is_written_is_read_again() -> None:
     assert "**Called `eca/eca_read_file`**" in shown
 
 
-@pytest.mark.requirement
 def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
     call = ToolCallPart(id="1", name="f", raw="", arguments={"base64": "sk-1"})
     message = Message(role="assistant", parts=(call,))
@@ -122,7 +119,6 @@ def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
     assert "sk-1" not in edn.dumps(whole)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -158,14 +154,12 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@pytest.mark.requirement
 @settings(max_examples=30)
 @given(JSON)
 def test_every_value_of_json_comes_back_from_edn(value: Any) -> None:
     assert edn.loads(edn.dumps(value)) == value
 
 
-@pytest.mark.requirement
 @settings(max_examples=30)
 @given(st.text('{}[]()#_:"\\ \n;a1,nilu0') | st.text())
 def test_every_text_is_read_or_refused(written: str) -> None:

@@ -125,7 +125,6 @@ async def test_a_flag_goes_with_what_it_follows() -> None:
         assert [flag.text for flag in chat.settings.flags.values()] == ["stays"]
 
 
-@pytest.mark.requirement
 async def test_flags_of_an_older_store_are_read() -> None:
     body = json.dumps({"flags": {"m1": "here", "f2": {"after": "m2", "text": "there"}, "x": 1}})
     flags = decode_settings(body.encode()).flags

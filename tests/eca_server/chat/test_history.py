@@ -61,7 +61,6 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
     )
 
 
-@pytest.mark.requirement
 async def test_after_a_restart_the_model_is_sent_the_messages_before(tmp_path: Path) -> None:
     provider = Provider([reply("first answer"), reply("second answer")])
     async with provider:

@@ -373,7 +373,6 @@ async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_h
     assert "sk-planted" not in (tmp_path / "env").read_text()
 
 
-@pytest.mark.requirement
 async def test_children_know_that_an_agent_runs_them_and_for_which_chat(tmp_path: Path) -> None:
     say = "echo $ECA_AGENT-$ECA_CHAT_ID"
     custom = {"mine": {"command": say, "description": "d", "schema": {"properties": {}}}}

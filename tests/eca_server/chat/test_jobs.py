@@ -78,7 +78,6 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
         assert_gone({int((tmp_path / "pid").read_text())})
 
 
-@pytest.mark.requirement
 async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -122,7 +121,6 @@ async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_e
             assert "\n1\n2\n3\n4\n5\nlate\n</eca_job>" in said.replace("\\n", "\n")
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("is_subagent", [False, True])
 @pytest.mark.parametrize(("action", "standing"), [("read_output", "failed"), ("kill", "killed")])
 async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_killed_it(
@@ -179,7 +177,6 @@ async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
         assert results(provider)[-1].endswith("\n\nup\nlate")
 
 
-@pytest.mark.requirement
 async def test_who_cannot_show_jobs_has_none(tmp_path: Path) -> None:
     async with session(tmp_path, calls(in_background("echo now")), **ALLOW) as (ours, provider):
         await ours.turn("go")

@@ -31,7 +31,6 @@ def holds_no_key(ours: Editor) -> bool:
     return KEY not in json.dumps(ours.seen)
 
 
-@pytest.mark.requirement
 async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -51,7 +50,6 @@ async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(
     assert KEY not in caplog.text
 
 
-@pytest.mark.requirement
 async def test_a_key_in_the_command_itself_is_masked_in_the_echo(tmp_path: Path) -> None:
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         received = await ours.turn(f"/login p {KEY}")
@@ -89,7 +87,6 @@ async def test_a_login_is_given_up(end: str, tmp_path: Path) -> None:
     assert stored(tmp_path) == {}
 
 
-@pytest.mark.requirement
 async def test_what_is_no_key_is_not_stored_nor_sent_and_the_wait_continues(tmp_path: Path) -> None:
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.turn("/login p")
@@ -100,7 +97,6 @@ async def test_what_is_no_key_is_not_stored_nor_sent_and_the_wait_continues(tmp_
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.requirement
 async def test_only_the_chat_that_asked_waits(tmp_path: Path) -> None:
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.turn("/login p", chat="one")
@@ -126,7 +122,6 @@ async def test_new_models_are_announced_and_those_of_a_removed_key_taken_back(
         assert stored(tmp_path) == {}
 
 
-@pytest.mark.requirement
 async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) -> None:
     environ = {"XDG_DATA_HOME": str(tmp_path), "GROQ_API_KEY": KEY}
     async with editor(CONFIG, **environ) as ours:
@@ -144,7 +139,6 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) ->
     assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
 
 
-@pytest.mark.requirement
 async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path: Path) -> None:
     config = {"providers": {"p": {"url": "http://127.0.0.1:9", "key": "configured-0123"}}}
     async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
@@ -155,7 +149,6 @@ async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path: 
         assert "The key in providers.p.key is used now" in said
 
 
-@pytest.mark.requirement
 async def test_a_login_that_cannot_be_stored_says_so_without_the_key(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path / "data")) as ours:
@@ -164,7 +157,6 @@ async def test_a_login_that_cannot_be_stored_says_so_without_the_key(tmp_path: P
         assert holds_no_key(ours)
 
 
-@pytest.mark.requirement
 async def test_a_damaged_file_of_logins_is_reported_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "eca-python" / "logins.json"
     file.parent.mkdir()
@@ -176,7 +168,6 @@ async def test_a_damaged_file_of_logins_is_reported_at_the_start(tmp_path: Path)
     assert file.read_text() == "{"
 
 
-@pytest.mark.requirement
 async def test_the_next_request_carries_the_stored_key(tmp_path: Path) -> None:
     async with scripted.Provider([scripted.reply(scripted.text("hi"))]) as endpoint:
         config = {"providers": {"p": {"url": endpoint.url, "models": {"m": {}}}}}
@@ -186,7 +177,6 @@ async def test_the_next_request_carries_the_stored_key(tmp_path: Path) -> None:
         assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-@pytest.mark.requirement
 async def test_a_login_in_the_systems_keyring_counts_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,6 @@ async def said(ours: Editor, words: str) -> str:
     return so_far
 
 
-@pytest.mark.requirement
 async def test_a_device_login_is_one_turn(server, tmp_path: Path, caplog) -> None:
     caplog.set_level(logging.DEBUG)
     planned = by_device(server)
@@ -115,7 +114,6 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path: Path, way) -> No
     assert stored(tmp_path) == {}
 
 
-@pytest.mark.requirement
 async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(
     server, tmp_path: Path
 ) -> None:
@@ -139,7 +137,6 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("code", ["access_denied", "expired_token"])
 async def test_a_login_that_fails_is_reported(server, tmp_path: Path, code) -> None:
     planned = by_device(server)
@@ -151,14 +148,12 @@ async def test_a_login_that_fails_is_reported(server, tmp_path: Path, code) -> N
     assert stored(tmp_path) == {}
 
 
-@pytest.mark.requirement
 async def test_an_unreachable_login_is_reported(server, tmp_path: Path) -> None:
     planned = config(server, deviceUrl="http://127.0.0.1:1/device")
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
         assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
 
 
-@pytest.mark.requirement
 async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: Path) -> None:
     async with editor(by_device(server), XDG_DATA_HOME=str(tmp_path)) as ours:
         assert (await ours.prompt("/login p key"))["status"] == "login"
@@ -175,7 +170,6 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: 
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.requirement
 async def test_a_damaged_file_of_logins_is_set_aside_and_that_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "eca-python"
     folder.mkdir()

@@ -141,7 +141,6 @@ async def test_descriptions_of_tools_are_bounded(places: Places, autojump_clock:
         assert (tools[-1]["parameters"], len(tools[-1]["description"])) == ({"type": "object"}, 80)
 
 
-@pytest.mark.requirement
 async def test_no_secret_of_a_server_is_announced(places: Places, autojump_clock: Any) -> None:
     secret = "not-a-real-secret-0123"
     places["git"].refuses = MCPError(f"it said: wrong token {secret}", kind="start")
@@ -155,7 +154,6 @@ async def test_no_secret_of_a_server_is_announced(places: Places, autojump_clock
         assert secret not in str(ours.seen)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("server", "seconds"),
     [
@@ -186,7 +184,6 @@ async def test_programs_that_may_have_to_download_the_server_have_longer(
         assert given[0].directory == Path.home() / "sub"
 
 
-@pytest.mark.requirement
 async def test_logins_are_separated_as_the_configuration_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -302,7 +299,6 @@ async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
         assert statuses(ours, "git") == ["starting", "running"]
 
 
-@pytest.mark.requirement
 async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
     tmp_path: Path, places: Places
 ) -> None:
@@ -320,7 +316,6 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
 
 
-@pytest.mark.requirement
 async def test_an_error_of_a_call_shows_no_secret_of_the_server(
     tmp_path: Path, places: Places
 ) -> None:
@@ -339,7 +334,6 @@ async def test_an_error_of_a_call_shows_no_secret_of_the_server(
         assert secret not in str(ours.seen)
 
 
-@pytest.mark.requirement
 async def test_progress_of_a_call_is_the_turns_progress(tmp_path: Path, places: Places) -> None:
     async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, _):
         places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
@@ -348,7 +342,6 @@ async def test_progress_of_a_call_is_the_turns_progress(tmp_path: Path, places: 
         assert "echo: 3 of 8 on it" in texts
 
 
-@pytest.mark.requirement
 async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(
     places: Places, autojump_clock: Any
 ) -> None:
@@ -369,7 +362,6 @@ async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(
         assert trio.current_time() - begun < 0.1
 
 
-@pytest.mark.requirement
 async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(
     places: Places, autojump_clock: Any
 ) -> None:
@@ -384,7 +376,6 @@ async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(
         assert f"Still starting, and not in this turn: {named} and 3 more." in text(received)
 
 
-@pytest.mark.requirement
 async def test_a_stop_ends_the_wait_for_servers(places: Places, autojump_clock: Any) -> None:
     places["git"].opening = 1_000_000
     async with with_servers() as ours:
@@ -395,7 +386,6 @@ async def test_a_stop_ends_the_wait_for_servers(places: Places, autojump_clock: 
         assert text(ours.contents()) == "oneStopped."
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("approval", "hints", "asks"),
     [
@@ -426,7 +416,6 @@ async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
         await ours.finished()
 
 
-@pytest.mark.requirement
 async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(
     tmp_path: Path, places: Places
 ) -> None:
@@ -440,7 +429,6 @@ async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(
         assert of_calls(ours)[-1]["reason"] == "user-config"
 
 
-@pytest.mark.requirement
 async def test_a_disabled_tool_is_shown_as_such_and_not_offered(
     tmp_path: Path, places: Places
 ) -> None:
@@ -451,7 +439,6 @@ async def test_a_disabled_tool_is_shown_as_such_and_not_offered(
         assert "git__echo" not in names
 
 
-@pytest.mark.requirement
 async def test_a_changed_behaviour_announces_what_it_disables(
     places: Places, autojump_clock: Any
 ) -> None:
@@ -469,7 +456,6 @@ async def test_a_changed_behaviour_announces_what_it_disables(
         assert statuses(ours, "git")[3:] == ["stopped"]
 
 
-@pytest.mark.requirement
 async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
     places: Places, autojump_clock: Any
 ) -> None:
@@ -488,7 +474,6 @@ async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
         assert approvals.memos == set()
 
 
-@pytest.mark.requirement
 async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
     tmp_path: Path, places: Places
 ) -> None:
@@ -512,7 +497,6 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
         await ours.finished()
 
 
-@pytest.mark.requirement
 async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(
     tmp_path: Path, places: Places
 ) -> None:
@@ -528,7 +512,6 @@ async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(
         assert "Always commit." not in provider.requests[1].body["messages"][0]["content"]
 
 
-@pytest.mark.requirement
 async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(
     tmp_path: Path, places: Places
 ) -> None:
@@ -540,7 +523,6 @@ async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(
         assert sum("are left out" in words for _, words in shown(ours)) == 1
 
 
-@pytest.mark.requirement
 async def test_a_changed_configuration_restarts_what_it_changes(
     places: Places, autojump_clock: Any
 ) -> None:
@@ -573,7 +555,6 @@ async def test_servers_are_gone_before_shutdown_is_answered(
         assert places["git"].open == 0
 
 
-@pytest.mark.requirement
 async def test_where_no_server_is_configured_none_is_announced(
     places: Places, autojump_clock: Any
 ) -> None:

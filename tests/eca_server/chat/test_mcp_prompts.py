@@ -83,7 +83,6 @@ def refusal(received: list[Received]) -> str:
     return text(received[2:])
 
 
-@pytest.mark.requirement
 async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clock: Any) -> None:
     topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
     prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
@@ -94,7 +93,6 @@ async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clo
     assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
 
 
-@pytest.mark.requirement
 async def test_a_project_s_command_takes_no_prompt_s_name(places: Places, tmp_path: Path) -> None:
     offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
     folder = tmp_path / ".eca" / "commands"
@@ -284,7 +282,6 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
         assert "refused the prompt: exit code 1" in refusal(await ours.turn("/git:commit z"))
 
 
-@pytest.mark.requirement
 async def test_doctor_shows_how_servers_are_and_why(places: Places, autojump_clock: Any) -> None:
     places["bad"].refuses = MCPError("no such\nprogram", kind="start")
     offers(places["git"], COMMIT, Prompt(name="look"))

@@ -45,7 +45,6 @@ WORKING = ChatProgressContent(state="running", text="Working")
 ECHO = ChatTextContent(text="hi", content_id="m")
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -69,7 +68,6 @@ async def test_deltas_of_one_content_are_joined_in_order(
     assert written == expected
 
 
-@pytest.mark.requirement
 async def test_a_delta_waits_an_interval_at_most(autojump_clock: object) -> None:
     written: list[tuple[float, str]] = []
     began = trio.current_time()
@@ -127,7 +125,6 @@ class Screen:
         self.times.append(trio.current_time() - self.began)
 
 
-@pytest.mark.requirement
 async def test_a_content_that_is_painted_again_gets_longer_intervals(
     autojump_clock: object,
 ) -> None:
@@ -147,7 +144,6 @@ async def test_a_content_that_is_painted_again_gets_longer_intervals(
     assert gaps[0] < 2 * INTERVAL
 
 
-@pytest.mark.requirement
 async def test_a_slow_model_is_shown_at_once_even_in_a_long_content(
     autojump_clock: object,
 ) -> None:
@@ -162,7 +158,6 @@ async def test_a_slow_model_is_shown_at_once_even_in_a_long_content(
     assert screen.times == pytest.approx([number / 4 for number in range(9)])
 
 
-@pytest.mark.requirement
 async def test_a_long_content_does_not_delay_the_next_one(autojump_clock: object) -> None:
     screen = Screen()
     async with trio.open_nursery() as nursery:
@@ -175,7 +170,6 @@ async def test_a_long_content_does_not_delay_the_next_one(autojump_clock: object
         assert screen.texts == ["x" * 60_000, "y", "a", "bc"]
 
 
-@pytest.mark.requirement
 async def test_a_content_in_between_does_not_shorten_the_interval(
     autojump_clock: object,
 ) -> None:
@@ -209,7 +203,6 @@ async def test_text_at_a_stop_waits_for_the_end(drops: bool, autojump_clock: obj
     assert screen.texts == (["a"] if drops else ["a", "bc"])
 
 
-@pytest.mark.requirement
 async def test_the_users_message_is_written_as_it_is() -> None:
     written: list[ChatContent] = []
     async with trio.open_nursery() as nursery:
@@ -237,7 +230,6 @@ async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client
         assert set(text(flood[2:]).removesuffix("\n\nStopped.")) == {"x"}
 
 
-@pytest.mark.requirement
 async def test_other_clients_receive_each_delta_as_it_comes() -> None:
     async with current() as ours:
         received = await ours.turn("repeat 50 x", model=SCRIPT)

@@ -13,7 +13,6 @@ from tests.eca_server.chat.editor import editor, provider_config, text
 pytestmark = pytest.mark.trio
 
 
-@pytest.mark.requirement
 async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
@@ -28,7 +27,6 @@ async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
         assert seen.heads[0].startswith("POST /v1/chat/completions ")
 
 
-@pytest.mark.requirement
 async def test_a_configured_client_certificate_is_shown_to_a_provider(tmp_path: Path) -> None:
     authority = trustme.CA()
     mine = authority.issue_cert("me@example.org")

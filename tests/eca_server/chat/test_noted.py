@@ -24,7 +24,6 @@ def system_texts(ours: Editor, begun: int = 0, chat: str = "c") -> list[str]:
     ]
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("script", "notes"),
     [

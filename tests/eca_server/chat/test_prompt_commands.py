@@ -61,7 +61,6 @@ async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_type
         assert text((await ours.turn("/fix", model=ECHO))[2:]) == expected
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("folder", ["commands/fix.md", "skills/fix/SKILL.md"])
 async def test_a_file_that_arguments_mention_is_given_to_the_model(
     tmp_path: Path, folder: str
@@ -120,7 +119,6 @@ async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
         assert "\n\nBuilt-in test model: works" in text(await ours.turn("/doctor"))
 
 
-@pytest.mark.requirement
 async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(
     tmp_path: Path,
 ) -> None:
@@ -143,7 +141,6 @@ async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_us
         assert [names.count(name) for name in ("deploy", "fix", "build")] == [1, 1, 1]
 
 
-@pytest.mark.requirement
 async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_none(
     tmp_path: Path,
 ) -> None:
@@ -159,7 +156,6 @@ async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_n
         assert not ours.connection.chats.open("c").history
 
 
-@pytest.mark.requirement
 async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path: Path) -> None:
     async with editor(started=False) as ours:
         await ours.start(**folders(tmp_path))
@@ -173,7 +169,6 @@ async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path: Path) ->
         assert ours.connection.chats.open("c").last_turn_failed
 
 
-@pytest.mark.requirement
 async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Always ```be``` kind.")
     (tmp_path / "a.txt").write_text("text of a file")
@@ -196,13 +191,11 @@ async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_pa
         assert len(endpoint.requests) == 1
 
 
-@pytest.mark.requirement
 async def test_prompt_show_says_why_there_is_no_model(tmp_path: Path) -> None:
     async with editor() as ours:
         assert "cannot be used" in text(await ours.turn("/prompt-show", model="no/model"))
 
 
-@pytest.mark.requirement
 async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("")
@@ -217,7 +210,6 @@ async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path: Path
         assert "No folder is open" in text(await ours.turn("/repo-map-show"))
 
 
-@pytest.mark.requirement
 async def test_config_shows_what_is_set_and_doctor_what_decides() -> None:
     config = {
         "providers": {"p": {"key": "planted-0123456789-key"}},

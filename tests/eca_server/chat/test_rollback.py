@@ -175,7 +175,6 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
         )
 
 
-@pytest.mark.requirement
 async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(
     tmp_path: Path, folder: Path
 ) -> None:
@@ -191,7 +190,6 @@ async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it
             assert tree(folder) == {}
 
 
-@pytest.mark.requirement
 async def test_what_commands_changed_stays_and_the_user_is_notified(
     tmp_path: Path, folder: Path
 ) -> None:
@@ -211,7 +209,6 @@ async def nothing(*_: Any) -> None:
     await trio.lowlevel.checkpoint()
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("broken", "by", "why", "meanwhile"),
     [
@@ -254,7 +251,6 @@ async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
         assert tree(folder) == {"b": "old", "c": "old"}
 
 
-@pytest.mark.requirement
 async def test_what_was_refused_is_not_done_later(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,7 +272,6 @@ async def test_what_was_refused_is_not_done_later(
         assert tree(folder) == {"a": "1"}
 
 
-@pytest.mark.requirement
 async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path: Path, folder: Path) -> None:
     made = [calls(("eca_write_file", {"path": name, "content": name})) for name in ("a", "b")]
     async with session(folder, *made, data=tmp_path) as (ours, provider):
@@ -296,7 +291,6 @@ async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path: Path, fol
         ]  # fmt: skip
 
 
-@pytest.mark.requirement
 async def test_moves_and_links_are_seen_through(tmp_path: Path, folder: Path) -> None:
     (folder / "here").mkdir()
     (folder / "here" / "f").write_text("1")
@@ -389,7 +383,6 @@ async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
         assert await memory.store.load("c") is None
 
 
-@pytest.mark.requirement
 async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,7 +424,6 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
     assert ended[0] == "finished"
 
 
-@pytest.mark.requirement
 async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
     tmp_path: Path,
 ) -> None:
@@ -517,7 +509,6 @@ async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
         assert [words for name, words in since(ours, begun) if name == "text"] == ["hello"] * 2
 
 
-@pytest.mark.requirement
 async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(
     folder: Path,
 ) -> None:

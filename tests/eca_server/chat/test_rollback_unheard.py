@@ -46,7 +46,6 @@ HEARD: dict[str, Any] = {
 }
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("prompt", ["/costs", "say forbidden", "say later"])
 async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
@@ -70,7 +69,6 @@ async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
         ]
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("runs", [True, False])
 async def test_what_came_behind_such_a_prompt_goes_with_it_after_a_restart_too(
     tmp_path: Path, folder: Path, *, runs: bool
@@ -91,7 +89,6 @@ async def test_what_came_behind_such_a_prompt_goes_with_it_after_a_restart_too(
         assert texts == ["say one", "one"]
 
 
-@pytest.mark.requirement
 async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path: Path, folder: Path) -> None:
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
@@ -104,7 +101,6 @@ async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path: Path, folde
         assert texts == ["say one", "one"]
 
 
-@pytest.mark.requirement
 async def test_a_prompt_stopped_before_its_chat_was_read_back_is_gone_back_to(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

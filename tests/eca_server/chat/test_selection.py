@@ -95,7 +95,6 @@ async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last() -
         ]
 
 
-@pytest.mark.requirement
 async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected() -> None:
     async with Provider(otherwise=reply("a")) as provider:
         config = provider_config(provider.url, defaultModel="openai/o3")
@@ -109,7 +108,6 @@ async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected(
         assert "reasoning_effort" not in titled.body
 
 
-@pytest.mark.requirement
 async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path: Path) -> None:
     shell = calls(("eca_shell_command", RUN))
     async with session(tmp_path, shell, reply("a"), shell, reply("b"), shell) as (ours, _):
@@ -127,7 +125,6 @@ async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path: Path) 
         assert asked.count(True) == 1
 
 
-@pytest.mark.requirement
 async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(
     tmp_path: Path,
 ) -> None:

@@ -143,7 +143,6 @@ async def test_a_command_of_the_workspace_never_takes_the_place_of_the_users_ski
         assert [(each["name"], each["type"]) for each in found] == [("ship", "skill")]
 
 
-@pytest.mark.requirement
 async def test_an_agent_loads_the_skills_that_it_lists(project: Path) -> None:
     agents = {"agent": {"small": {"skills": ["fi.*"]}, "none": {"skills": []}}}
     said = 'call eca_skill {"name": "fix"}\ncall eca_skill {"name": "ship"}\nsay done'

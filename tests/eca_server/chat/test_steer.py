@@ -28,7 +28,6 @@ def roles_and_words(provider: Provider, request: int = -1) -> list[tuple[str, st
     ]
 
 
-@pytest.mark.requirement
 async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> None:
     async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
         await ours.prompt("go")
@@ -47,7 +46,6 @@ async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> N
         assert said == ["go", "first", "then"]
 
 
-@pytest.mark.requirement
 async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
     async with Provider([reply("a")]) as provider, editor(provider_config(provider.url)) as ours:
         also = notification("chat/promptSteer", {"chatId": "c", "message": "also"})
@@ -58,7 +56,6 @@ async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
         assert text(ours.contents()) == "goalsoa"
 
 
-@pytest.mark.requirement
 async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
     failing = [calls(("eca_read_file", {"path": "none"}))] * 2
     last = calls(("eca_read_file", {"path": "none"}), ("eca_shell_command", RUN))
@@ -71,7 +68,6 @@ async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
         assert text(ours.contents()).endswith("Not sent to the model:\n\nalso")
 
 
-@pytest.mark.requirement
 async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it() -> None:
     script = [reply("a", wait("now"), "b"), reply("c", wait("marked"))]
     async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:

@@ -31,7 +31,6 @@ async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
         yield ours, provider
 
 
-@pytest.mark.requirement
 async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(
     tmp_path: Path,
 ) -> None:
@@ -50,7 +49,6 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(
         assert "costs" not in str(told)
 
 
-@pytest.mark.requirement
 async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again() -> None:
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, "/subagents")
@@ -63,7 +61,6 @@ async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again() -> N
         assert "/subagents" not in str(found)
 
 
-@pytest.mark.requirement
 async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path: Path) -> None:
     script = [reply("earlier"), calls(("eca_shell_command", RUN)), reply("the summary")]
     async with session(tmp_path, *script) as (ours, provider):
@@ -82,7 +79,6 @@ async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_pa
         assert text(ours.contents()).endswith("the end")
 
 
-@pytest.mark.requirement
 async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary() -> None:
     async with running(reply("a", wait("go"), "b"), reply("the summary")) as (ours, provider):
         await steer(ours, "/compact")
@@ -94,7 +90,6 @@ async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary() 
         assert "the summary" in text(ours.contents())
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     "command",
     [
@@ -114,7 +109,6 @@ async def test_one_that_changes_the_chat_is_refused(command: str) -> None:
         assert [shown.count(name), "sk-" in shown, len(provider.requests)] == [1, False, 1]
 
 
-@pytest.mark.requirement
 async def test_what_is_no_command_of_the_server_s_is_the_user_s_text() -> None:
     async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
         await steer(ours, "/nothing of the kind", "/usr/bin/env is missing")
@@ -137,7 +131,6 @@ async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_r
         assert len(provider.requests) == 1
 
 
-@pytest.mark.requirement
 async def test_one_that_fails_does_not_end_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(*_: object) -> None:
         raise RuntimeError("broken")
@@ -152,7 +145,6 @@ async def test_one_that_fails_does_not_end_the_turn(monkeypatch: pytest.MonkeyPa
         assert not ours.connection.chats.open("c").last_turn_failed
 
 
-@pytest.mark.requirement
 async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own() -> None:
     script = [reply("a", wait("go"), "b"), reply("because")]
     async with running(*script) as (ours, provider):
@@ -175,7 +167,6 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own() -> None:
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement
 async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
     script = [reply("one"), reply("because")]
     async with Provider(script) as provider:
@@ -198,7 +189,6 @@ async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
             assert "cannot show chats" in text(await ours.turn("/btw why?"))
 
 
-@pytest.mark.requirement
 async def test_a_side_question_that_cannot_be_asked_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

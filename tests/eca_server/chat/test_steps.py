@@ -193,7 +193,6 @@ def undo(images: tuple[BeforeImage, ...]) -> None:
             path.chmod(image.mode)
 
 
-@pytest.mark.requirement
 async def test_all_that_a_turn_changed_can_be_undone(tmp_path: Path) -> None:
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
@@ -215,7 +214,6 @@ async def test_all_that_a_turn_changed_can_be_undone(tmp_path: Path) -> None:
     assert (folder / "f").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.requirement
 async def test_a_file_is_saved_before_it_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +232,6 @@ async def test_a_file_is_saved_before_it_is_changed(
     assert [image.data for image in found] == [b"before"]
 
 
-@pytest.mark.requirement
 async def test_of_a_large_file_only_its_existence_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -289,7 +289,6 @@ async def test_shutdown_closes_every_turn_before_its_answer(autojump_clock: obje
         assert types(ours.contents("c0"))[-2:] == ["text", "finished"]
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
 async def test_a_stop_between_an_answer_and_its_unusable_call_is_no_error(
     script: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

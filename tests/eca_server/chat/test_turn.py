@@ -241,7 +241,6 @@ async def test_a_call_of_a_tool_that_does_not_exist_is_reported_and_the_turn_con
         assert finishes(received) == 1
 
 
-@pytest.mark.requirement
 async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
     async with Provider([reply("[th", "]Hm[/t", "h]Hi")]) as provider:
         config = provider_config(provider.url)
@@ -252,7 +251,6 @@ async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
     assert text(received[2:]) == "Hi"
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("script", ["repeat 5000 x", "say " + "é" * 5000])
 async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_notified(script: str) -> None:
     async with editor({"answerMaxKb": 1}) as ours:

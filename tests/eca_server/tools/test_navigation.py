@@ -72,7 +72,6 @@ def place(uri: str, line: int, character: int) -> dict[str, Any]:
 FOUND = {"result": {"status": "success", "locations": []}}
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("arguments", "character"),
     [
@@ -99,7 +98,6 @@ async def test_a_place_is_a_line_and_utf_16_units_that_count_from_one(
     assert text == "No location found."
 
 
-@pytest.mark.requirement
 async def test_each_place_is_shown_with_what_is_there_in_the_workspace(tmp_path: Path) -> None:
     outside = tmp_path / "out"
     outside.write_text("secret\n")
@@ -183,7 +181,6 @@ async def test_an_editor_that_never_answers_is_not_waited_for(
             await call.run()
 
 
-@pytest.mark.requirement
 async def test_a_name_that_is_missing_there_is_refused_with_the_line(tmp_path: Path) -> None:
     where = {"path": "a.py", "line": 2, "symbol": "tau"}
     async with editor_and_tool(tmp_path) as (_, tool):

@@ -137,7 +137,6 @@ def test_queries_answer_whatever_lies_there(agent: Agent) -> None:
     assert found("pipe") == found("bad-") == set()
 
 
-@pytest.mark.requirement
 def test_commands_answer_whatever_lies_there(agent: Agent) -> None:
     expected = {"/repo-map-show": "two\\nlines.txt", "/prompt-show": "a rule", "/doctor": "Python"}
     for command, words in expected.items():

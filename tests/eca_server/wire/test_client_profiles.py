@@ -230,7 +230,6 @@ def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo
     assert all(params.content.id == "t" for params in written)
 
 
-@pytest.mark.requirement
 def test_a_page_that_cuts_lines_is_written_code_that_wraps() -> None:
     page = profile_for({"clientInfo": {"name": "VsCode"}})
     text = m.ChatTextContent(text="List:\n\n```\n- a\n- b ``x``\n\n```\nEnd.")

@@ -22,7 +22,6 @@ def turn(server: Stranger, message: str, model: str) -> str:
     return text_of(received) + text_of(received, "system")
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("pasted", ["later", "at once"])
 def test_a_pasted_key_is_in_its_private_file_and_in_the_next_request_and_nowhere_else(
     pasted: str, start_server: Start, tmp_path: Path
@@ -58,7 +57,6 @@ def test_a_pasted_key_is_in_its_private_file_and_in_the_next_request_and_nowhere
     assert stat.S_IMODE(holders[0].parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.requirement
 def test_a_stored_login_outlives_the_process_until_logout(
     start_server: Start, tmp_path: Path
 ) -> None:

@@ -47,7 +47,6 @@ def answer(request: ReceivedRequest) -> Reply:
     return reply(words, finish("stop"), usage(9000 if full else 10, 5))
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     "how", ["automatically", pytest.param("by the user", marks=pytest.mark.long)]
 )

@@ -55,7 +55,6 @@ RECOVERABLE = {
 OF_LINES = {FrameErrorKind.LINE_TOO_LONG}
 
 
-@pytest.mark.requirement
 def test_every_row_of_the_table_is_tried() -> None:
     assert set(FATAL) == {kind for kind, verdict in FRAME_ERRORS.items() if verdict.fatal}
     assert set(RECOVERABLE) | OF_LINES == {

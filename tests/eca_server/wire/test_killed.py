@@ -91,7 +91,6 @@ def test_nothing_outlives_a_server_that_was_killed(
     assert_gone(family)
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize("opened", ["at the start", "later"])
 def test_the_next_server_removes_what_a_killed_one_was_writing(
     start_server: Start, tmp_path: Path, opened: str

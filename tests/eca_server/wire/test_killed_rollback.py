@@ -95,7 +95,6 @@ def kill_and_look(
     return [each["params"]["message"] for each in told]
 
 
-@pytest.mark.requirement
 def test_a_rollback_that_was_killed_is_finished_by_the_next_server(
     start_server: Start, tmp_path: Path
 ) -> None:
@@ -111,7 +110,6 @@ def test_a_rollback_that_was_killed_is_finished_by_the_next_server(
 
 
 @pytest.mark.long
-@pytest.mark.requirement
 @pytest.mark.parametrize("seed", range(12))
 def test_a_rollback_may_be_killed_at_any_moment(
     start_server: Start, tmp_path: Path, seed: int

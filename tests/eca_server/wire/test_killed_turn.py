@@ -124,7 +124,6 @@ MOMENTS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, list[tuple[str, s
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.requirement
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_of_a_killed_turn_prompt_and_partial_answer_are_left_with_a_mark(
     start_server: Start, tmp_path: Path, project: Path, moment: str
@@ -171,7 +170,6 @@ def turn(server: Stranger, text: str, **params: Any) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.requirement
 def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
     start_server: Start, tmp_path: Path, project: Path, provider: ThreadedProvider
 ) -> None:
@@ -222,7 +220,6 @@ def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.requirement
 @pytest.mark.parametrize("waits_for", ["the tool", "an approval"])
 def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
     start_server: Start, tmp_path: Path, project: Path, waits_for: str
@@ -270,7 +267,6 @@ def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
         assert NOTE in sent(provider)[4][1]
 
 
-@pytest.mark.requirement
 def test_the_files_of_a_killed_turn_are_put_back_with_it(
     start_server: Start, tmp_path: Path, project: Path
 ) -> None:

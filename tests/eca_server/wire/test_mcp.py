@@ -125,7 +125,6 @@ def test_no_server_outlives_ours_however_it_ends(
     assert_gone(pids)
 
 
-@pytest.mark.requirement
 def test_an_edit_of_the_configuration_restarts_only_what_it_changes(
     start_server: Start, tmp_path: Path
 ) -> None:
@@ -178,7 +177,6 @@ def test_ten_servers_end_together(start_server: Start) -> None:
     assert_gone(pids, within=0.2)
 
 
-@pytest.mark.requirement
 def test_a_server_has_the_users_variables_and_none_of_our_keys(
     start_server: Start, tmp_path: Path
 ) -> None:

@@ -5,8 +5,6 @@ import os
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
 
@@ -45,7 +43,6 @@ def stored_bytes(tmp_path: Path) -> bytes:
     return b"".join(path.read_bytes() for path in tmp_path.rglob("chats.sqlite*"))
 
 
-@pytest.mark.requirement
 def test_a_chat_continues_after_the_process_was_killed(start_server: Start, tmp_path: Path) -> None:
     first = opened(start_server, tmp_path)
     turn(first, "a first message", "kept")
@@ -58,7 +55,6 @@ def test_a_chat_continues_after_the_process_was_killed(start_server: Start, tmp_
     ended(second)
 
 
-@pytest.mark.requirement
 def test_of_a_deleted_chat_no_text_is_left_in_any_file(start_server: Start, tmp_path: Path) -> None:
     server = opened(start_server, tmp_path)
     turn(server, "a secret that must go", "gone")

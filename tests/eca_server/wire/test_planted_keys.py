@@ -82,7 +82,6 @@ def turn(server: Stranger, message: str) -> str:
     return text_of(received) + text_of(received, "system")
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     "way",
     [

@@ -40,7 +40,6 @@ def test_a_real_job_is_done_as_it_was_done_before(start_server: Start, tmp_path:
     assert "Revision(name.lower())" in mended
 
 
-@pytest.mark.requirement
 def test_the_job_found_read_edited_and_ran_tests() -> None:
     contents = [
         message["params"]["content"]
@@ -58,7 +57,6 @@ def test_the_job_found_read_edited_and_ran_tests() -> None:
     assert ended[7]["reason"] == "user-choice"
 
 
-@pytest.mark.requirement
 def test_a_user_interface_shows_the_job_without_an_error() -> None:
     conversation = Conversation()
     for side, message in transcript():

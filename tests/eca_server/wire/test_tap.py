@@ -20,7 +20,6 @@ TAP = (sys.executable, "-P", "-m", "eca_server", "tap")
 KEY = "sk-ant-0123456789abcdef"
 
 
-@pytest.mark.requirement
 def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replayed(
     start_server: Start, tmp_path: Path
 ) -> None:
@@ -53,7 +52,6 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
     assert played.stderr.count(b"replay finished") == 2
 
 
-@pytest.mark.requirement
 def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
     start_server: Start, tmp_path: Path
 ) -> None:
@@ -75,7 +73,6 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
     assert last.code == 9
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
@@ -96,7 +93,6 @@ def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(
     assert b"Traceback" not in done.stderr
 
 
-@pytest.mark.requirement
 def test_a_tap_without_a_server_or_a_transcript_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -159,7 +159,6 @@ def nothing_was_done(site: Site, marks: Path) -> None:
     assert bearers == {f"Bearer {BEARER}"}
 
 
-@pytest.mark.requirement
 def test_a_folder_that_is_only_opened_starts_sends_and_reads_nothing(
     opened: Stranger, site: Site, marks: Path, tmp_path: Path
 ) -> None:
@@ -181,7 +180,6 @@ def test_a_folder_that_is_only_opened_starts_sends_and_reads_nothing(
     nothing_was_done(site, marks)
 
 
-@pytest.mark.requirement
 def test_a_configuration_that_arrives_later_starts_sends_and_reads_nothing(
     opened: Stranger, site: Site, marks: Path, tmp_path: Path
 ) -> None:
@@ -197,7 +195,6 @@ def test_a_configuration_that_arrives_later_starts_sends_and_reads_nothing(
     assert len(site.asked("/own/models")) >= asked
 
 
-@pytest.mark.requirement
 def test_an_accepted_folder_has_its_effect(
     opened: Stranger, site: Site, marks: Path, tmp_path: Path
 ) -> None:

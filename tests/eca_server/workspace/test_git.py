@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.eca_server.processes import assert_gone, children
 
 LISTING = """
@@ -22,7 +20,6 @@ for path in list_paths(start, "--others", top=top, checkpoint=lambda: None):
 """
 
 
-@pytest.mark.requirement
 def test_git_ends_with_a_killed_server(tmp_path: Path) -> None:
     program = tmp_path / "git"
     program.write_text("#!/bin/sh\nprintf '%s\\0' $$\nexec sleep 60\n")

@@ -25,7 +25,6 @@ CONTENT = {"method": "chat/contentReceived"}
 PROGRESS = {"type": "progress", "state": "running", "text": "Hm"}
 
 
-@pytest.mark.requirement
 @pytest.mark.parametrize(
     ("message", "row"),
     [
