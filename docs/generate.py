@@ -21,9 +21,9 @@ from eca_protocol.methods import ECA
 from eca_protocol.outbox import WriteShape
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.testing.conformance.untestable import UNBOUND, UNTESTABLE
-from eca_server.chat.states import TRANSITIONS as CHAT
-from eca_server.clients import ClientProfile, profile_for
-from eca_server.mcp.states import TRANSITIONS as MCP_SERVER
+from eca_server.agent.chat.states import TRANSITIONS as CHAT
+from eca_server.agent.mcp.states import TRANSITIONS as MCP_SERVER
+from eca_server.client.profiles import ClientProfile, profile_for
 
 TARGET = Path(__file__).resolve().parent / "tables.md"
 

@@ -17,7 +17,7 @@ from generate import table
 
 import eca_protocol
 from eca_protocol import messages as m
-from eca_server.commands import COMMANDS
+from eca_server.agent.commands import COMMANDS
 from eca_server.config.jsonc import parse
 from eca_server.config.reading import Reader, Workspace, settings_of
 from eca_server.config.schema import attribute_notes

@@ -13,7 +13,7 @@ def main() -> None:
     """Run the console script `eca-server`, and exit with the command's code."""
     try:
         _leave_current_directory()
-        from eca_server.cli import run  # noqa: PLC0415 - only after the import path is safe
+        from eca_server.cli.main import run  # noqa: PLC0415 - only after the import path is safe
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while a command imports its modules

@@ -15,10 +15,10 @@ from runner import bytewise, cut, instrumented
 
 with instrumented():
     from eca_protocol import json
-    from eca_server.llm.answer import Answer
-    from eca_server.llm.answer_body import AnswerBody, Framing
-    from eca_server.llm.backend import BackendError
-    from eca_server.llm.events import (
+    from eca_server.models.answer import Answer
+    from eca_server.models.answer_body import AnswerBody, Framing
+    from eca_server.models.backend import BackendError
+    from eca_server.models.events import (
         Event,
         Finished,
         Note,
@@ -34,9 +34,9 @@ with instrumented():
         ToolCallStarted,
         Usage,
     )
-    from eca_server.llm.facts import Price
-    from eca_server.llm.history import Origin
-    from eca_server.llm.stream_decoder import StreamDecoder
+    from eca_server.models.facts import Price
+    from eca_server.models.history import Origin
+    from eca_server.models.stream_decoder import StreamDecoder
 
 LARGEST = 2**63  # the limit of databases, and of JSON readers with 64 bits
 PRICE = Price(input=1.5, output=10)

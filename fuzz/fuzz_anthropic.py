@@ -6,7 +6,7 @@ from answers import check_answer
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.llm.anthropic.decoder import MessagesDecoder
+    from eca_server.models.anthropic.decoder import MessagesDecoder
 
 
 def check(data: bytes) -> None:

@@ -9,8 +9,8 @@ from runner import instrumented, main, texts
 
 with instrumented():
     from eca_protocol.draft.file_changes import parse_changes
-    from eca_server.tools.diff import equal_runs, file_change, split_lines
-    from eca_server.tools.output import Cap
+    from eca_server.agent.tools.diff import equal_runs, file_change, split_lines
+    from eca_server.agent.tools.output import Cap
 
 WHOLE = Cap(lines=10**9, size=10**9)
 HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

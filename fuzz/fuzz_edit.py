@@ -7,9 +7,9 @@ import contextlib
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.tools.diff import split_lines
-    from eca_server.tools.editing import EditResult, edit, with_newline
-    from eca_server.tools.tool import ToolError
+    from eca_server.agent.tools.diff import split_lines
+    from eca_server.agent.tools.editing import EditResult, edit, with_newline
+    from eca_server.agent.tools.tool import ToolError
     from eca_server.workspace import NotText, Text, decode
 
 SEPARATOR = b"\x00\xff"

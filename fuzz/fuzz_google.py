@@ -6,7 +6,7 @@ from answers import check_answer
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.llm.google.decoder import GeminiDecoder
+    from eca_server.models.google.decoder import GeminiDecoder
 
 
 def check(data: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.context.html_text import html_to_text
+    from eca_server.agent.context.html_text import html_to_text
 
 URL = "https://h.example/a/b"
 

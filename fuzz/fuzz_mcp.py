@@ -18,14 +18,14 @@ with instrumented():
     from eca_protocol.errors import RemoteProtocolError
     from eca_protocol.framing import LineDecoder
     from eca_protocol.jsonrpc import classify
-    from eca_server.mcp import readers
-    from eca_server.mcp.dialect import MCP_DIALECT, LenientReader
-    from eca_server.mcp.errors import MCPError
-    from eca_server.mcp.messages import Page, ToolResult
-    from eca_server.mcp.methods import TABLE
-    from eca_server.mcp.schemas import clean_schema, is_presentable
-    from eca_server.mcp.tools import output_of
-    from eca_server.tools.output import Cap
+    from eca_server.agent.mcp import readers
+    from eca_server.agent.mcp.dialect import MCP_DIALECT, LenientReader
+    from eca_server.agent.mcp.errors import MCPError
+    from eca_server.agent.mcp.messages import Page, ToolResult
+    from eca_server.agent.mcp.methods import TABLE
+    from eca_server.agent.mcp.schemas import clean_schema, is_presentable
+    from eca_server.agent.mcp.tools import output_of
+    from eca_server.agent.tools.output import Cap
 
 PENDING = (1, 2, 30)
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

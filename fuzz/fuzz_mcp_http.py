@@ -12,10 +12,10 @@ from runner import bytewise, cut, instrumented, main
 
 with instrumented():
     from eca_protocol.http import HTTPClient
-    from eca_server.mcp.dialect import LenientReader
-    from eca_server.mcp.http_endpoint import HTTPEndpoint
-    from eca_server.mcp.server_log import ServerLog
-    from eca_server.mcp.streamable_http import StreamableHTTP
+    from eca_server.agent.mcp.dialect import LenientReader
+    from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
+    from eca_server.agent.mcp.server_log import ServerLog
+    from eca_server.agent.mcp.streamable_http import StreamableHTTP
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "f"}}
 SEPARATOR = b"\x00\xff"

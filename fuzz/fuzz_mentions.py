@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.context.mentions import find_mentions
+    from eca_server.agent.context.mentions import find_mentions
 
 
 def check(data: bytes) -> None:

@@ -13,12 +13,12 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_protocol.http import HTTPClient
-    from eca_server.credentials.oauth import OAuthError
-    from eca_server.mcp.authorization.discovery import (
+    from eca_server.agent.mcp.authorization.discovery import (
         find_authorization_server,
         find_resource,
         parse_bearer_challenge,
     )
+    from eca_server.models.credentials.oauth import OAuthError
 
 SERVERS = ("https://mcp.example/one/mcp", "http://127.0.0.1:8080/mcp")
 LOCAL = ("localhost", "127.0.0.1", "::1")

@@ -6,7 +6,7 @@ from answers import check_answer
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.llm.ollama.decoder import OllamaDecoder
+    from eca_server.models.ollama.decoder import OllamaDecoder
 
 
 def check(data: bytes) -> None:

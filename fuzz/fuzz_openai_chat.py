@@ -6,7 +6,7 @@ from answers import check_answer
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.llm.openai_chat.decoder import ChatDecoder
+    from eca_server.models.openai_chat.decoder import ChatDecoder
 
 
 def check(data: bytes) -> None:

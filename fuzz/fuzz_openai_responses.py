@@ -6,7 +6,7 @@ from answers import check_answer
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.llm.openai_responses.decoder import ResponsesDecoder
+    from eca_server.models.openai_responses.decoder import ResponsesDecoder
 
 
 def check(data: bytes) -> None:

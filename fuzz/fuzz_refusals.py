@@ -9,7 +9,7 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.llm.errors import error_from_response, error_in_payload, user_message
+    from eca_server.models.errors import error_from_response, error_in_payload, user_message
     from eca_server.secret import Secret
 
 KEY = "sk-planted-0123456789abcdef"

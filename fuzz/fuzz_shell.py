@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from runner import instrumented, main
 
 with instrumented():
-    from eca_server.tools.read_only_commands import why_not_read_only
-    from eca_server.tools.shell_syntax import Operator, Token, Unreadable, Word, tokenize
-    from eca_server.tools.shell_words import paths_in
+    from eca_server.agent.tools.read_only_commands import why_not_read_only
+    from eca_server.agent.tools.shell_syntax import Operator, Token, Unreadable, Word, tokenize
+    from eca_server.agent.tools.shell_words import paths_in
 
 FOLDER = "/home/me/project"
 VARIABLES = {"HOME": "/home/me", "EMPTY": "", "UP": ".."}

@@ -66,9 +66,9 @@ data: {"type":"content_block_delta","delta":{"type":"input_json_delta","partial_
     ("target", "broken", "instead", "data"),
     [
         ("framing", "eca_protocol.framing.ContentLengthDecoder.feed_eof", lambda _: [], b"X: 2\n"),
-        ("anthropic", "eca_server.llm.anthropic.blocks._PROSE", (), THOUGHT),
-        ("shell", "eca_server.tools.shell_syntax._ESCAPED_IN_QUOTES", "", b"ls 'a$b'"),
-        ("diff", "eca_server.tools.diff._range", lambda start, end: f"{start},{end}", b"a\xffb"),
+        ("anthropic", "eca_server.models.anthropic.blocks._PROSE", (), THOUGHT),
+        ("shell", "eca_server.agent.tools.shell_syntax._ESCAPED_IN_QUOTES", "", b"ls 'a$b'"),
+        ("diff", "eca_server.agent.tools.diff._range", lambda *ends: str(ends), b"a\xffb"),
         ("jsonc", "eca_server.config.jsonc.Positions.position", lambda _, __: None, b'{"a":1}'),
     ],
     ids=["framing", "anthropic", "shell", "diff", "jsonc"],

@@ -10,11 +10,11 @@ import pytest
 
 from eca_protocol import ECA
 from eca_protocol import messages as m
-from eca_server.commands import COMMANDS
-from eca_server.commands.unsupported import UNSUPPORTED
-from eca_server.features.handlers import Handlers
-from tests.eca_server.chat.current import current
-from tests.eca_server.chat.editor import SCRIPT, text
+from eca_server.agent.commands import COMMANDS
+from eca_server.agent.commands.unsupported import UNSUPPORTED
+from eca_server.connection.features.handlers import Handlers
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import SCRIPT, text
 
 PROJECT = Path(__file__).parent.parent
 MIGRATING = (PROJECT / "docs" / "guides" / "migrating.md").read_text()

@@ -38,7 +38,7 @@ SERVER_COMMAND: Final = (sys.executable, "-P", "-m", "eca_server", "server")
 
 
 class InProcessServer(Protocol):
-    """A server that `connect` runs in a task of its own; `eca_server.server.Server` is one."""
+    """A server that `connect` runs in a task of its own, such as the `Server` of `eca_server`."""
 
     async def serve(self, transport: Transport) -> object:
         """Serve one client until it has left; the result is ignored."""

@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from eca_server.child_process import find_program, harden_environment
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
+from eca_server.system.child_process import find_program, harden_environment
 
 __all__ = ["CACHE_SECONDS", "LARGEST", "TIMEOUT_SECONDS", "CommandOutputs"]
 

@@ -23,8 +23,8 @@ from eca_server.ecp.leftovers import MARK_VARIABLE, kill_leftovers
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
 from eca_server.printable import printable_json, printable_line, printable_lines
-from eca_server.report_files import OutputsInvalid, check_file, write_file
-from eca_server.signals import until_a_signal
+from eca_server.system.signals import until_a_signal
+from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 
 __all__ = ["ConformanceCheck", "ConformanceReport", "check_agent", "run_conformance"]
 

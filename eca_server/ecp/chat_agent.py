@@ -15,11 +15,11 @@ import trio
 
 from eca_protocol.ecp import Agent, chat_agent, run_stdio, serving_http
 from eca_protocol.messages import ChatBehavior, InitializationOptions
-from eca_server.features.host import Options
-from eca_server.local import local_client
-from eca_server.log_handler import log_handler
+from eca_server.connection.features.host import Options
+from eca_server.connection.local import local_client
 from eca_server.secret import MaskingFilter
-from eca_server.signals import until_a_signal
+from eca_server.system.log_handler import log_handler
+from eca_server.system.signals import until_a_signal
 
 __all__ = ["serve_chat"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
-from eca_server.command_line import Parser, port, repair_streams, run_to_end, seconds
 from eca_server.printable import printable_line, printable_lines
+from eca_server.system.command_line import Parser, port, repair_streams, run_to_end, seconds
 
 __all__ = ["main", "run"]
 

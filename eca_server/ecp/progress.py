@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from eca_server.command_line import write_to_user
 from eca_server.ecp.results import ScenarioReport
 from eca_server.printable import printable_line
+from eca_server.system.command_line import write_to_user
 
 __all__ = ["Progress"]
 

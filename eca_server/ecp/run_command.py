@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from eca_server.command_line import write_to_user
 from eca_server.ecp.audit import RunFacts, make_audit
 from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import load_datasets
@@ -35,8 +34,9 @@ from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.scheduler import Outcome, plan, run_all
 from eca_server.ecp.target import TargetInvalid, resolve_target
 from eca_server.printable import printable_json, printable_line
-from eca_server.report_files import Outputs, OutputsInvalid
-from eca_server.signals import until_a_signal
+from eca_server.system.command_line import write_to_user
+from eca_server.system.signals import until_a_signal
+from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
 if TYPE_CHECKING:
     from eca_server.ecp.cluster import Cluster

@@ -24,7 +24,7 @@ from eca_server.ecp.leftovers import kill_leftovers
 from eca_server.ecp.manifest import Manifest
 from eca_server.ecp.results import ExitReason, ScenarioReport
 from eca_server.ecp.scenario import make_skipped_report, run_batch
-from eca_server.signals import until_a_signal
+from eca_server.system.signals import until_a_signal
 
 __all__ = ["OnReport", "Outcome", "plan", "run_all", "run_in_worker"]
 

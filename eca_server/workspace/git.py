@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eca_protocol.guard import GUARD
 from eca_protocol.process import working_directory
-from eca_server.child_process import find_program
+from eca_server.system.child_process import find_program
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint

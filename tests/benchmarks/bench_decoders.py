@@ -22,13 +22,13 @@ from openai.types.responses import ResponseStreamEvent
 from report import Row, compare, machine, print_rows
 
 from eca_protocol import json
-from eca_server.llm.answer_body import AnswerBody, Framing
-from eca_server.llm.anthropic.decoder import MessagesDecoder
-from eca_server.llm.google.decoder import GeminiDecoder
-from eca_server.llm.ollama.decoder import OllamaDecoder
-from eca_server.llm.openai_chat.decoder import ChatDecoder
-from eca_server.llm.openai_responses.decoder import ResponsesDecoder
-from eca_server.llm.stream_decoder import StreamDecoder
+from eca_server.models.answer_body import AnswerBody, Framing
+from eca_server.models.anthropic.decoder import MessagesDecoder
+from eca_server.models.google.decoder import GeminiDecoder
+from eca_server.models.ollama.decoder import OllamaDecoder
+from eca_server.models.openai_chat.decoder import ChatDecoder
+from eca_server.models.openai_responses.decoder import ResponsesDecoder
+from eca_server.models.stream_decoder import StreamDecoder
 
 COUNT = 4000
 READ = 64 * 1024  # bytes a read of a socket brings

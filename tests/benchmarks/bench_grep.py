@@ -21,9 +21,9 @@ import trio
 from report import Row, machine, print_rows, print_table
 
 from eca_protocol.messages import WorkspaceFolder
-from eca_server.tools import grep
-from eca_server.tools.files import Files
-from eca_server.tools.grep import Grep
+from eca_server.agent.tools import grep
+from eca_server.agent.tools.files import Files
+from eca_server.agent.tools.grep import Grep
 from eca_server.workspace import Workspace, parse_roots, uri_of
 
 FILES = 50_000

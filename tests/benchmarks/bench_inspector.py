@@ -16,9 +16,9 @@ from report import Row, machine, print_rows, print_table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from eca_server.inspector.command import write_page
+from eca_server.workbench.inspector.command import write_page
 from tests.eca_server.ecp.browser import opened
-from tests.eca_server.inspector.records import long_record
+from tests.eca_server.workbench.inspector.records import long_record
 
 COUNT = 100_000
 ROUNDS = 3

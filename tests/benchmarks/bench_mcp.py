@@ -75,9 +75,9 @@ def report(imported, listed, listed_at, called, calls):
 SERVER, CALLS = sys.argv[1], int(sys.argv[2])
 
 import anyio._backends._trio
-import eca_server.chat
-import eca_server.features.tool_sets
-import eca_server.server
+import eca_server.agent.chat
+import eca_server.connection.features.tool_sets
+import eca_server.connection.server
 
 resident_before = resident()
 before = cpu()
@@ -89,9 +89,9 @@ OURS = (
     + """
 import os
 import trio
-from eca_server.mcp.connection import connect
-from eca_server.mcp.server_log import ServerLog
-from eca_server.mcp.settings import ServerSettings
+from eca_server.agent.mcp.connection import connect
+from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.settings import ServerSettings
 
 imported = cpu() - before
 

@@ -86,9 +86,9 @@ OURS = (
     MEASURED
     + """
 import trio
-from eca_server.mcp.connection import connect
-from eca_server.mcp.server_log import ServerLog
-from eca_server.mcp.settings import ServerSettings
+from eca_server.agent.mcp.connection import connect
+from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.settings import ServerSettings
 
 imported = cpu() - before
 

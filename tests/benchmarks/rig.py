@@ -23,7 +23,10 @@ SERVER = (sys.executable, "-m", "eca_server", "server")
 SERVER_WITHOUT_ORJSON = (
     sys.executable,
     "-c",
-    "import sys; sys.modules['orjson'] = None; from eca_server.cli import run; run(['server'])",
+    (
+        "import sys; sys.modules['orjson'] = None; "
+        "from eca_server.cli.main import run; run(['server'])"
+    ),
 )
 ECHO, SCRIPT, SCRIPTED = "simulator/echo", "simulator/script", "scripted/any"
 FINISHED = re.compile(rb'"state":\s*"finished"')

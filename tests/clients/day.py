@@ -16,7 +16,7 @@ import attrs
 from tests.clients.seat import Seat
 from tests.eca_server.processes import assert_some, children
 
-SCRIPTED = Path(__file__).parents[1] / "eca_server" / "mcp" / "scripted_server.py"
+SCRIPTED = Path(__file__).parents[1] / "eca_server" / "agent" / "mcp" / "scripted_server.py"
 CONFIG = {
     "defaultModel": "simulator/script",
     "catalog": {"refresh": False},

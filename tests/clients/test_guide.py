@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from eca_server.clients import ClientProfile
+from eca_server.client.profiles import ClientProfile
 from tests.clients.test_as_editors_send import EMACS, VSCODE, begin
 from tests.clients.test_shown import ALLOWED, prompt
 from tests.eca_server.conftest import Start

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eca_protocol.peer import Peer
-from eca_server.chat import Chats
+from eca_server.agent.chat import Chats
+from eca_server.client.session import Session
 from eca_server.config import Config, LoadedConfig
-from eca_server.features.composition import Composition
-from eca_server.features.gate import ConfigurationGate
-from eca_server.features.lifecycle import Connection
-from eca_server.llm.models import Models
-from eca_server.session import Session
+from eca_server.connection.features.composition import Composition
+from eca_server.connection.features.gate import ConfigurationGate
+from eca_server.connection.features.lifecycle import Connection
+from eca_server.models.models import Models
 from eca_server.workspace import FileIndex, Workspace
 
 __all__ = ["ServerSide"]

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
-from eca_server.approval_view import call_rows, question_of
+from eca_server.cli.approval_view import call_rows, question_of
 from eca_server.ecp.cli import run as ecp
 from eca_server.printable import (
     Printer,
@@ -23,7 +23,7 @@ from eca_server.printable import (
     rows,
     visible,
 )
-from eca_server.tap import replay
+from eca_server.workbench.tap import replay
 
 HOSTILE = [
     "\x1b]0;title\x07",

@@ -20,7 +20,7 @@ from eca_protocol.testing.provider import (
     reply,
     tool_call,
 )
-from tests.eca_server.chat.editor import provider_config
+from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import SERVE
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import (

@@ -15,8 +15,8 @@ import attrs
 import pytest
 import trio
 
-from tests.eca_server.chat.current import current
-from tests.eca_server.chat.editor import SCRIPT, Editor, text
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
 from tests.torture.rounds import Share, Torture, shares
 from tests.torture.servers import problems_in, prompts_in
 

@@ -17,7 +17,7 @@ from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
 from tests.torture.rounds import Share, Torture, shares
 from tests.torture.servers import Place
 
-SERVER = Path(__file__).parents[1] / "eca_server" / "mcp" / "scripted_server.py"
+SERVER = Path(__file__).parents[1] / "eca_server" / "agent" / "mcp" / "scripted_server.py"
 DEAF: Mapping[str, Any] = {"on": {"initialize": [["hang"]]}}
 LOGGED = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 900}}
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}

@@ -19,7 +19,7 @@ from eca_server.ecp.reports.figures import (
     to_number,
 )
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
-from eca_server.pages import render_page
+from eca_server.workbench.pages import render_page
 
 __all__ = ["render_html"]
 

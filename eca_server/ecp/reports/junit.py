@@ -7,8 +7,8 @@ scenario stopped, or in a separate case for the run.
 from __future__ import annotations
 
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
-from eca_server.pages import junit
-from eca_server.pages.junit import Outcome, TestCase, TestSuite
+from eca_server.workbench.pages import junit
+from eca_server.workbench.pages.junit import Outcome, TestCase, TestSuite
 
 __all__ = ["render_junit"]
 

@@ -27,8 +27,8 @@ from eca_protocol.errors import (
 )
 from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import Transport, memory_pair
-from eca_server.features import Options
-from eca_server.server import Server
+from eca_server.connection.features import Options
+from eca_server.connection.server import Server
 from tests.eca_protocol.wire import Wire, notification, success
 
 SERVER = (sys.executable, "-P", "-m", "eca_server", "server")

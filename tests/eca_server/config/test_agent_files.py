@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from eca_server.commands.config import report
+from eca_server.agent.commands.config import report
+from eca_server.agent.tools.approval import Call, policy_of
 from eca_server.config import Approval, ApprovalRule, Behavior
-from eca_server.tools.approval import Call, policy_of
 
 if TYPE_CHECKING:
     from conftest import House

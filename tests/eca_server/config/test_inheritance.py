@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eca_server.chat.instructions import instructions
+from eca_server.agent.chat.instructions import instructions
+from eca_server.agent.tools.approval import Call, policy_of
 from eca_server.config import Behavior
 from eca_server.config.inheritance import resolve_inheritance
-from eca_server.tools.approval import Call, policy_of
 
 if TYPE_CHECKING:
     from conftest import House

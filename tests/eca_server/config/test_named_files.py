@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from eca_server.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
+from eca_server.agent.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
+from eca_server.agent.hooks import run_action
 from eca_server.config import Config, files, workspace_files
-from eca_server.hooks import run_action
-from tests.eca_server.hooks.test_hooks import HERE
+from tests.eca_server.agent.hooks.test_hooks import HERE
 
 if TYPE_CHECKING:
     from conftest import House
 
+    from eca_server.agent.hooks import ActionResult
     from eca_server.config import LoadedConfig
     from eca_server.config.trust_items import TrustItem
-    from eca_server.hooks import ActionResult
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eca_server import cli
+from eca_server.cli import main as cli
 from eca_server.config.schema import config_schema
 from eca_server.config.unknown import unknown_keys
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.agent.tools.approval import Call, policy_of
 from eca_server.config import Config, load
 from eca_server.config.reading import Workspace, settings_of
 from eca_server.config.trust_store import TrustStore, TrustStoreError
 from eca_server.config.trust_texts import guards_off
-from eca_server.tools.approval import Call, policy_of
 
 if TYPE_CHECKING:
     from conftest import House

@@ -11,8 +11,8 @@ import trio
 
 from eca_protocol.client import Client
 from eca_protocol.ecp import Result, chat_agent
-from eca_server.features.host import Options
-from eca_server.local import local_client
+from eca_server.connection.features.host import Options
+from eca_server.connection.local import local_client
 
 pytestmark = pytest.mark.trio
 

@@ -24,7 +24,7 @@ from eca_server.ecp.reports.html import render_html
 from eca_server.ecp.reports.junit import render_junit
 from eca_server.ecp.reports.masking import mask_report
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
-from eca_server.report_files import Outputs, OutputsInvalid
+from eca_server.workbench.report_files import Outputs, OutputsInvalid
 from tests.eca_server.ecp.sample_reports import (
     CRASHED,
     HOSTILE,

@@ -37,9 +37,9 @@ except SystemExit as end:
 print(json.dumps([code, *sys.modules]))
 """
 
-NEVER = {"httpx", "jinja2", "eca_server.config.loading", "eca_server.server"}
+NEVER = {"httpx", "jinja2", "eca_server.config.loading", "eca_server.connection.server"}
 CHECKED = NEVER | {"trio", "anyio", "ssl", "importlib.metadata", "regex"}
-RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_server.llm"}
+RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_server.models"}
 
 
 @pytest.mark.parametrize(

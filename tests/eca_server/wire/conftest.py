@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
-from tests.eca_server.chat.editor import provider_config
+from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
 from tests.eca_server.wire.agent_session import Agent, StartAgent, assert_a_strict_server_takes
 

@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
-from eca_server.clients import DEFAULT_PROFILE, ClientProfile, profile_for
-from eca_server.content_formatting import ContentFormatter, pieces
-from eca_server.session import Session
+from eca_server.client.content_formatting import ContentFormatter, pieces
+from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile, profile_for
+from eca_server.client.session import Session
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import (
     Stranger,

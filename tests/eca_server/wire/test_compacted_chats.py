@@ -17,7 +17,7 @@ from eca_protocol.testing.provider import (
     reply,
     usage,
 )
-from tests.eca_server.chat.editor import provider_config
+from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, is_finished, text_of
 

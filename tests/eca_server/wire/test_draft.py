@@ -20,7 +20,7 @@ from eca_protocol.testing.provider import (
     usage,
 )
 from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
-from tests.eca_server.chat.editor import provider_config
+from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import SERVE
 from tests.eca_server.stranger import Stranger, content_of, environment
 from tests.eca_server.wire.agent_session import calls

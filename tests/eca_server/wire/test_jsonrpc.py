@@ -288,8 +288,8 @@ def test_a_bug_of_our_own_is_32603_and_reported_to_the_log_only(
     broken = tmp_path / "broken.py"
     broken.write_text(
         "import sys\n"
-        "from eca_server.chat.chats import Chats\n"
-        "from eca_server.cli import run\n"
+        "from eca_server.agent.chat.chats import Chats\n"
+        "from eca_server.cli.main import run\n"
         "def delete(self, chat_id):\n"
         "    raise KeyError('the secret of the house')\n"
         "Chats.delete = delete\n"

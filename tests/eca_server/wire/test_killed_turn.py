@@ -22,11 +22,11 @@ from eca_protocol.testing.provider import (
     reply,
     tool_call,
 )
-from eca_server.chat.replay import CUT_OFF
-from eca_server.chat.store.running import CUT_OFF as MARK
-from eca_server.chat.store.running import UNKNOWN_RESULT
-from eca_server.llm.history import TextPart
-from tests.eca_server.chat.editor import provider_config
+from eca_server.agent.chat.replay import CUT_OFF
+from eca_server.agent.chat.store.running import CUT_OFF as MARK
+from eca_server.agent.chat.store.running import UNKNOWN_RESULT
+from eca_server.models.history import TextPart
+from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, content_of, is_finished
 

@@ -17,7 +17,7 @@ from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
 
-SERVER = Path(__file__).parents[1] / "mcp" / "scripted_server.py"
+SERVER = Path(__file__).parents[1] / "agent" / "mcp" / "scripted_server.py"
 
 BAD: Mapping[str, Mapping[str, Any]] = {
     "mute": {"on": {"initialize": [["hang"]]}},

@@ -27,13 +27,13 @@ def noise():
         subprocess.run(["sh", "-c", "echo said by a child; cat"], timeout=20)
 
 print("printed before the first line of the server's")
-import eca_server.server
-serve = eca_server.server.serve
+import eca_server.connection.server
+serve = eca_server.connection.server.serve
 async def noisy_serve(*args, **options):
     threading.Thread(target=noise, daemon=True).start()
     return await serve(*args, **options)
-eca_server.server.serve = noisy_serve
-from eca_server.cli import run
+eca_server.connection.server.serve = noisy_serve
+from eca_server.cli.main import run
 sys.exit(run(["server"]))
 """
 
@@ -65,8 +65,8 @@ def test_a_child_neither_reads_the_wire_nor_keeps_it_open(
     script = tmp_path / "parent.py"
     script.write_text(
         "import subprocess, sys\n"
-        "import eca_server.server\n"
-        "serve = eca_server.server.serve\n"
+        "import eca_server.connection.server\n"
+        "serve = eca_server.connection.server.serve\n"
         "async def with_child(*args, **options):\n"
         "    subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
         "    child = subprocess.Popen(['sh', '-c', 'cat; echo $$ read to the end >&2; sleep 60'])\n"
@@ -74,8 +74,8 @@ def test_a_child_neither_reads_the_wire_nor_keeps_it_open(
         "        return await serve(*args, **options)\n"
         "    finally:\n"
         "        child.kill()\n"
-        "eca_server.server.serve = with_child\n"
-        "from eca_server.cli import run\n"
+        "eca_server.connection.server.serve = with_child\n"
+        "from eca_server.cli.main import run\n"
         "sys.exit(run(['server']))\n"
     )
     server = start_server(command=(sys.executable, "-P", str(script)))

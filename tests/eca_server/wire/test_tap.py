@@ -12,7 +12,7 @@ import pytest
 
 from eca_protocol.fold import Conversation
 from eca_protocol.transcript import DataEntry, ExitEntry, read_transcript
-from eca_server.cli import run
+from eca_server.cli.main import run
 from tests.eca_server.conftest import SERVE, Start
 from tests.eca_server.stranger import START_SECONDS, environment, frame, message
 

@@ -17,9 +17,9 @@ from typing import Any, cast
 import pytest
 import trio.testing
 
-from eca_server.features.folders import Folders
-from eca_server.features.host import Options
-from eca_server.features.settings import Settings
+from eca_server.connection.features.folders import Folders
+from eca_server.connection.features.host import Options
+from eca_server.connection.features.settings import Settings
 from eca_server.workspace import Fingerprint, Workspace, replace_file, temporary_files
 from eca_server.workspace.roots import Root
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles

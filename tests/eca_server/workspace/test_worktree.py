@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.chat.store import workspace_key
+from eca_server.agent.chat.store import workspace_key
 from eca_server.workspace.worktree import in_main_worktree
-from tests.eca_server.chat.editor import ECHO, editor
+from tests.eca_server.agent.chat.editor import ECHO, editor
 
 
 def git(folder: Path, *arguments: str) -> None:

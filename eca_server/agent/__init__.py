@@ -1,0 +1,1 @@
+"""An agent: chats, and what their models use: tools, contexts, commands, MCP servers."""

@@ -1,0 +1,98 @@
+"""The use of a model's context by kind, for `/context` and for clients that draw it.
+
+The kinds are estimated; their sum is the provider's count, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from eca_protocol.messages import ChatUsageContent, ContextBreakdown, ContextCategory
+from eca_server.agent.chat.history import History
+from eca_server.models.backend import Request
+from eca_server.models.estimate import Kind, tokens_by_kind
+from eca_server.models.history import Message, effective_history
+
+__all__ = ["LastRequest", "breakdown", "with_breakdown"]
+
+_SHOWN: Final[Mapping[Kind, tuple[str, str, str]]] = {
+    "instructions": ("Instructions", "#5b8def", "🟦"),
+    "tools": ("Tools", "#a77bd8", "🟪"),
+    "messages": ("Messages", "#5fae5f", "🟩"),
+    "calls": ("Tool calls", "#d8b34a", "🟨"),
+    "files": ("Files and pictures", "#d86f5b", "🟥"),
+}
+"""Name, color and emoji of each kind."""
+
+_FREE: Final = ("#8a8a8a", "⬜")
+
+
+@attrs.frozen(kw_only=True)
+class LastRequest:
+    """The last request to a model.
+
+    Attributes:
+        request: the request.
+        context: the tokens of the model's context, if known.
+        compact_at: the percentage of the context that a request may take.
+    """
+
+    request: Request
+    context: int | None
+    compact_at: float
+
+
+def with_breakdown(
+    usage: ChatUsageContent, last: LastRequest, history: History, running: Sequence[Message]
+) -> ChatUsageContent:
+    """Return a usage content with the context of the next request.
+
+    Args:
+        usage: the usage content.
+        last: the last request of the running turn.
+        history: the messages before the turn.
+        running: the messages of the turn.
+    """
+    messages = effective_history(running, history.model_context)
+    request = attrs.evolve(last.request, messages=messages)
+    used = history.tokens(request, len(running))
+    return attrs.evolve(
+        usage,
+        session_tokens=used,
+        auto_compact_percentage=last.compact_at,
+        context_breakdown=breakdown(request, used, last.context),
+    )
+
+
+def breakdown(request: Request, used: int, limit: int | None) -> ContextBreakdown:
+    """Return the use of the context by kind.
+
+    Args:
+        request: the request.
+        used: the tokens of the whole request.
+        limit: the tokens of the model's context; None: unknown.
+    """
+    estimated = tokens_by_kind(request)
+    whole = sum(estimated.values()) or 1
+    tokens = {kind: count * used // whole for kind, count in estimated.items()}
+    largest = max(tokens, key=lambda kind: tokens[kind])
+    tokens[largest] += used - sum(tokens.values())
+    categories = tuple(
+        ContextCategory(name=name, tokens=tokens[kind], color=color, emoji=emoji)
+        for kind, (name, color, emoji) in _SHOWN.items()
+        if tokens[kind]
+    )
+    if limit is None:
+        return ContextBreakdown(categories=categories, used_tokens=used)
+    color, emoji = _FREE
+    return ContextBreakdown(
+        categories=categories,
+        used_tokens=used,
+        free_tokens=max(0, limit - used),
+        context_limit=limit,
+        free_color=color,
+        free_emoji=emoji,
+    )

@@ -1,0 +1,199 @@
+"""Drafts of running turns, stored now and then: a server that is killed leaves its draft.
+
+Rules: a draft is stored every second at most, only if something new came, and only
+what is new; an event of a stream costs an append to a list. There is one write at a time, so that
+a late disk makes nothing pile up. When the turn ends, its messages replace the draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from eca_server.agent.chat.store.running import Piece, joined
+from eca_server.agent.chat.tool_call import ToolCall
+from eca_server.models.events import (
+    Citation,
+    Event,
+    Image,
+    ReasoningDelta,
+    ReasoningStarted,
+    RefusalDelta,
+    TextDelta,
+)
+from eca_server.models.history import (
+    CitationPart,
+    ImagePart,
+    Message,
+    Origin,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+__all__ = ["Draft"]
+
+SECONDS: Final = 1.0
+"""Seconds from the first new event to the write."""
+
+MOST_SECONDS: Final = 60.0
+"""The longest pause while the disk refuses writes."""
+
+
+@attrs.define(eq=False)
+class _Growing:
+    """The message that is still being written.
+
+    Attributes:
+        place: its number in the turn.
+        origin: the model that writes it; None: it consists of results of calls.
+        events: the events that are not stored.
+        pieces: the number of stored pieces.
+        results: the calls whose results are stored.
+    """
+
+    place: int
+    origin: Origin | None = None
+    events: list[Event] = attrs.field(factory=list)
+    pieces: int = 0
+    results: set[str] = attrs.field(factory=set)
+
+
+class Draft:
+    """The part of one turn that is not stored as messages.
+
+    Attributes:
+        stored: the number of messages that are stored or being stored.
+    """
+
+    def __init__(self, messages: Sequence[Message], calls: Mapping[str, ToolCall]) -> None:
+        """Take the messages and the calls of the turn, to which more are added."""
+        self.stored = 0
+        self._messages = messages
+        self._calls = calls
+        self._scope = trio.CancelScope()
+        self._changed = trio.Event()
+        self._is_stored = False
+        self._written: list[Message] = []
+        self._growing = _Growing(0)
+
+    def take(self, count: int) -> Sequence[Message]:
+        """Return the unstored ones of the first `count` messages, and mark them as stored."""
+        first, self.stored = self.stored, max(self.stored, count)
+        return self._messages[first:count]
+
+    def record(self, event: Event) -> None:
+        """Take an event of the answer."""
+        if self._is_stored:
+            self._growing.events.append(event)
+            self._changed.set()
+
+    def changed(self) -> None:
+        """Have a look at the calls of the turn: one has moved."""
+        self._changed.set()
+
+    def begin_answer(self, origin: Origin) -> None:
+        """Begin the turn's next message: a model answers."""
+        self._growing = _Growing(len(self._messages), origin)
+
+    def end_answer(self) -> None:
+        """End the message: what came of it is among the turn's messages."""
+        self._growing = _Growing(len(self._messages))
+
+    async def run(self, add: Callable[[Sequence[Piece]], Awaitable[bool]]) -> None:
+        """Store what comes until `end`; `add` stores pieces, and returns whether it did."""
+        pause = SECONDS
+        self._is_stored = True
+        with self._scope:
+            while True:
+                await self._changed.wait()
+                await trio.sleep(pause)
+                self._changed = trio.Event()
+                if await self._store(add):
+                    pause = SECONDS
+                else:
+                    pause = min(2 * pause, MOST_SECONDS)
+                    self._changed.set()
+
+    def end(self) -> None:
+        """Store no more of the draft: the turn ends."""
+        self._is_stored = False
+        self._scope.cancel()
+
+    async def _store(self, add: Callable[[Sequence[Piece]], Awaitable[bool]]) -> bool:
+        messages = tuple(self._messages)
+        whole = max(self._written_of(messages), self.stored)
+        growing = self._growing
+        if growing.place != len(messages):
+            growing = self._growing = _Growing(len(messages))
+        recorded = len(growing.events)
+        results = tuple(self._new_results(messages, growing))
+        parts = (*_parts_of(growing.events), *results)
+        pieces = [
+            Piece(message=place, number=0, body=messages[place])
+            for place in range(whole, len(messages))
+        ]
+        if parts:
+            body = Message(
+                role="tool" if growing.origin is None else "assistant",
+                parts=parts,
+                origin=growing.origin,
+                interrupted=growing.origin is not None,
+            )
+            pieces.append(Piece(message=growing.place, number=growing.pieces, body=body))
+        if pieces and not await add(pieces):
+            return False
+        self._written = [*messages]
+        del growing.events[:recorded]
+        growing.pieces += bool(parts)
+        growing.results |= {each.call_id for each in results}
+        return True
+
+    def _written_of(self, messages: Sequence[Message]) -> int:
+        """Count the messages that are stored as they are: the last may have been rewritten."""
+        written = self._written
+        while written and (
+            len(written) > len(messages) or messages[len(written) - 1] is not written[-1]
+        ):
+            written.pop()
+        return len(written)
+
+    def _new_results(
+        self, messages: Sequence[Message], growing: _Growing
+    ) -> Iterator[ToolResultPart]:
+        """Yield the results of the last answer's calls that are not stored."""
+        if growing.origin is None and messages and messages[-1].role == "assistant":
+            for part in messages[-1].parts:
+                if isinstance(part, ToolCallPart) and part.id not in growing.results:
+                    call = self._calls.get(part.id)
+                    if call is not None and call.result is not None:
+                        yield call.result_part()
+
+
+def _parts_of(events: Sequence[Event]) -> tuple[Part, ...]:
+    """Return what events add to an answer; calls do not count before the answer is whole."""
+    return tuple(joined(part for event in events for part in _part_of(event)))
+
+
+def _part_of(event: Event) -> Iterator[Part]:
+    match event:
+        case TextDelta(text):
+            yield TextPart(text)
+        case RefusalDelta(text):
+            yield RefusalPart(text)
+        case ReasoningStarted():
+            yield ReasoningPart(text="\n\n")
+        case ReasoningDelta(text=text):
+            yield ReasoningPart(text=text)
+        case Citation(url=url, title=title):
+            yield CitationPart(url=url, title=title)
+        case Image(media_type=media_type, data=data):
+            yield ImagePart(media_type=media_type, data=data)
+        case _:
+            pass

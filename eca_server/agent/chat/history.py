@@ -1,0 +1,194 @@
+"""The history of a chat: its messages, the part sent to the model, and the positions in it.
+
+Rules: messages are appended, until a rollback or a clear removes the last ones or all; nothing here
+knows a task, the disk or the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import overload
+
+import attrs
+
+from eca_protocol.errors import ECAError
+from eca_server.agent.chat.usage import tokens_of
+from eca_server.models.backend import Request
+from eca_server.models.estimate import request_tokens, tokens_in
+from eca_server.models.events import Usage
+from eca_server.models.history import CompactionPart, Message, effective_history
+
+__all__ = ["Cut", "History", "UnknownMessage"]
+
+
+class UnknownMessage(ECAError):
+    """The chat has no message of the user with this id."""
+
+
+@attrs.frozen(kw_only=True)
+class Cut:
+    """The position where a rollback cuts a history.
+
+    Attributes:
+        place: the position of the first removed message.
+        named_by: the id of the cut in the store: see `store.Rollback.cut`.
+        earlier: see `store.Rollback.earlier`.
+        content_ids: the content ids of the removed messages.
+        last_remaining: the content id of the last remaining message of the user.
+    """
+
+    place: int
+    named_by: str | None
+    earlier: int
+    content_ids: Sequence[str]
+    last_remaining: str | None
+
+
+class History(Sequence[Message]):
+    """The messages of a chat, oldest first.
+
+    Attributes:
+        model_context: the messages that are sent to the model (cached).
+        unrecorded_prompts: positions of prompts that were shown but are not in the history, by id.
+        had_room: a request was within the limit since the last compaction; otherwise compacting
+            again would not help.
+        is_greeted: the texts of the hooks at the chat's start are in the history.
+    """
+
+    def __init__(self) -> None:
+        self.model_context: tuple[Message, ...] = ()
+        self.unrecorded_prompts: dict[str, int] = {}
+        self.had_room = True
+        self.is_greeted = False
+        self._messages: list[Message] = []
+        self._counted = 0, 0  # tokens, in how many messages
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield the messages."""
+        return iter(self._messages)
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Message]: ...
+    def __getitem__(self, place: int | slice) -> Message | list[Message]:
+        """Return the message at a position, or a list of several."""
+        return self._messages[place]
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        """Append messages."""
+        self._messages.extend(messages)
+        self.model_context = effective_history(messages, self.model_context)
+
+    def restore(self, stored: Sequence[Message], running: Sequence[Message]) -> None:
+        """Insert the stored messages before those since, which may be stored, too.
+
+        Args:
+            stored: the stored messages.
+            running: the messages of the running turn.
+        """
+        known_ids = {each.content_id for each in (*self, *running)} - {None}
+        known = next((each.content_id for each in stored if each.content_id in known_ids), None)
+        if known is not None:
+            place, earlier = place_of(stored, known)
+            stored = stored[: place - earlier]
+        positions = self.unrecorded_prompts.items()
+        self.unrecorded_prompts = {name: place + len(stored) for name, place in positions}
+        self._change([*stored, *self])
+
+    def replace(self, messages: Sequence[Message]) -> None:
+        """Replace all messages."""
+        self._change([*messages])
+        self.unrecorded_prompts.clear()
+
+    def truncate(self, count: int) -> None:
+        """Remove all messages but the first `count`, and the prompts that are not recorded."""
+        self.replace(self._messages[:count])
+
+    def _change(self, messages: list[Message]) -> None:
+        self._messages = messages
+        self.model_context = effective_history(messages)
+        self.had_room, self._counted = True, (0, 0)
+
+    def record(self, usage: Usage, running: int) -> None:
+        """Record the provider's count of a request, whose answer is the last running message."""
+        if usage.input is not None and (tokens := tokens_of(usage)):
+            self._counted = tokens, len(self) + running
+
+    def tokens(self, request: Request, running: int = 0) -> int:
+        """Return the estimated tokens of a request.
+
+        The provider's count is used for the messages of the last request. Later messages, or all
+        if there is no count, are estimated, so callers must leave a margin.
+
+        Args:
+            request: a request with the last messages of the chat, from its last summary on.
+            running: the number of messages of the running turn.
+        """
+        tokens, counted = self._counted
+        first = len(self) + running - len(request.messages)
+        if counted > first:
+            return tokens + tokens_in(request.messages[counted - first :])
+        return request_tokens(request)
+
+    def cut_at(self, content_id: str) -> Cut:
+        """Find the position where a rollback to a user's message cuts the history.
+
+        Raises:
+            UnknownMessage: there is no such message, or the store cannot identify it.
+        """
+        place, named_by, earlier = self._place_of_cut(content_id)
+        remaining = _content_ids(self[:place])
+        return Cut(
+            place=place,
+            named_by=named_by,
+            earlier=earlier,
+            content_ids=_content_ids(self[place:]),
+            last_remaining=remaining[-1] if remaining else None,
+        )
+
+    def _place_of_cut(self, content_id: str) -> tuple[int, str | None, int]:
+        cut = self.unrecorded_prompts.get(content_id)
+        if cut is None:
+            place, earlier = place_of(self, content_id)
+            return place - earlier, content_id, earlier
+        if cut == len(self):
+            return cut, None, 0
+        for place in (*range(cut, len(self)), *reversed(range(cut))):
+            if (near := self[place].content_id) is not None:
+                return cut, near, place - cut
+        raise UnknownMessage
+
+
+def _content_ids(messages: Collection[Message]) -> Sequence[str]:
+    return [each.content_id for each in messages if each.content_id is not None]
+
+
+def place_of(messages: Sequence[Message], content_id: str) -> tuple[int, int]:
+    """Return the position of a user's message, and the number of its prompt's messages before it.
+
+    Raises:
+        UnknownMessage: there is no such message.
+    """
+    for place, message in enumerate(messages):
+        if message.content_id == content_id:
+            earlier = 0
+            while earlier < place and _opens_with(messages[place - earlier - 1]):
+                earlier += 1
+            return place, earlier
+    raise UnknownMessage
+
+
+def _opens_with(message: Message) -> bool:
+    """Return whether a message belongs to a prompt without being the user's message."""
+    return (
+        message.content_id is None
+        and message.origin is None
+        and not message.interrupted
+        and message.role != "tool"
+        and not any(isinstance(part, CompactionPart) for part in message.parts)
+    )

@@ -1,0 +1,99 @@
+"""The system prompt, built once per chat and behavior (design decision 20)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import attrs
+import trio
+
+from eca_server.agent.context.provenance import NOTICE
+from eca_server.agent.tools.files import printable
+from eca_server.config import Behavior, Config
+from eca_server.config.files import Unreadable
+from eca_server.config.workspace_files import read_named
+from eca_server.workspace import Root
+
+__all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
+
+LARGEST_PROMPT = 256 * 1024
+"""Bytes of the largest file with a prompt."""
+
+_COMMON = (
+    "You are ECA, a coding assistant inside the user's editor. Answer in Markdown. Be concise and "
+    "exact. Put code in fenced blocks with the language named. Say so when you do not know."
+)
+_AGENT = "Help the user reach the goal of the conversation."
+_BEHAVIORS = {
+    "plan": (
+        "Plan before anything is changed: list the steps, the files they touch and the risks. Do "
+        "not make the final change until the user asks for it."
+    ),
+}
+
+
+@attrs.frozen(kw_only=True)
+class System:
+    """The system prompt of a chat's behavior.
+
+    Attributes:
+        text: the prompt without the MCP servers' instructions.
+        lists_skills: it lists skills that can be loaded.
+    """
+
+    text: str
+    lists_skills: bool = False
+
+
+def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
+    """Return the system prompt for a behavior and a workspace.
+
+    Args:
+        behavior: a built-in behavior; for the user's own, its base (`Config.built_in`).
+        roots: the roots of the workspace.
+        own: the user's text, which replaces the built-in one.
+    """
+    parts = [own] if own else [_COMMON, _BEHAVIORS.get(behavior, _AGENT)]
+    if roots:
+        folders = "\n".join(f"- {printable(root.path)}" for root in roots)
+        parts.append(f"The user's workspace:\n{folders}\n\n{NOTICE}")
+    return "\n\n".join(parts)
+
+
+class UnreadablePrompt(Exception):
+    """A file with a prompt that cannot be read; the message is for the user."""
+
+
+async def own_prompt(config: Config, behavior: str) -> str:
+    """Return the configured text that replaces the built-in instructions; empty if none.
+
+    Raises:
+        UnreadablePrompt: its file cannot be read.
+    """
+    own = config.behaviors.get(behavior, Behavior())
+    if own.system_prompt or own.system_prompt_file is None:
+        return own.system_prompt or config.prompts.chat or ""
+    key = f"behavior.{behavior}.systemPromptFile"
+    return await _text_of(own.system_prompt_file, key, "this chat uses ECA's built-in instructions")
+
+
+async def compact_prompt(config: Config) -> str:
+    """Return the configured instruction for summaries; empty if none.
+
+    Raises:
+        UnreadablePrompt: as in `own_prompt`.
+    """
+    if config.prompts.compact or config.compact_prompt_file is None:
+        return config.prompts.compact or ""
+    return await _text_of(
+        config.compact_prompt_file, "compactPromptFile", "summaries use ECA's built-in instruction"
+    )
+
+
+async def _text_of(file: str, key: str, instead: str) -> str:
+    try:
+        read = partial(read_named, file, LARGEST_PROMPT)
+        return (await trio.to_thread.run_sync(read, abandon_on_cancel=True)).strip()
+    except Unreadable as fault:
+        raise UnreadablePrompt(f"{key}: {file}: {fault.message}; {instead}.") from None

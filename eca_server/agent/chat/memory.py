@@ -1,0 +1,288 @@
+"""Stored chats: a chat is loaded when its id is used again, and each turn is stored at its end.
+
+The prompts of a turn are stored before it changes files, so that a turn cut off by the end of the
+server can be rolled back.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import attrs
+
+from eca_protocol.messages import ChatImageContent
+from eca_server.agent.chat.gallery import Gallery
+from eca_server.agent.chat.restoring import Rollbacks
+from eca_server.agent.chat.store import (
+    BeforeImage,
+    BeforeImageBatch,
+    ChatSummary,
+    Store,
+)
+from eca_server.agent.chat.store.rows import LoadResult
+from eca_server.agent.chat.store.running import Piece
+from eca_server.agent.chat.stored_messages import ChatRecord, stored
+from eca_server.agent.tools.tool import FileChange
+from eca_server.workspace import Workspace
+
+__all__ = ["Memory", "RestoreState", "Storage", "line_of"]
+
+_log = logging.getLogger("eca_server.agent.chat")
+
+LARGEST_IMAGE = 1024 * 1024
+"""Bytes of the largest before-image; of a larger file only its existence is stored."""
+
+
+class Memory:
+    """The stored chats of one workspace.
+
+    Args:
+        store: the store of chats.
+        workspace: the workspace under which the chats are listed.
+        boundary: returns the workspace with its current folders.
+        notify: shows the user a sentence.
+        gallery: stores pictures of chats as files.
+
+    Attributes:
+        store, workspace, gallery: as above.
+        rollbacks: restores the files that the chats changed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        workspace: str,
+        *,
+        boundary: Callable[[], Workspace],
+        notify: Callable[[str], None],
+        gallery: Gallery,
+    ) -> None:
+        self.store = store
+        self.gallery = gallery
+        self.workspace = workspace
+        self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
+
+    async def wake(self) -> None:
+        """Open the store during the first turn, which then does not wait for it at its end."""
+        await self.rollbacks.recover()
+
+    async def find(self, chat_id: str, *, waits: bool) -> LoadResult | None:
+        """Load a stored chat, once its interrupted rollback is finished.
+
+        Args:
+            chat_id: the chat.
+            waits: wait a moment for a late disk, and tell the user that the chat cannot be read.
+
+        Returns:
+            None if it cannot be read now.
+        """
+        if not waits and self.store.is_late:
+            return None
+        await self.rollbacks.recover(chat_id)
+        return await self.store.find(chat_id)
+
+    async def delete(self, chat_id: str) -> None:
+        """Delete a stored chat."""
+        try:
+            await self.store.delete(chat_id)
+        finally:
+            await self.gallery.remove(chat_id)
+
+    async def latest(
+        self,
+        limit: int,
+        *,
+        by: Literal["updated", "created"] = "updated",
+        everywhere: bool = False,
+    ) -> Sequence[ChatSummary]:
+        """Return the chats of the workspace, or of all, the latest first."""
+        await self.rollbacks.recover()
+        return await self.store.list(None if everywhere else self.workspace, limit, by=by)
+
+
+class RestoreState(enum.Enum):
+    """The relation of a chat to what is stored under its id."""
+
+    NEW = "nothing is stored, or the chat has stored all of it"
+    UNKNOWN = "it was not read yet"
+    LATE = "it could not be read yet, and must not be overwritten"
+    CLEARED = "its messages were deleted before they were read"
+    RESTORED = "it was read"
+
+
+@attrs.define
+class Storage:
+    """The stored part of one chat.
+
+    Attributes:
+        chat_id: the chat.
+        memory: the stored chats; None: chats are not stored.
+        state: whether the chat has its stored part.
+        describe: returns the chat's title and settings for each record; None: store nothing.
+        unstored_changes: file changes whose before-images are not stored, or not yet.
+    """
+
+    _chat_id: str
+    _memory: Memory | None
+    state: RestoreState
+    _describe: Callable[[], ChatRecord | None]
+    unstored_changes: list[BeforeImageBatch] = attrs.field(init=False, factory=list)
+    _is_erasure_due: bool = attrs.field(init=False, default=False)
+    _cleared: Awaitable[None] | None = attrs.field(init=False, default=None)
+
+    @property
+    def is_restored(self) -> bool:
+        """True if the chat has everything that may be stored of it."""
+        return self._memory is None or self.state in {RestoreState.NEW, RestoreState.RESTORED}
+
+    @property
+    def is_persistent(self) -> bool:
+        """True if chats are stored."""
+        return self._memory is not None
+
+    async def load(self) -> LoadResult | None:
+        """Read the stored part; None: there is nothing to restore, or it cannot be read now."""
+        if self._memory is None or self.is_restored:
+            return None
+        waits = self.state is RestoreState.UNKNOWN
+        loaded = await self._memory.find(self._chat_id, waits=waits)
+        if self.is_restored:  # by another caller meanwhile
+            return None
+        if loaded is None and self.state is RestoreState.UNKNOWN:
+            self.state = RestoreState.LATE
+        return loaded
+
+    async def store(self, record: ChatRecord | None = None) -> None:
+        """Store additions, the title and the settings, within a time limit; never raise."""
+        memory, described = self._memory, self._describe()
+        if memory is None or described is None:
+            return
+        record = record or ChatRecord()
+        try:
+            await memory.store.append(
+                self._chat_id,
+                memory.workspace,
+                stored(record.messages),
+                title=described.title,
+                usage=record.usage,
+                settings=described.settings,
+                running=record.running,
+            )
+        except Exception:  # noqa: BLE001 - what cannot be stored must not end a turn
+            _log.exception("a part of chat %s cannot be stored", self._chat_id)
+
+    async def store_pieces(self, turn: str, pieces: Sequence[Piece]) -> bool:
+        """Store pieces of the draft of a turn; return whether they are on disk; never raise."""
+        if self._memory is None:
+            return False
+        try:
+            return await self._memory.store.add_pieces(self._chat_id, turn, pieces)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("a draft of chat %s cannot be stored", self._chat_id)
+            return False
+
+    async def store_before_images(
+        self, content_id: str, changes: Sequence[FileChange]
+    ) -> Callable[[], None]:
+        """Store the content of files before they are changed, within a time limit.
+
+        Args:
+            content_id: the id of the user's last message.
+            changes: the changes.
+
+        Returns:
+            A function to call if nothing was changed.
+        """
+        memory = self._memory
+        if memory is None:
+            return lambda: None
+        images = [_before_image(content_id, change) for change in changes]
+        batch = await memory.store.add_before_images(self._chat_id, images)
+        unstored = [each for each in self.unstored_changes if each.numbers is None]
+        self.unstored_changes = [*unstored, batch]
+
+        def forget() -> None:
+            others = [each for each in self.unstored_changes if each is not batch]
+            self.unstored_changes = others
+            memory.store.remove_before_images(batch)
+
+        return forget
+
+    async def store_picture(self, picture: ChatImageContent) -> None:
+        """Store a picture as a file, within a time limit."""
+        if self._memory is not None:
+            await self._memory.gallery.store(self._chat_id, picture)
+
+    def clear(self, restore: Callable[[], Awaitable[None]]) -> Awaitable[None]:
+        """Delete the stored messages, in order before later writes.
+
+        Args:
+            restore: restores settings, costs and the user's title first, if the chat lacks them,
+                and calls `erase_cleared`.
+
+        Returns:
+            An awaitable that ends when they are deleted.
+        """
+        self.unstored_changes.clear()
+        if self.is_restored:
+            return self._erasure()
+        self.state = RestoreState.CLEARED
+        self._is_erasure_due = True
+
+        async def finish() -> None:
+            await restore()
+            self.erase_cleared()  # if the stored part cannot be read now
+            erasure, self._cleared = self._cleared, None
+            if erasure is not None:
+                await erasure
+
+        return finish()
+
+    def erase_cleared(self) -> None:
+        """Queue the deletion of messages that were cleared unread, before a turn stores its own."""
+        if self._is_erasure_due:
+            self._is_erasure_due = False
+            self._cleared = self._erasure()
+
+    def _erasure(self) -> Awaitable[None]:
+        """Queue the deletion, unless the chat is deleted or is not stored."""
+        memory, record = self._memory, self._describe()
+        erasure = None
+        if memory is not None and record is not None:
+            erasure = memory.store.clear(
+                self._chat_id, title=record.title, settings=record.settings
+            )
+
+        async def erase() -> None:
+            if memory is not None and erasure is not None:
+                try:
+                    await erasure
+                finally:
+                    await memory.gallery.remove(self._chat_id)
+
+        return erase()
+
+
+def _before_image(content_id: str, change: FileChange) -> BeforeImage:
+    before, after = change.before, change.after
+    is_stored = before is not None and len(before.data) <= LARGEST_IMAGE
+    return BeforeImage(
+        content_id=content_id,
+        path=str(change.path),
+        moved_from=None if change.moved_from is None else str(change.moved_from),
+        existed=before is not None,
+        mode=None if before is None else before.mode,
+        data=before.data if before is not None and is_stored else None,
+        after=None if after is None else after.digest,
+    )
+
+
+def line_of(summary: ChatSummary) -> str:
+    """Return a line about a stored chat: its date and its title."""
+    day = datetime.fromtimestamp(summary.updated, tz=UTC).astimezone()
+    about = summary.title or summary.beginning or summary.id
+    return f"{day:%Y-%m-%d %H:%M} {about}"

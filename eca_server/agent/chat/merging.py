@@ -1,0 +1,147 @@
+"""Deltas that follow each other closely, merged into fewer contents (W-6).
+
+Some clients paint each notification by itself, so a flood of small ones takes them minutes. The
+first delta of a content is written at once, what follows is joined and written at most once in an
+interval. A client that paints a whole content again at each delta gets a longer interval the longer
+that content is, so that it has time left for the user's click on Stop. Any content of another kind
+is written behind what is held, so the order stays. A source that is faster than a client can paint
+waits (`drained`), so that a stop has little before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+    ChatToolCallPrepareContent,
+)
+from eca_server.client.content_formatting import Role
+from eca_server.client.profiles import ClientProfile
+
+__all__ = ["Merger"]
+
+_DELTAS: Mapping[type, tuple[str, str | None]] = {
+    ChatTextContent: ("text", None),
+    ChatReasonTextContent: ("text", "id"),
+    ChatToolCallPrepareContent: ("arguments_text", "id"),
+}
+"""The field of a delta that is joined, and the one that names what it belongs to."""
+
+_MOST_HELD = 65_536
+"""Characters that are held at most."""
+
+_PAINTING = 1 / 3
+"""The part of its time that a client may paint a content again."""
+
+_LONGEST = 2.0
+"""Seconds that a delta is held at most, however long its content is."""
+
+
+class Merger:
+    """The deltas of one turn on their way to the client.
+
+    Args:
+        write: writes a content.
+        profile: how long and how many deltas are joined for the client.
+        nursery: where the task runs that writes what is held.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Role, ChatContent], None],
+        profile: ClientProfile,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._write = write
+        self._profile = profile
+        self._nursery = nursery
+        self._key: tuple[object, ...] | None = None
+        self._shown = 0
+        self._last: tuple[Role, Any] | None = None
+        self._held: list[str] = []
+        self._size = 0
+        self._written = -math.inf
+        self._timer: trio.CancelScope | None = None
+        self._flushed = trio.Event()
+
+    @property
+    def _interval(self) -> float:
+        """The least time between two writes of the content that is written now."""
+        painting = self._shown * self._profile.repaint_seconds
+        return max(self._profile.merge_seconds, min(painting / _PAINTING, _LONGEST))
+
+    def write(self, role: Role, content: ChatContent) -> None:
+        """Write a content now, or hold it if one of the same was written a moment ago."""
+        merges = self._profile.merge_seconds and role != "user"
+        fields = _DELTAS.get(type(content)) if merges else None
+        if fields is None:
+            self.flush()
+            self._written = -math.inf
+            self._write(role, content)
+            return
+        text, name = fields
+        key = (type(content), role, None if name is None else getattr(content, name))
+        delta: str = getattr(content, text)
+        now = trio.current_time()
+        is_other = key != self._key
+        if is_other or (not self._held and now - self._written >= self._interval):
+            self.flush()
+            self._key, self._written = key, now
+            self._shown = len(delta) + (0 if is_other else self._shown)
+            self._write(role, content)
+            return
+        self._last = role, content
+        self._held.append(delta)
+        self._size += len(delta)
+        if self._size > _MOST_HELD:
+            self.flush()
+        elif self._timer is None:
+            self._timer = trio.CancelScope(deadline=self._written + self._interval)
+            self._nursery.start_soon(self._flush_in_time, self._timer)
+
+    def wait_for_flush(self) -> None:
+        """Keep what is held until `flush`, or until a content of another kind is written."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def drop(self) -> None:
+        """Forget what is held."""
+        self.wait_for_flush()
+        self._last, self._held, self._size = None, [], 0
+        self._flushed.set()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        self.wait_for_flush()
+        if self._last is None:
+            return
+        (role, content), held = self._last, "".join(self._held)
+        self._shown += self._size
+        self._last, self._held, self._size = None, [], 0
+        self._written = trio.current_time()
+        self._flushed.set()
+        self._flushed = trio.Event()
+        field, _ = _DELTAS[type(content)]
+        self._write(role, attrs.evolve(content, **{field: held}))
+
+    async def drained(self) -> None:
+        """Wait until few characters are held."""
+        while self._size > self._profile.characters_per_second * self._interval:
+            await self._flushed.wait()
+
+    async def _flush_in_time(self, timer: trio.CancelScope) -> None:
+        try:
+            with timer:
+                await trio.sleep_forever()
+        finally:
+            if self._timer is timer:
+                self.flush()

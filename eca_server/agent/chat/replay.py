@@ -1,0 +1,195 @@
+"""A chat's history as contents, for a client that shows the chat again.
+
+Rules: the order of a turn (rulings W-26, W-30); everything started is finished; a chat looks as it
+did before (W-43). Contents that no history has, such as progress, are not replayed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import attrs
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatFlagContent,
+    ChatReasonFinishedContent,
+    ChatReasonStartedContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+)
+from eca_server.agent.chat.citations import source_contents
+from eca_server.agent.chat.flags import Flag
+from eca_server.agent.chat.pictures import picture_content
+from eca_server.agent.chat.subagent_work import chat_id_of, details_of
+from eca_server.agent.chat.tool_call import Naming, ToolCall
+from eca_server.agent.tools.tool import ToolOutput
+from eca_server.client.content_formatting import Role
+from eca_server.models.history import (
+    CallView,
+    CitationPart,
+    CompactionPart,
+    ImagePart,
+    Message,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+__all__ = ["Describe", "ReplayedContent", "replayed"]
+
+
+class ReplayedContent(NamedTuple):
+    """A content of a chat, or of its subagent's chat `subagent_chat_id`."""
+
+    role: Role
+    content: ChatContent
+    subagent_chat_id: str | None = None
+
+
+Describe: TypeAlias = Callable[[ToolCallPart], tuple[Naming, str | None]]
+"""A function that returns a call's names on the wire, and its summary or None."""
+
+CUT_OFF = "The server ended before this answer was complete. Its stored part is above."
+
+COMPACTED = "The chat was compacted here: the model has a summary of the messages above."
+
+
+def replayed(
+    messages: Sequence[Message],
+    *,
+    flags: Mapping[str, Flag],
+    describe: Describe,
+    shows_subagents: bool = False,
+) -> Generator[ReplayedContent]:
+    """Yield the contents of messages, in order.
+
+    Args:
+        messages: consecutive messages of a history, with the results of their calls.
+        flags: the user's flags, by their content ids.
+        describe: names the calls.
+        shows_subagents: yield the subagents' contents inside their calls.
+    """
+    replay = _Replay(describe, _results(messages), shows_subagents, flags)
+    for message in messages:
+        if message.role == "user":
+            replay.user(message)
+        elif message.role == "assistant":
+            replay.assistant(message)
+        yield from replay.contents
+        replay.contents.clear()
+
+
+def _words(message: Message) -> str:
+    """Return the text of a user's message as shown, without the contexts before it."""
+    if message.shown is not None:
+        return message.shown
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    return texts[-1] if texts else ""
+
+
+def _results(messages: Iterable[Message]) -> Mapping[str, ToolResultPart]:
+    return {
+        part.call_id: part
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolResultPart)
+    }
+
+
+@attrs.define
+class _Replay:
+    """The contents of one message."""
+
+    describe: Describe
+    results: Mapping[str, ToolResultPart]
+    shows_subagents: bool
+    flags: Mapping[str, Flag]
+    contents: list[ReplayedContent] = attrs.field(factory=list)
+    cited: set[str] = attrs.field(factory=set)
+
+    def user(self, message: Message) -> None:
+        """Add the contents of a user's message."""
+        if any(isinstance(part, CompactionPart) for part in message.parts):
+            self.contents.append(ReplayedContent("system", ChatTextContent(text=COMPACTED)))
+            return
+        if message.interrupted:
+            self.contents.append(ReplayedContent("system", ChatTextContent(text=CUT_OFF)))
+            return
+        self.cited.clear()
+        content_id = message.content_id
+        words = ChatTextContent(text=_words(message), content_id=content_id)
+        self.contents.append(ReplayedContent("user", words))
+        self._mark(content_id)
+
+    def assistant(self, message: Message) -> None:
+        """Add the contents of a model's message: text, reasoning, calls."""
+        text_so_far = ""
+        for part in message.parts:
+            match part:
+                case TextPart(text) | RefusalPart(text) if text:
+                    text_so_far += text
+                    self._emit(ChatTextContent(text=text))
+                case ReasoningPart(text=text) if text:
+                    self._reason(part)
+                    self._mark(part.id)
+                case ToolCallPart():
+                    self._call(part)
+                    self._mark(part.id)
+                case ImagePart(data=data):
+                    self._emit(picture_content(data))
+                case CitationPart(url=url, title=title):
+                    self._cite(url, title, is_linked=url in text_so_far)
+                case _:
+                    pass
+
+    def _emit(self, content: ChatContent) -> None:
+        self.contents.append(ReplayedContent("assistant", content))
+
+    def _mark(self, content_id: str | None) -> None:
+        """Show the flags that follow a content."""
+        for name, flag in self.flags.items():
+            if flag.after == content_id:
+                content = ChatFlagContent(text=flag.text, content_id=name)
+                self.contents.append(ReplayedContent("system", content))
+
+    def _cite(self, url: str, title: str, *, is_linked: bool) -> None:
+        if url not in self.cited and url.startswith(("https://", "http://")):
+            self.cited.add(url)
+            for content in source_contents(url, title, is_linked=is_linked):
+                self._emit(content)
+
+    def _reason(self, part: ReasoningPart) -> None:
+        reason_id = part.id or str(uuid.uuid4())
+        self._emit(ChatReasonStartedContent(id=reason_id))
+        self._emit(ChatReasonTextContent(id=reason_id, text=part.text))
+        self._emit(ChatReasonFinishedContent(id=reason_id, total_time_ms=part.total_time_ms or 1))
+
+    def _call(self, part: ToolCallPart) -> None:
+        naming, summary = self.describe(part)
+        result = self.results.get(part.id)
+        view = (result and result.view) or CallView()
+        call = ToolCall(self._emit, naming)
+        call.prepare(part.raw, summary=view.summary or summary)
+        if result is None:
+            call.stop()
+            return
+        arguments: Mapping[str, Any] = part.arguments or {}
+        agent = result.subagent
+        details = view.details if agent is None else details_of(part.id, agent)
+        call.announce(arguments, manual_approval=False, details=details)
+        if view.reason is not None:
+            call.deny("", reason=view.reason)
+            return
+        call.start()
+        if agent is not None and self.shows_subagents:
+            chat_id = chat_id_of(part.id)
+            for each in replayed(agent.messages, flags={}, describe=self.describe):
+                self.contents.append(each._replace(subagent_chat_id=chat_id))
+        call.finish(
+            ToolOutput(parts=result.parts, is_error=result.is_error), spent_ms=view.total_time_ms
+        )

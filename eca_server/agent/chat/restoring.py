@@ -1,0 +1,200 @@
+"""The restoring of files for rollbacks.
+
+Rules: the steps are recorded first, so that another server finishes a rollback whose server was
+killed; only one server at a time restores files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from eca_protocol.errors import ECAError
+from eca_server.agent.chat.store import Change, Rollback, Store
+from eca_server.agent.chat.stored_messages import ChatRecord, restored
+from eca_server.agent.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
+from eca_server.config.lock import Locked, lock
+from eca_server.models.history import Message
+from eca_server.workspace import Workspace
+
+__all__ = ["RollbackRefused", "Rollbacks"]
+
+LOCK_SECONDS = 2.0
+"""Seconds to wait for a server that restores files, before a chat is read."""
+
+ALONE_SECONDS = 10.0
+"""Seconds to wait for the same before a rollback; without it the messages would stay."""
+
+_UNREADABLE = "its previous content cannot be read now"
+
+
+class RollbackRefused(ECAError):
+    """A rollback that undid nothing; the text gives the user the reason.
+
+    Attributes:
+        skipped: the files that cannot be restored.
+    """
+
+    def __init__(self, words: str, skipped: tuple[SkippedFile, ...] = ()) -> None:
+        super().__init__(words)
+        self.skipped = skipped
+
+
+@attrs.define
+class Rollbacks:
+    """Restores files for the chats of one workspace.
+
+    Attributes:
+        store: the store with the before-images.
+        workspace: the workspace under which the chats are listed.
+        boundary: returns the workspace with its current folders.
+        notify: shows the user a sentence.
+    """
+
+    _store: Store
+    _workspace: str
+    _boundary: Callable[[], Workspace] = attrs.field(kw_only=True)
+    _notify: Callable[[str], None] = attrs.field(kw_only=True)
+    _recovering: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+
+    async def changes(
+        self, chat_id: str, content_ids: Sequence[str], *, needed: bool
+    ) -> Sequence[Change]:
+        """Return the changes of files in a chat since one of these messages.
+
+        Raises:
+            RollbackRefused: the changes are needed and cannot be read.
+        """
+        changes = await self._store.changes_since(chat_id, content_ids)
+        if changes is None and needed:
+            raise RollbackRefused("Nothing was undone: the stored chats cannot be read now.")
+        return changes or ()
+
+    @asynccontextmanager
+    async def alone(self, chat_id: str) -> AsyncIterator[None]:
+        """Hold the lock for restoring files inside the block.
+
+        An interrupted rollback of the chat is finished first.
+
+        Raises:
+            RollbackRefused: another server holds the lock too long, or the disk refuses.
+        """
+        try:
+            async with lock(self._store.rollback_lock, seconds=ALONE_SECONDS):
+                await self._finish(chat_id)
+                yield
+        except OSError as fault:
+            is_locked = isinstance(fault, Locked)
+            why = "another server is restoring files" if is_locked else fault.strerror
+            raise RollbackRefused(f"Nothing was undone: {why}. Try again in a moment.") from fault
+
+    async def was_undone(self, chat_id: str, message_id: str) -> bool:
+        """Return whether another server has removed this message in a rollback."""
+        return await self._store.has_message(chat_id, message_id) is False
+
+    async def stored_messages(self, chat_id: str) -> Sequence[Message] | None:
+        """Return the stored messages of a chat; None: they cannot be read now."""
+        loaded = await self._store.find(chat_id)
+        if loaded is None:
+            return None
+        return () if loaded.chat is None else [restored(each) for each in loaded.chat.messages]
+
+    async def plan(self, changes: Sequence[Change], lost: Collection[str] = ()) -> Plan:
+        """Plan how to undo changes, except in files that are `lost`; write nothing."""
+        disk = Disk(self._boundary(), checkpoint=trio.from_thread.check_cancelled)
+        return await trio.to_thread.run_sync(plan, changes, disk, lost)
+
+    async def carry_out(
+        self,
+        rollback: Rollback,
+        settle: Callable[[], ChatRecord],
+        *,
+        allow_partial: bool,
+    ) -> tuple[SkippedFile, ...]:
+        """Restore the files, then remove the messages; call it inside `alone` if there are files.
+
+        Args:
+            rollback: the rollback.
+            settle: called once the files are restored; returns the chat's new title and settings.
+            allow_partial: remove the messages even if a file cannot be restored.
+
+        Returns:
+            The files that were not restored.
+
+        Raises:
+            RollbackRefused: the rollback cannot be recorded, and nothing was undone; or a file
+                could not be restored, and the messages and before-images stay.
+        """
+        if not rollback.steps:
+            await self._remove_messages(rollback, settle())
+            return ()
+        if not await self._store.note_rollback(rollback):  # or not yet
+            await self._store.finish_rollback(_without_loss(rollback))
+            raise RollbackRefused("Nothing was undone: the rollback cannot be recorded on disk.")
+        skipped = await self._apply(rollback)
+        if skipped and not (allow_partial and _is_readable(skipped)):
+            await self._store.finish_rollback(_without_loss(rollback))
+            raise RollbackRefused(
+                "These files could not be restored, so the messages were kept:\n"
+                f"{skipped_lines(skipped)}\n\n"
+                "Roll back only the messages, or repeat the rollback to skip these files.",
+                skipped,
+            )
+        await self._remove_messages(rollback, settle())
+        return skipped
+
+    async def _remove_messages(self, rollback: Rollback, record: ChatRecord) -> None:
+        await self._store.finish_rollback(rollback, title=record.title, settings=record.settings)
+
+    async def recover(self, chat_id: str = "") -> None:
+        """Finish interrupted rollbacks of this workspace and of one chat."""
+        async with self._recovering:
+            for rollback in await self._store.unfinished_rollbacks(self._workspace, chat_id):
+                try:
+                    async with lock(self._store.rollback_lock, seconds=LOCK_SECONDS):
+                        await self._finish(rollback.chat)
+                except OSError:  # another server finishes them
+                    return
+
+    async def _finish(self, chat_id: str) -> None:
+        for rollback in await self._store.unfinished_rollbacks("", chat_id):
+            skipped = await self._apply(rollback)
+            if not _is_readable(skipped):
+                return
+            await self._store.finish_rollback(_without_loss(rollback) if skipped else rollback)
+            text = "An interrupted rollback was finished"
+            stay = (
+                f". The messages were kept. Files that were not restored:\n{skipped_lines(skipped)}"
+                if skipped
+                else "."
+            )
+            self._notify(text + stay)
+
+    async def _apply(self, rollback: Rollback) -> tuple[SkippedFile, ...]:
+        """Do the remaining steps; end at an unreadable content, since later steps depend on it."""
+        skipped = []
+        workspace = self._boundary()
+        for step in rollback.steps:
+            content = None
+            if step.change is not None:
+                content = await self._store.content(step.change)
+                if content is None:
+                    skipped.append(SkippedFile(step.path, _UNREADABLE))
+                    break
+            why = await trio.to_thread.run_sync(apply_step, step, content, workspace, rollback.chat)
+            if why:
+                skipped.append(SkippedFile(step.path, why))
+            await self._store.note_step(rollback.chat, step.path)
+        return tuple(skipped)
+
+
+def _is_readable(skipped: Sequence[SkippedFile]) -> bool:
+    return all(each.why != _UNREADABLE for each in skipped)
+
+
+def _without_loss(rollback: Rollback) -> Rollback:
+    """Return a rollback that ends without removing messages or before-images."""
+    return attrs.evolve(rollback, cut=None, first_change=None)

@@ -1,0 +1,36 @@
+"""Chats stored in SQLite in the user's data directory (design decision 18)."""
+
+from __future__ import annotations
+
+from eca_server.agent.chat.store.place import store_path, workspace_key
+from eca_server.agent.chat.store.rows import (
+    BeforeImage,
+    BeforeImageBatch,
+    Change,
+    ChatSettings,
+    ChatSummary,
+    Rollback,
+    StoredChat,
+    StoredContent,
+    StoredMessage,
+    TurnUsage,
+    UndoStep,
+)
+from eca_server.agent.chat.store.store import Store
+
+__all__ = [
+    "BeforeImage",
+    "BeforeImageBatch",
+    "Change",
+    "ChatSettings",
+    "ChatSummary",
+    "Rollback",
+    "Store",
+    "StoredChat",
+    "StoredContent",
+    "StoredMessage",
+    "TurnUsage",
+    "UndoStep",
+    "store_path",
+    "workspace_key",
+]

@@ -1,0 +1,317 @@
+"""The file of chats for the store's thread: opened when needed, written in order, salvaged.
+
+Rules: writes take effect in the order of the calls, so that a chat has no gap; a failed write stays
+queued and is retried; deleted data is removed completely, also from the queue, and the file is
+rewritten when the store is idle, since SQLite leaves copies where it moved rows; an error is
+reported once and never raised, and after it the file is closed and opened again.
+
+Everything here waits for the disk and for other processes.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from eca_server.agent.chat.store.checks import check_header, code_of, is_damage
+from eca_server.agent.chat.store.place import (
+    BUSY_SECONDS,
+    Owner,
+    Presence,
+    StoreFault,
+    make_private_file,
+    set_aside,
+)
+from eca_server.agent.chat.store.salvage import salvage_all
+from eca_server.agent.chat.store.schema import decode_text, set_up
+from eca_server.agent.chat.store.wal import repair_log
+
+__all__ = ["ChatFile"]
+
+_log = logging.getLogger("eca_server.agent.chat.store")
+
+_PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end
+
+Result = TypeVar("Result")
+
+
+class ChatFile:
+    """The chats of one user, on disk or queued for it.
+
+    Attributes:
+        path: the file.
+        last: by chat, the number of its last message as this server knows it.
+        rewrite_is_due: something was deleted since the open file was last rewritten.
+        log_is_due: data may be only in the log, where a damaged byte loses all that follows it.
+    """
+
+    def __init__(self, path: Path, on_problem: Callable[[str], None]) -> None:
+        """Open nothing yet; `on_problem` is called with a sentence for the user."""
+        self.path = path
+        self.last: dict[str, int] = {}
+        self.rewrite_is_due = self.log_is_due = False
+        self._on_problem = on_problem
+        self._reported: set[str] = set()
+        self._reported_error = False
+        self._presence: Presence | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._unwritten: deque[tuple[str, Callable[[ChatFile], object]]] = deque()
+        self._deleted = 0
+        self._may_salvage = True
+        self._owner: Owner | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """True if writes wait for the disk."""
+        return bool(self._unwritten)
+
+    def read(self, query: Callable[[ChatFile], Result]) -> Result | None:
+        """Run a query after the waiting writes; return None if the file cannot be read."""
+        self._flush()
+        return self._try(partial(query, self))
+
+    def write(
+        self, chat: str, query: Callable[[ChatFile], object], *, deletes: bool = False
+    ) -> bool:
+        """Run a query in a transaction, or queue it; return whether everything is on disk.
+
+        Args:
+            chat: the chat's id.
+            query: the query.
+            deletes: drop the waiting writes of the chat.
+        """
+        if deletes:
+            self._unwritten = deque(each for each in self._unwritten if each[0] != chat)
+        self._unwritten.append((chat, query))
+        return self._flush()
+
+    def write_once(self, query: Callable[[ChatFile], object]) -> bool:
+        """Run a query in a transaction after the waiting writes; do not retry it later."""
+        return self._flush() and self._try(partial(self.transact, query)) is True
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        """Execute a statement, inside a query."""
+        assert self._connection is not None
+        return self._connection.execute(statement, values)
+
+    def transact(self, query: Callable[[ChatFile], object]) -> bool:
+        """Run a query in a transaction, inside one that reads."""
+        last, self._deleted = dict(self.last), 0
+        try:
+            self.execute("BEGIN IMMEDIATE")
+            self.log_is_due = True
+            query(self)
+            if self._deleted:
+                self.execute("INSERT INTO rewrite_due VALUES (?)", (time.time(),))
+            self.execute("COMMIT")
+        except BaseException:
+            self.last = last
+            raise
+        if self._deleted:
+            self.rewrite_is_due = True
+            self._checkpoint()
+        return True
+
+    def erase(self, statement: str, values: Sequence[object]) -> None:
+        """Delete rows without a trace, inside a query that writes."""
+        self._deleted += self.execute(statement, values).rowcount
+
+    def owner(self) -> str | None:
+        """Return the name under which this server's turns run, or None if none can be taken."""
+        if self._owner is None:
+            with suppress(OSError):  # without a name a killed turn has no mark
+                self._owner = Owner(self.path)
+        return None if self._owner is None else self._owner.token
+
+    def report_once(self, sentence: str) -> None:
+        """Report something to the user, unless it was reported before."""
+        if sentence not in self._reported:
+            self._reported.add(sentence)
+            self._on_problem(sentence)
+
+    def tidy(self, should_end: Callable[[], bool]) -> None:
+        """Rewrite the file if that is due; give up when `should_end` returns true."""
+        if self.rewrite_is_due:
+            self._maintain(lambda: self._rewrite(should_end))
+
+    def empty_log(self) -> None:
+        """Write the log's contents to the file itself, unless another server prevents it."""
+        if self.log_is_due:
+            self._maintain(lambda: self._checkpoint(seconds=0))
+
+    def close(self, should_end: Callable[[], bool]) -> bool:
+        """Finish writing, tidy, and close; return whether everything is on disk."""
+        self._flush()
+        self.tidy(should_end)
+        self._drop()
+        if self._owner is not None:
+            self._owner.leave()
+            self._owner = None
+        return not self._unwritten
+
+    def _flush(self) -> bool:
+        while self._unwritten:
+            chat, query = self._unwritten[0]
+            try:
+                self._attempt(partial(self.transact, query))
+            except Exception as fault:  # noqa: BLE001 - one bad write must not hold up the others
+                if _is_of_the_disk(fault):
+                    self._report(fault)
+                    return False
+                _log.error("chat %s cannot be stored", chat, exc_info=fault)
+                self.report_once(
+                    f"A part of chat {chat} could not be stored: {type(fault).__name__}."
+                )
+            self._unwritten.popleft()
+        return True
+
+    def _try(self, action: Callable[[], Result]) -> Result | None:
+        try:
+            return self._attempt(action)
+        except (OSError, StoreFault, sqlite3.Error) as fault:
+            self._report(fault)
+            return None
+
+    def _attempt(self, action: Callable[[], Result]) -> Result:
+        """Act on the open file; set a damaged file aside and salvage it into a new one."""
+        try:
+            return self._on_open_file(action)
+        except Exception as fault:
+            if not is_damage(fault):
+                raise
+        if _set_damaged_aside(self.path):
+            self.last.clear()
+            self._may_salvage = True
+        return self._on_open_file(action)
+
+    def _on_open_file(self, action: Callable[[], Result]) -> Result:
+        try:
+            if self._connection is None:
+                self._open()
+            return action()
+        except BaseException:
+            self._drop()
+            raise
+
+    def _open(self) -> None:
+        for sentence in repair_log(self.path):
+            self.report_once(sentence)
+        make_private_file(self.path)
+        self._presence = Presence(self.path)
+        check_header(self.path)
+        self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        self._connection.text_factory = decode_text
+        if repaired := set_up(self._connection):
+            self.report_once(
+                f"{self.path} had {repaired} damaged values, which were repaired or left out."
+            )
+        self.rewrite_is_due = any(self.execute("SELECT 1 FROM rewrite_due LIMIT 1"))
+        self.log_is_due = True  # entries of a killed server, or of our own first writes
+        if self._may_salvage:
+            self._may_salvage = False  # once: it may take long
+            for sentence in salvage_all(self._connection, self.path):
+                self.report_once(sentence)
+
+    def _drop(self) -> None:
+        """Close the file."""
+        connection, presence = self._connection, self._presence
+        self._connection = self._presence = None
+        self.rewrite_is_due = self.log_is_due = False
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+        if presence is not None:
+            presence.leave()
+
+    def _checkpoint(self, seconds: float = BUSY_SECONDS) -> None:
+        """Write the log's contents to the file itself, and sync it.
+
+        If another server is reading or writing for that long, the log stays due.
+        """
+        self.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}").fetchone()
+        try:
+            [(is_busy, _, _)] = self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}").fetchone()
+        self.log_is_due = bool(is_busy)
+
+    def _rewrite(self, should_end: Callable[[], bool]) -> None:
+        assert self._connection is not None
+        self._connection.set_progress_handler(should_end, _PACE)
+        try:
+            self.execute("VACUUM")
+        except sqlite3.OperationalError as fault:
+            if code_of(fault) == sqlite3.SQLITE_INTERRUPT:
+                return
+            raise
+        finally:
+            self._connection.set_progress_handler(None, _PACE)
+        self._checkpoint()
+        self.execute("DELETE FROM rewrite_due")
+        self.log_is_due = True
+        self.rewrite_is_due = False
+
+    def _maintain(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except sqlite3.Error as fault:
+            self._drop()
+            _log.warning("%s cannot be maintained: %s", self.path, fault)
+
+    def _report(self, fault: BaseException) -> None:
+        reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        _log.warning("%s: %s", self.path, reason)
+        if not self._reported_error:
+            self._reported_error = True
+            self._on_problem(
+                f"Chats are not stored, and stay only in memory: {self.path}: {reason}."
+            )
+
+
+def _is_of_the_disk(fault: Exception) -> bool:
+    """Return whether the same write may succeed later."""
+    return (
+        isinstance(fault, OSError | StoreFault | sqlite3.OperationalError)
+        or type(fault) is sqlite3.DatabaseError
+    )
+
+
+def _set_damaged_aside(path: Path) -> bool:
+    """Rename the file if it is damaged; return whether it was.
+
+    Raises:
+        OSError: it cannot be renamed.
+        StoreFault: it is damaged, and another process has it open.
+        sqlite3.Error: it cannot be examined.
+    """
+    presence = Presence(path)
+    try:
+        if not presence.is_alone():
+            raise StoreFault("it is damaged, and another server still has it open")
+        if _is_sound(path):
+            return False
+        set_aside(path)
+        return True
+    finally:
+        presence.leave()
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        check_header(path)
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+            is_sound: bool = connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+            if is_sound:
+                set_up(connection)
+            return is_sound
+    except Exception as fault:
+        if is_damage(fault):
+            return False
+        raise

@@ -1,0 +1,491 @@
+"""The queries of chats, before-images and rollbacks: each a function on the open file.
+
+Rules: a row is added or deleted, never edited (except a chat's title, settings and time of the last
+addition); each query that writes is one transaction, which the file begins and commits.
+
+A rollback is recorded completely before its first step; each step is deleted when it is done, and
+the messages with the record at the end. If a server is killed, exactly the remaining steps are
+therefore left. Messages that another server added since then remain.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import attrs
+
+from eca_protocol import json
+from eca_server.agent.chat.store.place import UNKNOWN_WORKSPACE, Damage
+from eca_server.agent.chat.store.rows import (
+    BeforeImage,
+    BeforeImageBatch,
+    Change,
+    ChatRow,
+    ChatSettings,
+    ChatSummary,
+    LoadResult,
+    Rollback,
+    StoredChat,
+    StoredContent,
+    StoredMessage,
+    TurnUsage,
+    UndoStep,
+    UnreadableRow,
+    decode_message,
+    decode_settings,
+    encode_message,
+    encode_settings,
+    read_text,
+    read_usage,
+    repair_row,
+)
+from eca_server.agent.chat.store.running import Running
+from eca_server.agent.chat.store.running import update as update_running
+from eca_server.models.history import TextPart
+from eca_server.workspace import Fingerprint
+
+if TYPE_CHECKING:
+    from eca_server.agent.chat.store.file import ChatFile
+
+__all__ = [
+    "add_before_images",
+    "append",
+    "changes_since",
+    "clear",
+    "content",
+    "delete",
+    "finish_rollback",
+    "has_message",
+    "latest",
+    "load",
+    "note_rollback",
+    "note_step",
+    "remove_before_images",
+    "unfinished_rollbacks",
+]
+
+_BEGINNING: Final = 100  # characters
+_LARGEST: Final = 2**63 - 1
+_LAST_SEQUENCE: Final = 2**53
+"""A larger number of a message is damage; SQLite sorts texts and bytes above any number, too."""
+
+_LAST_WORKSPACE: Final = "\U0010ffff"  # sorts behind every key
+_NUMBER_AGAIN: Final = (  # one at a time: the first whose number is damaged, behind the others
+    "UPDATE message SET sequence = (SELECT coalesce(max(sequence), 0) + 1 FROM message"
+    " WHERE chat = ?1 AND sequence <= ?2)"
+    " WHERE rowid = (SELECT rowid FROM message WHERE chat = ?1 AND sequence > ?2"
+    " ORDER BY sequence LIMIT 1)"
+)
+_MESSAGE_TABLES: Final = (
+    *("message", "before_image", "rollback", "undo_step"),
+    *("running_turn", "running_piece"),
+)
+
+_CUT: Final = (
+    "DELETE FROM message WHERE chat = ?1 AND sequence >="
+    " (SELECT sequence FROM message WHERE chat = ?1 AND id = ?2) - ?3"
+    " AND sequence <= ifnull(?4, sequence)"
+)
+_FORGET: Final = (
+    "DELETE FROM before_image WHERE chat = ?1 AND number >= ?2 AND number <= ifnull(?4, number)"
+    " AND (?3 OR EXISTS (SELECT 1 FROM rollback WHERE chat = ?1))"  # or another server has ended it
+)
+
+
+def append(
+    file: ChatFile,
+    chat: ChatRow,
+    messages: Sequence[StoredMessage],
+    *,
+    turn: str,
+    usage: TurnUsage | None,
+    settings: ChatSettings | None = None,
+    running: Running | None = None,
+) -> None:
+    """Add messages to a chat, which is made if there is none; see `Store.append`.
+
+    Of an existing chat only `updated` and a title are changed. A message with an existing id is
+    left out; the turn's id lets its usage count once.
+    """
+    while file.execute(_NUMBER_AGAIN, (chat.id, _LAST_SEQUENCE)).rowcount:
+        pass
+    before = _last(file, chat.id)
+    updated = file.execute(
+        "UPDATE chat SET updated = ?, title = coalesce(?, title) WHERE id = ?",
+        (chat.updated, chat.title, chat.id),
+    )
+    if not updated.rowcount:
+        file.execute("INSERT INTO chat VALUES (?, ?, ?, ?, ?)", attrs.astuple(chat))
+    for sequence, each in enumerate(messages, before + 1):
+        file.execute(
+            "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)",
+            (chat.id, sequence, each.id, encode_message(each.message)),
+        )
+    if usage is not None:
+        cost = None if usage.cost is None else str(usage.cost)
+        file.execute(
+            "INSERT OR IGNORE INTO usage (chat, turn, tokens, cost) VALUES (?, ?, ?, ?)",
+            (chat.id, turn, min(usage.tokens, _LARGEST), cost),
+        )
+    if settings is not None:
+        row = (chat.id, encode_settings(settings))
+        file.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
+    if running is not None:
+        update_running(file, chat.id, running)
+    _compare(file, chat, before)
+    file.last[chat.id] = _last(file, chat.id)
+
+
+def has_message(file: ChatFile, chat: str, message: str) -> bool | None:
+    """Return whether a chat has a message; None while writes wait."""
+    query = "SELECT 1 FROM message WHERE chat = ? AND id = ?"
+    return None if file.is_behind else any(file.execute(query, (chat, message)))
+
+
+def load(file: ChatFile, chat_id: str) -> LoadResult:
+    """Load a chat from one transaction; leave out and report unreadable messages."""
+    file.execute("BEGIN")
+    chat = file.execute("SELECT * FROM chat WHERE id = ?", (chat_id,)).fetchone()
+    messages = file.execute(
+        "SELECT id, body FROM message WHERE chat = ? ORDER BY sequence", (chat_id,)
+    ).fetchall()
+    usages = file.execute(
+        "SELECT tokens, cost FROM usage WHERE chat = ? ORDER BY number", (chat_id,)
+    ).fetchall()
+    settings = file.execute("SELECT body FROM settings WHERE chat = ?", (chat_id,)).fetchone()
+    last = _last(file, chat_id)
+    _compare_indexes(file, chat_id, len(messages))
+    file.execute("COMMIT")
+    file.last[chat_id] = last
+    if chat is None:
+        return LoadResult(None)
+    row = _readable_row(file, ChatRow(*chat))
+    return LoadResult(
+        StoredChat(
+            id=row.id,
+            title=row.title,
+            messages=tuple(_readable_messages(file, chat_id, messages)),
+            usages=tuple(_readable_usages(file, chat_id, usages)),
+            created=row.created,
+            updated=row.updated,
+            settings=decode_settings(settings and settings[0]),
+        )
+    )
+
+
+def latest(
+    file: ChatFile, workspace: str | None, limit: int, *, by: Literal["updated", "created"]
+) -> tuple[ChatSummary, ...]:
+    """Return the latest chats of a workspace (None: of all) that have messages.
+
+    Only the needed messages are read, since a message may have megabytes. A chat whose workspace
+    was lost to damage is listed in every workspace; one whose id cannot be read is reported.
+    """
+    last = _LAST_WORKSPACE if workspace is None else workspace
+    rows = file.execute(
+        "SELECT chat.*, CASE WHEN chat.title IS NULL THEN message.body END, settings.body,"
+        " (SELECT count(*) FROM message WHERE message.chat = chat.id)"
+        " FROM (SELECT chat.* FROM chat"
+        "  WHERE (workspace BETWEEN ? AND ? OR workspace = ?)"
+        "  AND EXISTS (SELECT 1 FROM message WHERE message.chat = chat.id)"
+        "  ORDER BY CASE ? WHEN 'created' THEN created ELSE updated END DESC LIMIT ?) AS chat"
+        " JOIN message ON message.chat = chat.id AND message.sequence ="
+        "  (SELECT min(sequence) FROM message WHERE message.chat = chat.id)"
+        " LEFT JOIN settings ON settings.chat = chat.id",
+        (workspace or "", last, UNKNOWN_WORKSPACE, by, limit),
+    )
+    summaries = []
+    for *columns, first, settings_body, count in rows:
+        try:
+            row = _readable_row(file, ChatRow(*columns))
+        except UnreadableRow as fault:
+            file.report_once(f"A chat of {file.path} cannot be listed: {fault}.")
+            continue
+        settings = decode_settings(settings_body)
+        summaries.append(
+            ChatSummary(
+                id=row.id,
+                title=row.title,
+                beginning=_beginning(first),
+                created=row.created,
+                updated=row.updated,
+                messages=count,
+                model=settings.model,
+                kind=settings.kind,
+            )
+        )
+    return tuple(sorted(summaries, key=attrgetter(by), reverse=True))
+
+
+def clear(file: ChatFile, chat: str, *, title: str | None, settings: ChatSettings | None) -> None:
+    """Delete the messages of a chat; `title` counts if `settings` are given."""
+    for table in _MESSAGE_TABLES:
+        file.erase(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608
+    _set_title_and_settings(file, chat, title, settings)
+    file.last.pop(chat, None)
+
+
+def delete(file: ChatFile, chat: str) -> None:
+    """Delete everything of a chat."""
+    for table in (*_MESSAGE_TABLES, "usage", "settings"):
+        file.erase(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608
+    file.erase("DELETE FROM chat WHERE id = ?", (chat,))
+    file.last.pop(chat, None)
+
+
+def _set_title_and_settings(
+    file: ChatFile, chat: str, title: str | None, settings: ChatSettings | None
+) -> None:
+    """Set the title and the settings of a stored chat; None: keep both."""
+    if settings is not None:
+        file.execute("UPDATE chat SET title = ? WHERE id = ?", (title, chat))
+        file.execute(
+            "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
+            (encode_settings(settings), chat),
+        )
+
+
+def add_before_images(file: ChatFile, chat: str, images: Sequence[BeforeImage]) -> tuple[int, ...]:
+    """Store before-images; return their numbers."""
+    statement = (
+        "INSERT INTO before_image (chat, content_id, path, moved_from, existed, mode, data, after)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    )
+    numbers = []
+    for each in images:
+        paths = (os.fsencode(each.path), _encode_path(each.moved_from))
+        row = (chat, each.content_id, *paths, each.existed, each.mode, each.data, each.after)
+        numbers.append(file.execute(statement, row).lastrowid or 0)
+    return tuple(numbers)
+
+
+def remove_before_images(file: ChatFile, batch: BeforeImageBatch) -> None:
+    """Delete the before-images of changes that were not made."""
+    for number, path in zip(batch.numbers or (), batch.paths, strict=False):
+        file.execute(
+            "DELETE FROM before_image WHERE number = ? AND chat = ? AND path = ?",
+            (number, batch.chat, os.fsencode(path)),
+        )
+
+
+def changes_since(
+    file: ChatFile, chat: str, content_ids: Sequence[str]
+) -> tuple[Change, ...] | None:
+    """Return all changes in a chat since the first one of these messages; None: writes wait."""
+    rows = file.execute(
+        "SELECT number, path, moved_from, existed, data, after FROM before_image"
+        " WHERE chat = ?1 AND number >= (SELECT min(number) FROM before_image WHERE chat = ?1"
+        "  AND content_id IN (SELECT value FROM json_each(?2))) ORDER BY number",
+        (chat, json.dumps(list(content_ids)).decode()),
+    )
+    if file.is_behind:
+        return None
+    return tuple(
+        Change(
+            number=number,
+            path=os.fsdecode(path),
+            moved_from=_decode_path(moved_from),
+            existed=bool(existed),
+            before=None if data is None else Fingerprint.of(data).digest,
+            after=after,
+        )
+        for number, path, moved_from, existed, data, after in rows
+    )
+
+
+def content(file: ChatFile, number: int) -> StoredContent | None:
+    """Return a file's content before a change; None if it is not stored."""
+    query = "SELECT mode, data FROM before_image WHERE number = ? AND data IS NOT NULL"
+    for mode, data in file.execute(query, (number,)):
+        return StoredContent(mode=mode, data=data)
+    return None
+
+
+def note_rollback(file: ChatFile, rollback: Rollback) -> None:
+    """Record a rollback; it replaces an unfinished one of the same chat."""
+    chat = rollback.chat
+    file.execute("DELETE FROM undo_step WHERE chat = ?", (chat,))
+    file.execute(
+        "INSERT OR REPLACE INTO rollback VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+        " (SELECT max(sequence) FROM message WHERE chat = ?1),"
+        " (SELECT max(number) FROM before_image WHERE chat = ?1))",
+        (
+            chat,
+            rollback.cut,
+            rollback.earlier,
+            rollback.last_remaining,
+            rollback.first_change,
+            rollback.undoes,
+        ),
+    )
+    for position, step in enumerate(rollback.steps):
+        paths = (os.fsencode(step.path), _encode_path(step.moved_to))
+        file.execute(
+            "INSERT INTO undo_step VALUES (?, ?, ?, ?, ?, ?)",
+            (chat, position, *paths, step.present, step.change),
+        )
+
+
+def note_step(file: ChatFile, chat: str, path: str) -> None:
+    """Delete the first step with this path, and any steps before it."""
+    file.execute(
+        "DELETE FROM undo_step WHERE chat = ?1 AND position <="
+        " (SELECT min(position) FROM undo_step WHERE chat = ?1 AND path = ?2)",
+        (chat, os.fsencode(path)),
+    )
+
+
+def unfinished_rollbacks(file: ChatFile, workspace: str, chat: str) -> tuple[Rollback, ...]:
+    """Return unfinished rollbacks of a workspace's chats, and of one; none while writes wait."""
+    rows = file.execute(
+        "SELECT rollback.* FROM rollback JOIN chat ON chat.id = rollback.chat"
+        " WHERE chat.workspace = ? OR chat.id = ?",
+        (workspace, chat),
+    )
+    return tuple(
+        Rollback(
+            chat=name,
+            cut=cut,
+            earlier=earlier,
+            last_remaining=last_remaining,
+            first_change=first,
+            undoes=bool(undoes),
+            last_message=last_message,
+            last_change=last_change,
+            steps=tuple(_steps(file, name)),
+        )
+        for name, cut, earlier, last_remaining, first, undoes, last_message, last_change in rows
+        if not file.is_behind
+    )
+
+
+def finish_rollback(
+    file: ChatFile, rollback: Rollback, *, title: str | None, settings: ChatSettings | None
+) -> None:
+    """Delete a rollback, its messages, and the before-images that are no longer needed.
+
+    If the files are not restored, their changes are assigned to the last remaining message, so that
+    a rollback to before that message undoes them, too. `title` counts if `settings` are given.
+    """
+    chat, first = rollback.chat, rollback.first_change
+    if first is not None and (rollback.undoes or rollback.last_remaining is None):
+        file.erase(_FORGET, (chat, first, not rollback.steps, rollback.last_change))
+    elif first is not None:
+        file.execute(
+            "UPDATE before_image SET content_id = ? WHERE chat = ? AND number >= ?",
+            (rollback.last_remaining, chat, first),
+        )
+    file.erase("DELETE FROM rollback WHERE chat = ?", (chat,))
+    file.erase("DELETE FROM undo_step WHERE chat = ?", (chat,))
+    if rollback.cut is not None:
+        file.erase(_CUT, (chat, rollback.cut, rollback.earlier, rollback.last_message))
+        for table in ("running_turn", "running_piece"):
+            file.erase(
+                f"DELETE FROM {table} WHERE chat = ?1 AND NOT EXISTS"  # noqa: S608
+                " (SELECT 1 FROM message WHERE chat = ?1 AND id = turn)",
+                (chat,),
+            )
+    _set_title_and_settings(file, chat, title, settings)
+    file.last.pop(chat, None)
+
+
+def _last(file: ChatFile, chat: str) -> int:
+    """Return the number of a chat's last message."""
+    query = "SELECT coalesce(max(sequence), 0) FROM message WHERE chat = ? AND sequence <= ?"
+    return int(file.execute(query, (chat, _LAST_SEQUENCE)).fetchone()[0])
+
+
+def _compare(file: ChatFile, chat: ChatRow, before: int) -> None:
+    """Report that another server has written to a chat since our last write."""
+    expected = file.last.get(chat.id, before)
+    name = chat.title or chat.id
+    if before > expected:
+        file.report_once(
+            f"Another server also wrote to the chat {name}. The messages of both servers are "
+            "stored, in the order of time."
+        )
+    elif before < expected:
+        file.report_once(
+            f"Another server deleted messages of the chat {name}. New messages are still stored."
+        )
+
+
+def _compare_indexes(file: ChatFile, chat: str, count: int) -> None:
+    """Compare the number of a chat's messages by one index with that by the other.
+
+    Raises:
+        Damage: they differ, which SQLite reads over.
+    """
+    query = "SELECT count(*) FROM message INDEXED BY sqlite_autoindex_message_2 WHERE chat = ?"
+    by_id = file.execute(query, (chat,)).fetchone()[0]
+    if by_id != count:
+        raise Damage(f"one index has {count} messages of {chat}, the other {by_id}")
+
+
+def _readable_row(file: ChatFile, row: ChatRow) -> ChatRow:
+    """Return a chat's row with its damaged columns replaced, and report them.
+
+    Raises:
+        UnreadableRow: the id is no text.
+    """
+    row_id = read_text(row.id)
+    readable, damaged = repair_row(row)
+    for column in damaged:
+        file.report_once(f"The column {column} of chat {row_id} is damaged and was left out.")
+    return readable
+
+
+def _readable_messages(
+    file: ChatFile, chat: str, rows: Sequence[tuple[Any, Any]]
+) -> Iterator[StoredMessage]:
+    for message_id, body in rows:
+        try:
+            yield StoredMessage(id=read_text(message_id), message=decode_message(body))
+        except UnreadableRow as fault:
+            file.report_once(f"A message of chat {chat} cannot be read: {fault}.")
+
+
+def _readable_usages(
+    file: ChatFile, chat: str, rows: Sequence[tuple[Any, Any]]
+) -> Iterator[TurnUsage]:
+    for tokens, cost in rows:
+        try:
+            yield read_usage(tokens, cost)
+        except UnreadableRow as fault:
+            file.report_once(f"The usage of a turn of chat {chat} cannot be read: {fault}.")
+            if isinstance(tokens, int):
+                yield TurnUsage(tokens=tokens)
+
+
+def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:
+    for path, moved_to, present, change in file.execute(
+        "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position",
+        (chat,),
+    ):
+        yield UndoStep(
+            path=os.fsdecode(path), moved_to=_decode_path(moved_to), present=present, change=change
+        )
+
+
+def _beginning(body: bytes | None) -> str:
+    """Return the first characters of a user's message, without the contexts before it."""
+    if body is None:
+        return ""
+    try:
+        message = decode_message(body)
+    except UnreadableRow:
+        return ""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    texts = texts or [message.shown or ""]
+    return " ".join(texts[-1][: 4 * _BEGINNING].split())[:_BEGINNING]
+
+
+def _encode_path(path: str | None) -> bytes | None:
+    return None if path is None else os.fsencode(path)
+
+
+def _decode_path(column: bytes | None) -> str | None:
+    return None if column is None else os.fsdecode(column)

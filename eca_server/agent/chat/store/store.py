@@ -1,0 +1,273 @@
+"""The chats on disk, for the server's tasks: nothing here waits long, and nothing raises.
+
+Rule: a disk that is full, damaged, read-only, slow or dead costs the user a message and possibly
+the history, never the turn.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import trio
+
+from eca_server.agent.chat.store import queries, running
+from eca_server.agent.chat.store.rows import (
+    BeforeImage,
+    BeforeImageBatch,
+    Change,
+    ChatRow,
+    ChatSettings,
+    ChatSummary,
+    LoadResult,
+    Rollback,
+    StoredChat,
+    StoredContent,
+    StoredMessage,
+    TurnUsage,
+)
+from eca_server.agent.chat.store.running import Piece, Running
+from eca_server.agent.chat.store.worker import Call, Worker
+from eca_server.models.estimate import BYTES_PER_TOKEN, tokens_in
+
+if TYPE_CHECKING:
+    from eca_server.agent.chat.store.file import ChatFile
+
+__all__ = ["Store"]
+
+LARGEST_BACKLOG = 64 * 1024 * 1024
+"""Bytes of before-images that may wait for a late disk."""
+
+
+class Store:
+    """The chats of one user.
+
+    A cancelled call stops waiting; its work is still done.
+    """
+
+    def __init__(self, path: Path, *, on_problem: Callable[[str], None]) -> None:
+        """Open nothing before the first call.
+
+        Args:
+            path: the file; see `store_path`.
+            on_problem: called with a sentence for the user, once for each kind of problem.
+        """
+        self._path = path
+        self._worker = Worker(path, on_problem)
+        self._backlog: list[Call[bool]] = []
+
+    async def append(
+        self,
+        chat_id: str,
+        workspace: str,
+        messages: Sequence[StoredMessage] = (),
+        *,
+        title: str | None = None,
+        usage: TurnUsage | None = None,
+        settings: ChatSettings | None = None,
+        running: Running | None = None,
+    ) -> bool:
+        """Add a turn's messages to a chat, which is made if there is none; all of them or none.
+
+        Args:
+            chat_id: any text.
+            workspace: the key under which a new chat is listed; see `workspace_key`.
+            messages: the turn's messages, in order.
+            title: the chat's new title; None: keep it.
+            usage: the turn's usage; None: it called no model.
+            settings: the chat's new settings; None: keep them.
+            running: the state of the turn with these messages; None: do not record it.
+
+        Returns:
+            True if the data is on disk. If not, the next call retries.
+        """
+        now = time.time()
+        chat = ChatRow(chat_id, workspace, title, now, now)
+        added = tuple(messages)
+        turn = added[0].id if added else str(uuid.uuid4())
+        return await self._worker.write(
+            chat_id,
+            lambda file: queries.append(
+                file, chat, added, turn=turn, usage=usage, settings=settings, running=running
+            ),
+            size=tokens_in([each.message for each in added]) * BYTES_PER_TOKEN,
+        )
+
+    async def add_pieces(self, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:
+        """Add pieces of a running turn, without a time limit.
+
+        Returns:
+            True if they are on disk; a failed write is not retried.
+        """
+        call = self._worker.queue(
+            lambda disk: disk.write_once(
+                lambda file: running.add_pieces(file, chat_id, turn, pieces)
+            )
+        )
+        await call.done.wait()
+        return bool(call.result)
+
+    async def has_message(self, chat_id: str, message_id: str) -> bool | None:
+        """Return whether a chat has a message; None if the store cannot be read."""
+        return await self._worker.read(lambda file: queries.has_message(file, chat_id, message_id))
+
+    @property
+    def is_late(self) -> bool:
+        """True if the disk did not answer in time."""
+        return self._worker.is_late
+
+    async def find(self, chat_id: str) -> LoadResult | None:
+        """Load a chat with its whole history; return None if it cannot be read in time."""
+        return await self._worker.read_unless_late(
+            lambda file: queries.load(file, chat_id), first=running.settle
+        )
+
+    async def load(self, chat_id: str) -> StoredChat | None:
+        """Return a chat with its whole history; None if it is not stored, or not read in time."""
+        result = await self.find(chat_id)
+        return None if result is None else result.chat
+
+    async def list(
+        self, workspace: str | None, limit: int, *, by: Literal["updated", "created"] = "updated"
+    ) -> Sequence[ChatSummary]:
+        """Return at most `limit` chats of a workspace (None: of all), the latest first."""
+        chats = await self._worker.read_unless_late(
+            lambda file: queries.latest(file, workspace, limit, by=by), first=running.settle
+        )
+        return chats or ()
+
+    def clear(
+        self, chat_id: str, *, title: str | None, settings: ChatSettings | None
+    ) -> Awaitable[bool]:
+        """Delete the messages of a chat, as `delete` does; its usage is kept.
+
+        The work is queued at once, before that of later calls; the result is awaited separately.
+
+        Args:
+            chat_id: the chat's id; nothing is done for a chat that is not stored.
+            title: the chat's new title, if `settings` are given; None: it has none.
+            settings: the chat's new settings; None: keep them.
+        """
+        return self._worker.write(
+            chat_id,
+            lambda file: queries.clear(file, chat_id, title=title, settings=settings),
+            deletes=True,
+        )
+
+    async def delete(self, chat_id: str) -> bool:
+        """Delete a chat; return whether the deletion is on disk.
+
+        Copies that SQLite may have left in the file are overwritten while the store is idle, at
+        the latest when it is closed.
+        """
+        return await self._worker.write(
+            chat_id, lambda file: queries.delete(file, chat_id), deletes=True
+        )
+
+    async def add_before_images(
+        self, chat_id: str, images: Sequence[BeforeImage]
+    ) -> BeforeImageBatch:
+        """Store the before-images of one call: all of them or none.
+
+        If this is cancelled, they are deleted, since the call then changes nothing.
+
+        Returns:
+            The batch, whose numbers are set once it is on disk; a failed write is not retried.
+        """
+        stored_images = tuple(images)
+        batch = BeforeImageBatch(
+            chat=chat_id,
+            content_id=stored_images[0].content_id,
+            paths=tuple(each.path for each in stored_images),
+        )
+        size = sum(len(each.data or b"") for each in stored_images)
+        self._backlog = [each for each in self._backlog if not each.done.is_set()]
+        if size + sum(each.size for each in self._backlog) > LARGEST_BACKLOG:
+            await trio.lowlevel.checkpoint()
+            return batch
+
+        def add(disk: ChatFile) -> bool:
+            numbers: list[int] = []
+            is_stored = disk.write_once(
+                lambda file: numbers.extend(queries.add_before_images(file, chat_id, stored_images))
+            )
+            if is_stored:
+                batch.numbers = tuple(numbers)
+            return is_stored
+
+        call = self._worker.queue(add, size)
+        self._backlog.append(call)
+        try:
+            await self._worker.written(call)
+        except trio.Cancelled:
+            self.remove_before_images(batch)
+            raise
+        return batch
+
+    def remove_before_images(self, batch: BeforeImageBatch) -> None:
+        """Forget what files were before changes that are not made after all."""
+        self._worker.queue(
+            lambda disk: disk.write(
+                batch.chat, lambda file: queries.remove_before_images(file, batch)
+            )
+        )
+
+    @property
+    def rollback_lock(self) -> Path:
+        """The file that a server locks while it restores files."""
+        return self._path.with_name("rollback.lock")
+
+    async def changes_since(
+        self, chat_id: str, content_ids: Sequence[str]
+    ) -> Sequence[Change] | None:
+        """Return all changes of files since the first one of these messages, in order.
+
+        None means that they cannot be read.
+        """
+        return await self._worker.read(
+            lambda file: queries.changes_since(file, chat_id, content_ids)
+        )
+
+    async def content(self, number: int) -> StoredContent | None:
+        """Return a file's content before a change; None: unreadable."""
+        return await self._worker.read(lambda file: queries.content(file, number))
+
+    async def note_rollback(self, rollback: Rollback) -> bool:
+        """Record a rollback before it starts; return whether it is on disk."""
+        return await self._worker.write_once(lambda file: queries.note_rollback(file, rollback))
+
+    async def note_step(self, chat_id: str, path: str) -> bool:
+        """Record that the first remaining step with this path is done; return whether on disk."""
+        return await self._worker.write_once(lambda file: queries.note_step(file, chat_id, path))
+
+    async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
+        """Return the unfinished rollbacks of a workspace's chats, and of one chat."""
+        rollbacks = await self._worker.read_unless_late(
+            lambda file: queries.unfinished_rollbacks(file, workspace, chat_id)
+        )
+        return rollbacks or ()
+
+    async def finish_rollback(
+        self, rollback: Rollback, *, title: str | None = None, settings: ChatSettings | None = None
+    ) -> bool:
+        """Remove the messages and the record of a rollback; return whether it is on disk.
+
+        Args:
+            rollback: the rollback, whose files are restored.
+            title: the chat's new title, if `settings` are given.
+            settings: the chat's new settings; None: keep them.
+        """
+        return await self._worker.write(
+            rollback.chat,
+            lambda file: queries.finish_rollback(file, rollback, title=title, settings=settings),
+        )
+
+    async def close(self) -> bool:
+        """Finish writing; return whether everything is on disk.
+
+        This takes about a second at most, and cannot be cancelled. Later calls do nothing.
+        """
+        return await self._worker.close()

@@ -1,0 +1,331 @@
+"""The turn of one prompt: its cancel scope, its open contents, and its end.
+
+A body (a model's answer, a slash command) runs inside the turn's scope and writes through the
+turn. Whatever ends the body, the turn is closed exactly once: open reasonings are finished, usage
+is written unless the turn was stopped, then comes the one `finished`, and after it nothing is
+written (design decision 10; rulings W-20, W-23, W-26, W-27).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from eca_protocol.messages import (
+    ChatProgressContent,
+    ChatTextContent,
+    ChatUsageContent,
+    UsageLimit,
+)
+from eca_server.agent.chat.breakdown import LastRequest, with_breakdown
+from eca_server.agent.chat.draft import Draft
+from eca_server.agent.chat.outlet import Outlet
+from eca_server.agent.chat.pictures import picture_content
+from eca_server.agent.chat.store import TurnUsage
+from eca_server.agent.chat.store.running import Running
+from eca_server.agent.chat.stored_messages import ChatRecord
+from eca_server.agent.chat.tool_call import Calls, CallState, Reason, ToolCall
+from eca_server.agent.chat.usage import taken
+from eca_server.agent.chat.writer import Writer
+from eca_server.agent.tools.tool import FileChange
+from eca_server.models.events import Usage
+from eca_server.models.history import Message, TextPart
+
+__all__ = ["Body", "Prompt", "Steer", "SteeredCommand", "Turn"]
+
+_log = logging.getLogger("eca_server.agent.chat")
+
+STOP_SECONDS = 0.3
+"""Seconds a stopped body may take to end before its turn is closed without it (W-23)."""
+
+TOOL_STOP_SECONDS = 0.9
+"""The same if a tool was running: its processes are ended, and killed if they ignore TERM."""
+
+STORE_SECONDS = 0.05
+"""Seconds that a turn closed without its body waits to be stored."""
+
+Body: TypeAlias = "Callable[[Turn], Awaitable[None]]"
+SteeredCommand: TypeAlias = "Callable[[Turn, Callable[[str], Awaitable[None]]], Awaitable[None]]"
+"""A command in a running turn; its second argument compacts the chat, with the user's wish."""
+
+_WAITS_FOR_THE_USER = "Waiting for tool call approval"  # Neovim asks when it reads this text
+
+
+@attrs.frozen(kw_only=True)
+class Prompt:
+    """A prompt of the user, and the body that answers it.
+
+    Attributes:
+        text: the exact text.
+        body: run once, when the prompt leaves the queue.
+        content_id: the message's stable id, written with its echo.
+    """
+
+    text: str
+    body: Body
+    content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
+
+
+@attrs.frozen(kw_only=True)
+class Steer:
+    """A message of the user, or of a hook, to a running turn; `content_id` as for a prompt.
+
+    Attributes:
+        parts: the parts for the model, once hooks have checked them; None: its text.
+        command: the command that the text names, run instead of sending the text to the model.
+    """
+
+    text: str
+    parts: tuple[TextPart, ...] | None = None
+    command: SteeredCommand | None = None
+    content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
+
+
+class Turn(Writer):
+    """A running prompt.
+
+    Attributes:
+        about: the text to make a title from: the prompt, or a hook's replacement.
+        scope: cancelled by whatever ends the turn early.
+        ended: set when the body has ended.
+        is_closed: the turn has ended for the client and the chat.
+        messages: the messages that the turn adds to the chat's history when it is closed.
+        usages: the usage of each request to the model.
+        limit: the model's limits, if known.
+        last_request: the last request to the model.
+        calls: the tool calls of the turn, by id.
+        stopped_during_tool: a tool ran when the turn was stopped.
+        draft: the answer so far that is not stored yet.
+        steers: messages to the running turn that no request has taken yet.
+        subagents: the turns of running subagents; they end with the turn.
+    """
+
+    def __init__(self, outlet: Outlet, prompt: Prompt) -> None:
+        super().__init__(outlet)
+        self.prompt = prompt
+        self.about = prompt.text
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.is_closed = False
+        self.messages: list[Message] = []
+        self.usages: list[Usage] = []
+        self.limit: UsageLimit | None = None
+        self.last_request: LastRequest | None = None
+        self.calls = Calls(partial(self.emit, "assistant"), self._call_moved)
+        self.stopped_during_tool = False
+        self.draft = Draft(self.messages, self.calls)
+        self.steers: list[Steer] = []
+        self.subagents: list[Turn] = []
+        self._is_stored = False
+
+    @property
+    def unsent(self) -> Message:
+        """The prompt as a message for the user alone, stored if no model is called."""
+        content_id, text = self.prompt.content_id, self.prompt.text
+        return Message(role="user", parts=(), content_id=content_id, shown=text)
+
+    def call(self, call_id: str) -> ToolCall | None:
+        """Return the call with this id, of this turn or of a subagent, or None."""
+        of_subagents = (each.call(call_id) for each in self.subagents)
+        return self.calls.get(call_id) or next(filter(None, of_subagents), None)
+
+    @property
+    def waits(self) -> bool:
+        """True if a call of this turn or of a subagent waits for the user."""
+        return any(call.state is CallState.WAITING for call in self.calls.open.values()) or any(
+            each.waits for each in self.subagents
+        )
+
+    def show_call_progress(self, text: str, *, only_waiting: bool = False) -> None:
+        """Show as progress that a call waits for the user, else `text`."""
+        if self.waits:
+            self.progress(_WAITS_FOR_THE_USER)
+        elif not only_waiting:
+            self.progress(text)
+
+    def _call_moved(self) -> None:
+        self.draft.changed()
+        self.outlet.changed()
+
+    async def store_prompt(self) -> None:
+        """Store the prompt before the model is called, and from then on drafts; never raise."""
+        if self.is_mute:
+            return
+        if self.outlet.storage.is_persistent:
+            add = partial(self.outlet.storage.store_pieces, self.prompt.content_id)
+            self.outlet.services.nursery.start_soon(self.draft.run, add)
+        await self._store_prompts()
+
+    async def will_change(self, changes: Sequence[FileChange]) -> Callable[[], None]:
+        """Store the content of files before a call of this turn changes them.
+
+        The prompts that led to the call are stored, too.
+
+        Returns:
+            A function to call if the call has changed nothing.
+        """
+        if changes and not self.is_mute:
+            await self._store_prompts()
+            if not self.is_mute:  # it may have been deleted meanwhile
+                prompts = (each.content_id for each in reversed(self.messages) if each.content_id)
+                content_id = next(prompts, self.prompt.content_id)
+                return await self.outlet.storage.store_before_images(content_id, changes)
+        return lambda: None
+
+    async def store_pictures(self, pictures: Iterable[bytes]) -> None:
+        """Store pictures as files for a client that cannot show pictures."""
+        for picture in map(picture_content, pictures):
+            if not (self.is_mute or self.session.formatter.shows(picture)):
+                await self.outlet.storage.store_picture(picture)
+
+    async def _store_prompts(self) -> None:
+        """Store the messages up to the user's last one."""
+        places = (n for n, each in enumerate(self.messages, 1) if each.content_id is not None)
+        if messages := self.draft.take(max(places, default=0)):
+            running = Running(turn=self.prompt.content_id, stored=self.draft.stored)
+            await self.outlet.storage.store(ChatRecord(messages=messages, running=running))
+
+    async def _store(self) -> None:
+        """Store all messages, once, before the turn's `finished` (design decision 18)."""
+        if self._is_stored or self.is_mute or not self.messages:
+            return
+        self._is_stored = True
+        tokens, cost = taken(self.usages)
+        running = Running(turn=self.prompt.content_id, is_over=True) if self.draft.stored else None
+        await self.outlet.storage.store(
+            ChatRecord(
+                messages=self.draft.take(len(self.messages)),
+                usage=TurnUsage(tokens=tokens, cost=cost) if self.usages else None,
+                running=running,
+            )
+        )
+
+    def begin(self) -> None:
+        """Write the first contents of the turn: its progress and the echo of the prompt."""
+        self.progress("Waiting model")
+        self.emit("user", ChatTextContent(text=self.prompt.text, content_id=self.prompt.content_id))
+        if self.outlet.parent_id is None:  # else its contents are shown inside a call, or not
+            for message in self.session.take_unshown():
+                self.say(message, role="system")
+
+    async def run(self) -> None:
+        """Run the body to its end, and close the turn."""
+        try:
+            with self.scope:
+                await self.outlet.restore()
+                await self.prompt.body(self)
+        except Exception:  # noqa: BLE001 - a body's error must not end the server
+            _log.exception("a turn of chat %s failed", self.outlet.id)
+            self.fail("An internal error ended this turn. See the server's log for details.")
+        finally:
+            self.close_messages()
+            with trio.CancelScope(shield=True):
+                await self._store()
+            self._close()
+            self.ended.set()
+
+    def stop(self) -> None:
+        """End the body early: finish open contents now, and drop what the body still writes.
+
+        Text that waits to be merged is written right before `finished`: a client that started to
+        paint it would see `finished` only after that.
+        """
+        self.is_closing = True
+        self.hold()
+        self.stopped_during_tool = any(
+            call.state is CallState.RUNNING for call in self.calls.values()
+        )
+        for subagent in self.subagents:
+            subagent.stop()
+            subagent.finish()
+        self.finish_open()
+        self.calls.stop("user-choice")
+        self.stopped = True
+        self.scope.cancel()
+
+    async def close_late(self) -> None:
+        """Close the stopped turn without its body, if the body does not end soon."""
+        with trio.move_on_after(TOOL_STOP_SECONDS if self.stopped_during_tool else STOP_SECONDS):
+            await self.ended.wait()
+        if not self.is_closed:
+            self.close_messages()
+            with trio.move_on_after(STORE_SECONDS):
+                await self._store()
+        self._close()
+
+    def close_contents(self, reason: Reason) -> None:
+        """Finish open contents; reject calls that did not run, with this reason."""
+        if not self.stopped:
+            self.flush()
+        self.finish_open()
+        self.calls.stop(reason)
+
+    def close_messages(self) -> None:
+        """Finish open contents, and add a result for each call in the messages that has none.
+
+        An incomplete call is in no message.
+        """
+        self.is_closing = True
+        self.draft.end()
+        self.close_contents("user-choice")
+        if results := self.calls.missing_results(self.messages):
+            self.messages.append(Message(role="tool", parts=results))
+
+    def _close(self) -> None:
+        """Close the turn, once; a silenced one writes nothing."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if not self.is_mute:
+            self.close_messages()
+            self.flush()
+            self.outlet.usage.add(self.usages)
+            if self.usages and (not self.stopped or self.session.profile.counts_stopped):
+                self._write_usage(())
+        self.outlet.closed()
+
+    def last_words(self, dropped: Sequence[str] = ()) -> str:
+        """Return the last text of the turn: a stop, and the messages that no model got.
+
+        Args:
+            dropped: the texts of dropped prompts.
+        """
+        texts = [*(steer.text for steer in self.steers), *dropped]
+        why = "Stopped. Prompts that were dropped" if self.stopped else "Not sent to the model"
+        return "\n\n".join([f"{why}:", *texts]) if texts else "Stopped." * self.stopped
+
+    def finish(self, last_words: str = "") -> None:
+        """Write `last_words` if there are any, then the one `finished`, and nothing more."""
+        self.is_closing = True
+        if last_words:
+            self.write("system", ChatTextContent(text=last_words))
+        self.write("system", ChatProgressContent(state="finished", text=""))
+        self.silence()
+
+    def write_usage_so_far(self) -> None:
+        """Write the running turn's usage for a client that draws a gauge (W-27)."""
+        if self._draws_a_gauge and self.usages and not self.stopped:
+            self._write_usage(self.usages)
+
+    @property
+    def _draws_a_gauge(self) -> bool:
+        return self.session.writes(ChatUsageContent, "context_breakdown")
+
+    def _write_usage(self, running: Sequence[Usage]) -> None:
+        """Write the chat's usage, even if the turn was stopped (W-23, W-50)."""
+        limit = self.limit
+        if limit is not None and limit.output is None and not self._draws_a_gauge:
+            limit = None
+        usage = self.outlet.usage.content(limit, running)
+        if self.last_request is not None and self._draws_a_gauge:
+            try:
+                usage = with_breakdown(usage, self.last_request, self.outlet.history, self.messages)
+            except Exception:  # noqa: BLE001 - the turn is being closed, and ends all the same
+                _log.exception("the context breakdown of chat %s failed", self.outlet.id)
+        self.write("system", usage)

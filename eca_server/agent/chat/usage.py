@@ -1,0 +1,87 @@
+"""The usage of a chat: tokens, and costs where they are known (W-27)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from decimal import Decimal
+
+from eca_protocol.messages import ChatUsageContent, UsageLimit
+from eca_server.models.events import Usage
+
+__all__ = ["SessionUsage", "money", "taken", "tokens_of"]
+
+
+def tokens_of(usage: Usage) -> int:
+    """Return the sum of the known token counts of one request."""
+    return sum(
+        count or 0 for count in (usage.input, usage.cache_read, usage.cache_write, usage.output)
+    )
+
+
+def taken(usages: Sequence[Usage]) -> tuple[int, Decimal | None]:
+    """Return the tokens of a turn's requests, and their cost in US dollars if all are known."""
+    costs = [Decimal(repr(usage.cost)) for usage in usages if _is_cost(usage.cost)]
+    cost = sum(costs, Decimal()) if usages and len(costs) == len(usages) else None
+    return sum(tokens_of(usage) for usage in usages), cost
+
+
+class SessionUsage:
+    """The sum over a chat's turns.
+
+    Attributes:
+        tokens: the tokens of all requests.
+        last_tokens: the tokens of the last turn.
+        last_cost: US dollars of the last turn; None: unknown.
+        cost: US dollars of all turns; None: no turn's cost is known.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.last_tokens = 0
+        self.last_cost: Decimal | None = None
+        self.cost: Decimal | None = None
+
+    def add(self, usages: Sequence[Usage]) -> None:
+        """Count a turn's requests."""
+        if usages:
+            self.add_turn(*taken(usages))
+
+    def add_turn(self, tokens: int, cost: Decimal | None) -> None:
+        """Count a turn by its tokens and its cost."""
+        self.tokens += tokens
+        self.last_tokens = tokens
+        self.last_cost = cost
+        if cost is not None:
+            self.cost = (self.cost or Decimal()) + cost
+
+    def content(self, limit: UsageLimit | None, running: Sequence[Usage] = ()) -> ChatUsageContent:
+        """Return the usage content; `running` are the requests of a running turn."""
+        if running:
+            with_turn = copy(self)
+            with_turn.add(running)
+            return with_turn.content(limit)
+        last = money(self.last_cost)
+        return ChatUsageContent(
+            session_tokens=self.tokens,
+            tokens_used=self.last_tokens,
+            last_message_cost=last,
+            message_cost=last,
+            session_cost=money(self.cost),
+            limit=limit,
+        )
+
+
+def _is_cost(amount: float | None) -> bool:
+    """Return whether a provider's value is a possible cost: not negative, infinite or NaN."""
+    return amount is not None and 0 <= amount < math.inf
+
+
+def money(amount: Decimal | None) -> str | None:
+    """Return dollars as text with two to six decimals."""
+    if amount is None:
+        return None
+    text = f"{amount:.6f}".rstrip("0")
+    whole, _, decimals = text.partition(".")
+    return f"{whole}.{decimals:0<2}"

@@ -1,0 +1,166 @@
+"""The contents of one turn on their way to the client.
+
+Rules: texts are spaced and deltas merged; each reasoning and each hook that was shown to start is
+shown to end (W-26); after `silence` nothing is written. A content that cannot be written raises in
+the turn's body; once the turn is being closed it is only logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+import trio
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatHookActionFinishedContent,
+    ChatHookActionStartedContent,
+    ChatProgressContent,
+    ChatReasonFinishedContent,
+    ChatReasonStartedContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+)
+from eca_server.agent.chat.citations import source_contents
+from eca_server.agent.chat.merging import Merger
+from eca_server.agent.chat.outlet import Outlet
+from eca_server.agent.chat.paragraphs import Paragraphs
+from eca_server.agent.chat.tool_call import milliseconds_since
+from eca_server.client.content_formatting import Role
+
+__all__ = ["Writer"]
+
+_log = logging.getLogger("eca_server.agent.chat")
+
+_ENDED_BY_A_STOP = 143
+"""The exit code that a shell reports for a command ended by TERM."""
+
+
+class Writer:
+    """Writes the contents of one turn.
+
+    Attributes:
+        outlet: the chat of the turn.
+        session: the connected client.
+        stopped: the user stopped the turn.
+        failed: there is no complete answer, and the reason was shown.
+        is_closing: the turn is being closed.
+        is_mute: nothing more is written.
+        thoughts: id and milliseconds of each block of reasoning, by the model's key.
+    """
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+        self.session = outlet.services.session
+        self.stopped = False
+        self.failed = False
+        self.is_closing = False
+        self.is_mute = False
+        self.thoughts: dict[str, tuple[str, int]] = {}
+        self._cited: set[str] = set()
+        self._reasons: dict[str, tuple[str, float]] = {}
+        self._hooks: dict[str, ChatHookActionFinishedContent] = {}
+        self._paragraphs = Paragraphs()
+        self._merger = Merger(outlet.emit, self.session.profile, outlet.services.nursery)
+
+    def emit(self, role: Role, content: ChatContent) -> None:
+        """Write a content; drop it if the turn is stopped or finished."""
+        if not self.stopped:
+            self.write(role, content)
+
+    def write(self, role: Role, content: ChatContent) -> None:
+        """Write a content, also after a stop; drop it if the turn is finished."""
+        if self.is_mute:
+            return
+        try:
+            spaced = self._paragraphs.spaced(role, content)
+            if spaced is not None:
+                self._merger.write(role, spaced)
+        except Exception:
+            if not self.is_closing:
+                raise
+            _log.exception("a content of chat %s cannot be written", self.outlet.id)
+
+    def say(self, text: str, *, role: Role = "assistant") -> None:
+        """Write a piece of text."""
+        self.emit(role, ChatTextContent(text=text))
+
+    def progress(self, text: str) -> None:
+        """Show the turn's current activity in the client's status line; the text is never empty."""
+        self.emit("system", ChatProgressContent(state="running", text=text))
+
+    def fail(self, text: str) -> None:
+        """Show why there is no complete answer; the turn then ends like any other."""
+        self.failed = True
+        self.say(text, role="system")
+
+    def cite(self, url: str, title: str, *, linked: bool) -> None:
+        """Show a source on the web, once; `linked`: the text has its link already (W-26)."""
+        if url in self._cited or not url.startswith(("https://", "http://")):
+            return
+        self._cited.add(url)
+        for content in source_contents(url, title, is_linked=linked):
+            self.emit("assistant", content)
+
+    def start_reason(self, key: str) -> None:
+        """Start a block of reasoning; `key` is the model's, unique in one answer."""
+        reason_id = str(uuid.uuid4())
+        self._reasons[key] = reason_id, trio.current_time()
+        self.emit("assistant", ChatReasonStartedContent(id=reason_id))
+
+    def reason(self, key: str, text: str) -> None:
+        """Write a piece of reasoning; drop it if the block is closed."""
+        if key in self._reasons:
+            reason_id, _ = self._reasons[key]
+            self.emit("assistant", ChatReasonTextContent(id=reason_id, text=text))
+
+    def finish_reason(self, key: str) -> None:
+        """Close a block of reasoning, once, with its duration."""
+        if key in self._reasons:
+            reason_id, started = self._reasons.pop(key)
+            spent = milliseconds_since(started)
+            self.thoughts[key] = reason_id, spent
+            self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
+
+    def begin_hook(self, begun: ChatHookActionStartedContent, call_id: str | None) -> None:
+        """Show that a hook's action has started; `call_id` names the call it is about, if any."""
+        self._hooks[begun.id] = ChatHookActionFinishedContent(
+            id=begun.id,
+            name=begun.name,
+            action_type=begun.action_type,
+            status=_ENDED_BY_A_STOP,
+            error="stopped while it ran",
+            tool_call_id=call_id,
+        )
+        self.emit("system", begun)
+
+    def finish_hook(self, ended: ChatHookActionFinishedContent) -> None:
+        """Show that a hook's action has ended, once."""
+        if self._hooks.pop(ended.id, None) is not None:
+            self.emit("system", ended)
+
+    def finish_open(self) -> None:
+        """Show that open reasonings and hooks have ended."""
+        for key in tuple(self._reasons):
+            self.finish_reason(key)
+        for ended in tuple(self._hooks.values()):
+            self.finish_hook(ended)
+
+    async def drained(self) -> None:
+        """Wait until the client has read enough; called between two pieces of bulk."""
+        await self._merger.drained()
+        await self.session.drained()
+
+    def flush(self) -> None:
+        """Write the text that waits to be merged."""
+        self._merger.flush()
+
+    def hold(self) -> None:
+        """Keep the text that waits to be merged until `flush`."""
+        self._merger.wait_for_flush()
+
+    def silence(self) -> None:
+        """Write nothing more."""
+        self.is_mute = True
+        self._merger.drop()

@@ -1,0 +1,268 @@
+"""Slash commands: prompts that run code instead of a model request, queued like any prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from eca_protocol.messages import ChatCommand, ChatCommandType
+from eca_server.agent.chat import Turn
+from eca_server.agent.commands.agent import AGENT
+from eca_server.agent.commands.btw import BTW
+from eca_server.agent.commands.chats import CHATS
+from eca_server.agent.commands.command import (
+    ChatActions,
+    Command,
+    CommandContext,
+    MakeAgent,
+    Steering,
+    arguments_of,
+    ask_model,
+    named_command,
+)
+from eca_server.agent.commands.compact import COMPACT
+from eca_server.agent.commands.config import CONFIG
+from eca_server.agent.commands.context import CONTEXT
+from eca_server.agent.commands.costs import COSTS
+from eca_server.agent.commands.custom import (
+    CommandFiles,
+    CustomCommand,
+    TooLong,
+)
+from eca_server.agent.commands.delete_chat import DELETE_CHAT
+from eca_server.agent.commands.doctor import DOCTOR
+from eca_server.agent.commands.export import EXPORT
+from eca_server.agent.commands.fork import FORK
+from eca_server.agent.commands.hooks import HOOKS
+from eca_server.agent.commands.import_chat import IMPORT
+from eca_server.agent.commands.init import INIT
+from eca_server.agent.commands.login import LOGIN, LOGOUT, login_flows, login_prompt
+from eca_server.agent.commands.model import MODEL
+from eca_server.agent.commands.prompt_show import PROMPT_SHOW
+from eca_server.agent.commands.repo_map_show import REPO_MAP_SHOW
+from eca_server.agent.commands.resume import RESUME
+from eca_server.agent.commands.rules import RULES, SYNC_SYSTEM_PROMPT
+from eca_server.agent.commands.skills import SKILL_CREATE, SkillCommand, skills_command
+from eca_server.agent.commands.subagents import SUBAGENTS
+from eca_server.agent.commands.trust import TRUST
+from eca_server.agent.commands.unsupported import UNSUPPORTED
+from eca_server.agent.context.limits import limit_notes
+from eca_server.agent.skills import Skill, SkillFiles
+from eca_server.agent.tools.files import printable
+
+if TYPE_CHECKING:
+    from eca_server.agent.commands.server_prompts import ServerPrompt
+    from eca_server.agent.mcp.manager import Manager
+
+    _AnyCommand: TypeAlias = Command | CustomCommand | SkillCommand | ServerPrompt
+
+__all__ = [
+    "COMMANDS",
+    "ChatActions",
+    "Command",
+    "CommandContext",
+    "CommandFiles",
+    "MakeAgent",
+    "arguments_of",
+    "ask_model",
+    "hidden_skill_notes",
+    "login_flows",
+    "login_prompt",
+    "matching_commands",
+    "named_command",
+    "run_command",
+    "runs_without_model",
+    "steering_of",
+]
+
+
+def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
+    """Return a sentence for each skill whose name is that of a native command."""
+    return tuple(
+        f"{printable(each.folder)}: only the model can load the skill {each.name}, because "
+        f"`/{each.command}` is a built-in command. Rename the skill to use it as a command."
+        for each in skills
+        if each.command in _NAMES
+    )
+
+
+COMMANDS: tuple[Command, ...] = (
+    INIT,
+    LOGIN,
+    LOGOUT,
+    MODEL,
+    AGENT,
+    COSTS,
+    CONTEXT,
+    COMPACT,
+    BTW,
+    CHATS,
+    RESUME,
+    FORK,
+    DELETE_CHAT,
+    EXPORT,
+    IMPORT,
+    CONFIG,
+    DOCTOR,
+    PROMPT_SHOW,
+    REPO_MAP_SHOW,
+    skills_command(hidden_skill_notes),
+    SKILL_CREATE,
+    RULES,
+    SYNC_SYSTEM_PROMPT,
+    SUBAGENTS,
+    HOOKS,
+    TRUST,
+)
+_NAMES = frozenset(command.name for command in COMMANDS)
+_MAX_NAMES = 100  # listed in the error for an unknown name
+
+
+def runs_without_model(name: str | None) -> bool:
+    """Return whether this name is a native command that asks no model."""
+    return any(each.name == name and not each.asks_model for each in COMMANDS)
+
+
+def steering_of(name: str | None) -> Steering | None:
+    """Return when a native command runs if it is sent to a running turn; None: no such command."""
+    return next((each.steering for each in COMMANDS if each.name == name), None)
+
+
+async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
+    """Run a command in its turn, or fail the turn with the known names.
+
+    Args:
+        name: the name without its slash, in lower case.
+        turn: the turn.
+        context: the command's context.
+    """
+    native = next((each for each in COMMANDS if each.name == name), None)
+    if native is not None:
+        await native.run(turn, context)
+        return
+    loaded = await _read(context.command_files, context.skill_files, context.mcp)
+    command = next((each for each in loaded.commands if each.name == name), None)
+    if command is not None:
+        await _run_file_command(command, turn, context)
+    elif not await _run_server_prompt(name, turn, context, loaded):
+        names = [each.name for each in _all(loaded, context.mcp)]
+        known = ", ".join(f"`/{each}`" for each in names[:_MAX_NAMES])
+        if len(names) > _MAX_NAMES:
+            known += f" and {len(names) - _MAX_NAMES} more"
+        why = f": {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
+        message = f"There is no command `/{name}`{why}. Available commands: {known}."
+        turn.fail("\n\n".join([message, *loaded.notes]))
+
+
+@attrs.frozen(kw_only=True)
+class _FileCommands:
+    """The commands from files: custom ones, then skills; each name once."""
+
+    commands: tuple[CustomCommand | SkillCommand, ...]
+    notes: tuple[str, ...]
+
+
+async def _read(files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None) -> _FileCommands:
+    """Read the commands from files.
+
+    A project's command is dropped if its name is that of a user's command, or could be that of an
+    MCP server's prompt, even if that server does not run.
+    """
+    custom, skills = await files.read(taken=_NAMES), await skill_files.read()
+    taken = _NAMES | {each.name for each in custom.commands if not each.is_of_project}
+    taken |= {each.command for each in skills.skills if not each.is_of_project}
+    prefixes = _server_prefixes(mcp)
+
+    def is_free(command: CustomCommand | SkillCommand) -> bool:
+        is_anothers = command.name in taken or command.name.startswith(prefixes)
+        return not command.is_of_project or not is_anothers
+
+    commands = [each for each in custom.commands if is_free(each)]
+    names = _NAMES | {each.name for each in commands}
+    more = [
+        each
+        for each in map(SkillCommand, skills.skills)
+        if each.name not in names and is_free(each)
+    ]
+    return _FileCommands(
+        commands=(*commands, *more), notes=limit_notes((*custom.notes, *skills.notes))
+    )
+
+
+def _server_prefixes(mcp: Manager | None) -> tuple[str, ...]:
+    """Return the prefixes of the names of MCP servers' prompts."""
+    if mcp is None:
+        return ()
+    from eca_server.agent.commands.server_prompts import prefix_of  # noqa: PLC0415 - as below
+
+    return tuple(prefix_of(server) for server in mcp)
+
+
+async def _run_file_command(
+    command: CustomCommand | SkillCommand, turn: Turn, context: CommandContext
+) -> None:
+    try:
+        text = command.expand(arguments_of(context.text))
+    except TooLong as error:
+        turn.fail(f"`/{command.name}`: {error}.")
+    else:
+        await ask_model(turn, context, command.for_model(text))
+
+
+async def _run_server_prompt(
+    name: str, turn: Turn, context: CommandContext, files: _FileCommands
+) -> bool:
+    """Run the MCP server's prompt of this name; return False if there is no such prompt."""
+    if context.mcp is None or ":" not in name:
+        return False
+    from eca_server.agent.commands import server_prompts  # noqa: PLC0415 - only where one is configured
+
+    loaded = await server_prompts.find_server_prompt(name, context.mcp, _used_names(files))
+    if isinstance(loaded, str):
+        turn.fail(f"The command `/{name}` is not available now. {loaded}")
+    elif loaded is not None:
+        await server_prompts.run_server_prompt(loaded, turn, context)
+    return loaded is not None
+
+
+async def matching_commands(
+    query: str, files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None
+) -> tuple[ChatCommand, ...]:
+    """Return the commands that match `query` by name or description; a blank one: all (W-40)."""
+    needle = query.strip().lower()
+    loaded = await _read(files, skill_files, mcp)
+    return tuple(
+        ChatCommand(
+            name=each.name,
+            description=each.description,
+            type=_type_of(each),
+            arguments=each.arguments,
+        )
+        for each in _all(loaded, mcp)
+        if needle in each.name.lower() or needle in each.description.lower()
+    )
+
+
+def _type_of(command: _AnyCommand) -> ChatCommandType:
+    """Return the wire type of a command; older editions write `native` for all but MCP prompts."""
+    if isinstance(command, Command):
+        return "native"
+    if isinstance(command, SkillCommand):
+        return "skill"
+    return "customPrompt" if isinstance(command, CustomCommand) else "mcpPrompt"
+
+
+def _all(files: _FileCommands, mcp: Manager | None) -> list[_AnyCommand]:
+    """Return every command: native, custom, skills, prompts of MCP servers."""
+    commands: list[_AnyCommand] = [*COMMANDS, *files.commands]
+    if mcp is not None:
+        from eca_server.agent.commands.server_prompts import server_prompts  # noqa: PLC0415 - as above
+
+        commands += server_prompts(mcp.running, _used_names(files))
+    return commands
+
+
+def _used_names(files: _FileCommands) -> frozenset[str]:
+    return _NAMES | {each.name for each in files.commands}

@@ -1,0 +1,40 @@
+"""`/agent`: lists the agents, or selects one for this chat."""
+
+from __future__ import annotations
+
+from eca_protocol.messages import CommandArgument
+from eca_server.agent.chat import Turn
+from eca_server.agent.commands.command import Command, CommandContext, arguments_of, fenced
+from eca_server.config import AGENT_ALIASES
+
+__all__ = ["AGENT"]
+
+
+async def _run(turn: Turn, context: CommandContext) -> None:
+    requested = arguments_of(context.text).lower()
+    names = context.loaded.config.selectable_behaviors
+    spelled = turn.session.profile.agent_name
+    requested = AGENT_ALIASES.get(requested, requested)
+    agent = next((name for name in names if name.lower() == requested), None)
+    if agent is not None:
+        context.chats.select_agent(context.chat, agent)
+        context.chat.set(behavior=agent)
+        await context.chat.storage.store()
+        name = spelled(agent)
+        turn.say(f"This chat uses the agent {name} from the next prompt on.", role="system")
+    elif requested:
+        turn.fail(f"There is no agent {requested[:100]!r}. Send `/agent` to list all agents.")
+    else:
+        lines = [f"{'*' if name == context.behavior else ' '} {spelled(name)}" for name in names]
+        listed = fenced("\n".join(lines))
+        turn.say(
+            f"Agents:\n\n{listed}\n\nSend `/agent NAME` to select one for this chat.", role="system"
+        )
+
+
+AGENT = Command(
+    name="agent",
+    description="List the agents, or select one for this chat.",
+    run=_run,
+    arguments=(CommandArgument(name="name", description="Name of the agent to select."),),
+)

@@ -1,0 +1,41 @@
+"""`/compact`: replaces the chat's messages in the model's context by a summary."""
+
+from __future__ import annotations
+
+from eca_protocol.messages import CommandArgument
+from eca_server.agent.chat import Turn
+from eca_server.agent.chat.compaction import NO_PAST, has_past
+from eca_server.agent.chat.reply import limit_of
+from eca_server.agent.commands.command import Command, CommandContext, arguments_of
+from eca_server.models.backend import Request
+
+__all__ = ["COMPACT"]
+
+
+async def _run(turn: Turn, context: CommandContext) -> None:
+    if not has_past(turn):
+        turn.say(NO_PAST, role="system")
+        return
+    wish = arguments_of(context.text)
+    agent = await context.make_agent(turn, wish)
+    if agent is None:
+        return
+    turn.limit = limit_of(agent.model)
+    agent.record_request(
+        turn, Request(system=agent.system, messages=(), tools=agent.toolbox.offered)
+    )
+    summary = await agent.compactor(turn).summarize(None, wish)
+    if summary is None:
+        turn.failed = True
+    else:
+        turn.say(summary, role="system")
+
+
+COMPACT = Command(
+    name="compact",
+    description="Summarize this chat to free space in the model's context.",
+    run=_run,
+    asks_model=True,
+    steering="between requests",
+    arguments=(CommandArgument(name="instructions", description="Instructions for the summary."),),
+)

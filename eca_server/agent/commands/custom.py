@@ -1,0 +1,246 @@
+r"""Custom commands: Markdown files whose text is sent to the model in place of `/name`.
+
+They are searched in this order: `commands/` of the user's directory, paths of the setting
+`commands` outside the workspace, `.eca/commands/` of each root, paths of the setting inside the
+workspace. Of two commands with one name the first wins, so that a project never shadows the user's
+own; native commands win over all. A file may begin with front matter that has a `description`.
+
+In the text `$ARGS` and `$ARGUMENTS` are replaced by the whole argument text, `$1`, `$2` (also
+`$ARG1`) by its words; `\$1` is not a placeholder. In a text without those, `{{city}}` is replaced
+by the first word, the next such name by the second. A quoted word may contain spaces; a missing
+word is empty. The arguments of a text without placeholders are appended to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import attrs
+import trio
+
+from eca_protocol.messages import CommandArgument
+from eca_server.agent.context.definition_files import DefinitionFiles, InvalidDefinition
+from eca_server.agent.context.front_matter import split_front_matter
+from eca_server.agent.context.limits import limit_notes
+from eca_server.agent.context.provenance import workspace_text
+from eca_server.agent.tools.files import printable
+from eca_server.workspace import Place, Workspace
+
+__all__ = ["CommandFiles", "CommandList", "CustomCommand", "TooLong", "parse_command", "words_of"]
+
+_MAX_FILES = 200  # in one directory
+_MAX_CHARACTERS = 4 * 2**20  # characters of an expanded text
+_MAX_DESCRIPTION = 200
+_MAX_DESCRIBED = 100  # placeholders that are described as arguments
+
+_PREAMBLE = "The user ran this command of the workspace. Follow its instructions:"
+
+_PLACEHOLDER = re.compile(
+    r"(?P<escape>\\?)\$(?:(?P<all>ARGUMENTS|ARGS)\b|(?:ARG)?(?P<number>[1-9][0-9]?)(?![0-9]))"
+    r"|\{\{[ \t]*(?P<name>[A-Za-z_][\w-]*)[ \t]*\}\}"
+)
+_WORD = re.compile(r"""""(?=\S)([^"]*)(?<=\S)""(?!\S)|"([^"]*)"(?!\S)|'([^']*)'(?!\S)|(\S+)""")
+
+
+class TooLong(Exception):
+    """A command whose expanded text is too long."""
+
+
+@attrs.frozen(kw_only=True)
+class CustomCommand:
+    """One command from a file.
+
+    Attributes:
+        name: the name behind the slash.
+        description: one line.
+        text: the prompt for the model, with placeholders.
+        path: its file.
+        is_of_project: true if the file belongs to the workspace, not to the user.
+    """
+
+    name: str
+    description: str
+    text: str
+    path: Path | None = None
+    is_of_project: bool = False
+
+    @property
+    def arguments(self) -> tuple[CommandArgument, ...]:
+        """The arguments, one for each placeholder."""
+        placeholders = self._placeholders(limit=_MAX_DESCRIBED)
+        most = max((int(match["number"]) for match in placeholders if match["number"]), default=0)
+        shown = {f"arg{n}": f"${n}" for n in range(1, most + 1)}
+        shown |= {name: f"{{{{{name}}}}}" for name in _names_of(placeholders)}
+        arguments = [
+            CommandArgument(name=name, description=f"Replaces `{written}` in the command.")
+            for name, written in shown.items()
+        ]
+        if any(match["all"] for match in placeholders):
+            whole_text = "The whole text after the command's name."
+            arguments.append(CommandArgument(name="args", description=whole_text))
+        return tuple(arguments)
+
+    def expand(self, argument_text: str) -> str:
+        """Return the text with its placeholders replaced; arguments are not expanded again.
+
+        Raises:
+            TooLong: the text would have millions of characters.
+        """
+        placeholders = self._placeholders()
+        names, count = _names_of(placeholders), len(placeholders)
+        words = words_of(argument_text, limit=len(names) or None)
+        if len(self.text) + max(count, 1) * len(argument_text) > _MAX_CHARACTERS:
+            raise TooLong(
+                f"expected at most {_MAX_CHARACTERS:,} characters with its arguments, got more"
+            )
+        if not count and argument_text:
+            return f"{self._replaced(names, words, argument_text)}\n\n{argument_text}"
+        return self._replaced(names, words, argument_text)
+
+    def for_model(self, text: str) -> str:
+        """Return the prompt for the model; a workspace's text is marked as the workspace's."""
+        if not self.is_of_project:
+            return text
+        where = {"name": self.name, "path": str(self.path)}
+        return f"{_PREAMBLE}\n{workspace_text('command', where, text)}"
+
+    def _placeholders(self, *, limit: int | None = None) -> list[re.Match[str]]:
+        """Return the placeholders; names in braces count only if there are no others.
+
+        Args:
+            limit: the maximum number of placeholders to read; None: all.
+        """
+        matches = islice(_PLACEHOLDER.finditer(self.text), limit)
+        placeholders = [match for match in matches if not match["escape"]]
+        return [match for match in placeholders if not match["name"]] or placeholders
+
+    def _replaced(self, names: Mapping[str, int], words: Sequence[str], argument_text: str) -> str:
+        def put_in(match: re.Match[str]) -> str:
+            if match["escape"]:
+                return match[0][1:]
+            if match["all"]:
+                return argument_text
+            name = match["name"]
+            if name and name not in names:
+                return match[0]
+            number = names[name] if name else int(match["number"]) - 1
+            return words[number] if number < len(words) else ""
+
+        return _PLACEHOLDER.sub(put_in, self.text)
+
+
+def _names_of(placeholders: Iterable[re.Match[str]]) -> Mapping[str, int]:
+    """Return the names in braces with their numbers, in order."""
+    names = dict.fromkeys(each["name"] for each in placeholders if each["name"])
+    return {name: number for number, name in enumerate(names)}
+
+
+def words_of(argument_text: str, *, limit: int | None = None) -> tuple[str, ...]:
+    """Split arguments at spaces, but not inside quotes around a whole word.
+
+    Double quotes may be doubled: editors quote a value with spaces, and so may the user.
+
+    Args:
+        argument_text: the text.
+        limit: the maximum number of words; the last one is then the whole rest as written.
+    """
+    matches = list(_WORD.finditer(argument_text))
+    words = [next(group for group in match.groups() if group is not None) for match in matches]
+    if limit is None or len(words) <= limit:
+        return tuple(words)
+    return (
+        (*words[: limit - 1], argument_text[matches[limit - 1].start() :].rstrip()) if limit else ()
+    )
+
+
+def parse_command(name: str, text: str) -> CustomCommand | None:
+    """Parse the text of a command's file; return None for an empty one."""
+    fields, body = split_front_matter(text.replace("\r\n", "\n"))
+    body = body.strip()
+    if not body:
+        return None
+    configured_description = " ".join(fields.get("description", ()))
+    description = configured_description or body.partition("\n")[0].strip("#* \t") or name
+    return CustomCommand(
+        name=name,
+        description=printable(description[:_MAX_DESCRIPTION]),
+        text=body,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class CommandList:
+    """The valid custom commands, and the problems of the others.
+
+    Attributes:
+        commands: the commands; each name once.
+        notes: sentences about invalid files.
+    """
+
+    commands: tuple[CustomCommand, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class CommandFiles:
+    """The places of custom commands.
+
+    Attributes:
+        workspace: its roots are searched.
+        user_directory: the user's configuration directory, `~/.config/eca`.
+        configured: paths of files and directories; relative ones start in each root.
+    """
+
+    workspace: Workspace
+    user_directory: Path
+    configured: tuple[str, ...] = ()
+
+    async def read(self, *, taken: Iterable[str]) -> CommandList:
+        """Search for commands, except those whose names are `taken`."""
+
+        def work() -> CommandList:
+            reading = _Reading(
+                workspace=self.workspace,
+                taken=frozenset(taken),
+                checkpoint=trio.from_thread.check_cancelled,
+            )
+            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            for path in (str(self.user_directory / "commands"), *own):
+                reading.add(path)
+            folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]
+            for path in (*folders, *of_workspace):
+                reading.add(path, from_workspace=True)
+            return CommandList(
+                commands=tuple(reading.commands.values()), notes=limit_notes(reading.notes)
+            )
+
+        return await trio.to_thread.run_sync(work)
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Reading(DefinitionFiles):
+    """A search: the commands so far."""
+
+    taken: frozenset[str]
+    commands: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
+
+    def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
+        """Yield the Markdown files below a directory."""
+        paths = self.list_visible(folder.real_path, most=_MAX_FILES)
+        return (path for path in paths if path.endswith(".md"))
+
+    def add_file(self, place: Place, *, from_workspace: bool) -> None:
+        """Add a command, unless its name is taken."""
+        name = re.sub(r"\s+", "-", place.path.stem.strip()).lower()
+        if name in self.commands or name in self.taken:
+            return
+        command = parse_command(name, self.text_of(place))
+        if command is None:
+            raise InvalidDefinition("the file has no text")
+        if printable(name) == name:
+            self.commands[name] = attrs.evolve(
+                command, path=place.path, is_of_project=from_workspace
+            )

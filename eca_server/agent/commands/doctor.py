@@ -1,0 +1,234 @@
+"""`/doctor`: reports the configuration and its problems; `/doctor online` asks each provider.
+
+Rules: nothing is sent without `online`; the report names the source of a key, never the key.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from eca_protocol import json
+from eca_protocol.messages import CommandArgument
+from eca_server.agent.chat import Turn
+from eca_server.agent.commands.command import (
+    Command,
+    CommandContext,
+    arguments_of,
+    mask_keys,
+    source_lines,
+)
+from eca_server.agent.commands.provider_check import check_providers
+from eca_server.agent.commands.trust import report_trust
+from eca_server.agent.sandbox import capability
+from eca_server.agent.tools.approval import policy_of
+from eca_server.config import Problem, Source
+from eca_server.config.tool_settings import SandboxSettings
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.credentials import Credential, Location
+from eca_server.models.history import Message, TextPart
+from eca_server.models.models import Models
+from eca_server.models.provider import Provider
+from eca_server.secret import mask, mask_url
+from eca_server.version import version
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.manager import Manager
+    from eca_server.agent.mcp.server import Server
+
+__all__ = ["DOCTOR", "report"]
+
+_MAX_MODELS = 10
+_MAX_REASON = 500  # characters
+
+
+def report(
+    *,
+    about: Iterable[str],
+    sources: Iterable[Source],
+    problems: Iterable[Problem],
+    providers: Sequence[Provider],
+    selected_model: str | None,
+    logins: Iterable[str] = (),
+    behavior: str = "agent",
+    approval: Iterable[str] = (),
+    servers: Iterable[str] = (),
+    sandbox: str = "off",
+    trust: Iterable[str] = (),
+) -> str:
+    """Return the whole report, readable in a terminal and as Markdown.
+
+    Args:
+        about: lines about this program and the machine.
+        sources: the sources of the configuration.
+        problems: problems of the sources; those of keys and URLs are added here.
+        providers: the configured and known providers.
+        selected_model: `provider/model` of a prompt that names none.
+        logins: the providers whose keys `/login` stored.
+        behavior: the agent whose approval rules are listed.
+        approval: the approval rules.
+        servers: a line for each MCP server.
+        sandbox: the state of the sandbox.
+        trust: a line for each opened folder.
+    """
+    places = [each for provider in providers for each in (provider.credential, provider.location)]
+    detected = dict.fromkeys((*problems, *(each.problem for each in places if each is not None)))
+    detected.pop(None, None)
+    lines = [
+        *about,
+        "",
+        *source_lines(sources),
+        *(_section("Problems", [f"- {problem}" for problem in detected]) if detected else ()),
+        *_section("Workspace trust", tuple(trust) or ["- no folder is open"]),
+        *_section("Providers", (line for provider in providers for line in _provider(provider))),
+        "",
+        f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
+        "",
+        f"Selected model: {selected_model or 'none'}",
+        *_section("MCP servers", [f"- {line}" for line in tuple(servers) or ("none",)]),
+        *_section(
+            f"Tool call approval for the agent {behavior} (most specific rule wins, deny before "
+            "all)",
+            [f"- {line}" for line in approval],
+        ),
+        "",
+        f"Command sandbox (toolCall.sandbox): {sandbox}",
+    ]
+    credentials = (provider.credential for provider in providers if provider.credential is not None)
+    keys = [each.key for each in credentials if each.key is not None]
+    return mask_keys("\n".join(lines), keys)
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterable[str]:
+    return "", f"{title}:", "", *lines
+
+
+def _provider(provider: Provider) -> Iterator[str]:
+    yield f"- {provider.name} ({provider.api})"
+    if provider.location is not None:
+        yield f"  - url: {_url(provider.location)}"
+    yield f"  - key: {_key(provider.name, provider.credential)}"
+    models = list(dict.fromkeys((*provider.models, *provider.listed)))
+    shown = ", ".join(models[:_MAX_MODELS]) or "none"
+    rest = len(models) - _MAX_MODELS
+    yield f"  - models: {shown}{f' and {rest} more' if rest > 0 else ''}"
+
+
+def _url(location: Location) -> str:
+    if location.url is None:
+        return "missing"
+    shown = mask_url(location.url)
+    return f"{shown} (from {location.source})" if location.source else shown
+
+
+def _key(name: str, credential: Credential | None) -> str:
+    if credential is None:
+        return "none needed"
+    if credential.key is not None:
+        return f"found in {credential.source}"
+    if credential.problem is not None:
+        return f"invalid in {credential.source}, see Problems"
+    return f"missing (set {' or '.join(credential.variables)}, or send `/login {name}` in a chat)"
+
+
+async def _servers(manager: Manager | None) -> list[str]:
+    """Return a line for each MCP server, after a short wait for those that are starting."""
+    if manager is None:
+        return []
+    with trio.move_on_after(SERVER_SECONDS):
+        for server in manager:
+            await server.listed()
+    return [_server(server) for server in manager]
+
+
+async def _sandbox(settings: SandboxSettings) -> str:
+    """Return the mode and this machine's ability; if the mode is off, do not probe."""
+    if settings.mode == "off":
+        return "off"
+    detected = await trio.to_thread.run_sync(capability)
+    network = "network allowed" if settings.network else "no network"
+    more = f", {len(settings.writable)} additional writable folders" if settings.writable else ""
+    return f"{settings.mode}; {detected.state}; {network}{more}"
+
+
+def _server(server: Server) -> str:
+    offers = {"tool": server.tools, "prompt": server.prompts, "resource": server.resources}
+    counts = ", ".join(
+        f"{len(each)} {kind}{'s' * (len(each) != 1)}" for kind, each in offers.items() if each
+    )
+    summary = f"{server.name}: {server.state.value}{f' ({counts})' if counts else ''}"
+    if server.error is None:
+        return summary
+    reason = " ".join(mask(str(server.error), *server.settings.secrets).split())
+    link = f" Log in at {server.error.url}" if server.error.url else ""
+    return f"{summary}: {reason[:_MAX_REASON]}.{link}"
+
+
+async def _run(turn: Turn, context: CommandContext) -> None:
+    stored = await trio.to_thread.run_sync(context.logins.read)
+    problems = [*context.loaded.problems, *([stored.problem] if stored.problem else [])]
+    text = report(
+        about=[
+            f"ECA for Python {version()}",
+            "",
+            f"- Python: {sys.version.split()[0]}",
+            f"- Platform: {platform.platform()}",
+            f"- JSON engine: {json.ENGINE}",
+        ],
+        sources=context.loaded.sources,
+        problems=problems,
+        providers=context.models.providers,
+        selected_model=context.model,
+        logins=stored.keys,
+        behavior=turn.session.profile.agent_name(context.behavior),
+        approval=policy_of(context.loaded.config, context.behavior).describe(),
+        servers=await _servers(context.mcp),
+        sandbox=await _sandbox(context.loaded.config.tool_call.sandbox),
+        trust=report_trust(context.loaded, [root.path for root in context.workspace.roots]),
+    )
+    text = f"{text}\n\n{await _embedded_model(context.models)}"
+    if arguments_of(context.text).lower() != ONLINE:
+        turn.say(text, role="system")
+        return
+    turn.say(text, role="system")
+    turn.progress("Checking the providers")
+    results = await check_providers(context.models)
+    lines = [f"- {result.provider}: {result.message}" for result in results]
+    summary = "\n".join(["Provider check:", "", *(lines or ["- no provider is configured"])])
+    if all(result.works for result in results):
+        turn.say(summary, role="system")
+    else:
+        turn.fail(summary)
+
+
+async def _embedded_model(models: Models) -> str:
+    """Ask the built-in test model for one answer, and return the result."""
+    request = Request(messages=[Message(role="user", parts=(TextPart("works"),))])
+    try:
+        with trio.fail_after(TRIAL_SECONDS):
+            answer = await models.find(EMBEDDED).text(request)
+    except (BackendError, trio.TooSlowError) as error:
+        answer = f"failed ({error})"
+    return f"Built-in test model: {answer}"
+
+
+SERVER_SECONDS = 2.0
+EMBEDDED = "simulator/echo"
+TRIAL_SECONDS = 5.0
+ONLINE = "online"
+
+DOCTOR = Command(
+    name="doctor",
+    description="Check the configuration, providers, keys, MCP servers and the sandbox.",
+    run=_run,
+    steering="between requests",
+    arguments=(
+        CommandArgument(
+            name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."
+        ),
+    ),
+)

@@ -1,0 +1,143 @@
+"""`/export`: writes the chat to a file for `/import` of this and of the upstream server.
+
+Rules: no file is ever replaced, only the user can read the new one, and it contains no key of the
+server.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from eca_protocol import json
+from eca_protocol.messages import CommandArgument
+from eca_server.agent.chat import Turn
+from eca_server.agent.chat.exchange import edn
+from eca_server.agent.chat.exchange.written import Hide, envelope, markdown
+from eca_server.agent.chat.flags import Flag
+from eca_server.agent.commands.command import Command, CommandContext, arguments_of, mask_keys
+from eca_server.agent.tools.files import checkpoint, in_thread, printable
+from eca_server.agent.tools.output import counted
+from eca_server.agent.tools.tool import ToolError
+from eca_server.models.history import Message
+from eca_server.version import version
+from eca_server.workspace import AlreadyExists, Place, Workspace, replace_file
+
+__all__ = ["EXPORT"]
+
+_MAX_NAMES: Final = 100
+_MAX_NAME: Final = 60
+_NOT_A_WORD = re.compile(r"[^a-z0-9]+")
+
+
+async def _run(turn: Turn, context: CommandContext) -> None:
+    chat, messages = context.chat, tuple(context.chat.history)
+    if not messages:
+        turn.fail("There is nothing to export: this chat has no messages.")
+        return
+    settings = chat.settings
+    about = {
+        "id": chat.id,
+        "title": chat.title,
+        "title-custom?": settings.is_named_by_user,
+        "status": edn.Keyword("idle"),
+        "created-at": round(chat.created * 1000),
+        "updated-at": round(chat.updated * 1000),
+        "model": settings.model,
+        "variant": settings.variant,
+        "login-provider": (settings.model or "").partition("/")[0] or None,
+        "user-prompt-count": sum(each.content_id is not None for each in messages),
+    }
+    write = partial(
+        _write,
+        context.workspace,
+        arguments_of(context.text),
+        messages,
+        about,
+        flags=settings.flags,
+        hide=lambda text: mask_keys(text, (*context.models.secrets, *context.loaded.secrets)),
+    )
+    try:
+        place = await in_thread(write)
+    except ToolError as error:
+        turn.fail(f"The chat was not exported: {error}")
+        return
+    count = counted(len(messages), "message")
+    message = f"Exported {count} to `{printable(place.path)}`. Keys are masked in it"
+    readable = place.path.suffix in {".edn", ".json"}
+    import_hint = f". Send `/import {printable(place.path)}` to import it." if readable else "."
+    turn.say(message + import_hint, role="system")
+
+
+def _write(
+    workspace: Workspace,
+    requested_path: str,
+    messages: Sequence[Message],
+    about: Mapping[str, object],
+    *,
+    flags: Mapping[str, Flag],
+    hide: Hide,
+) -> Place:
+    places = _places(workspace, requested_path.strip("\"'"), str(about["title"] or about["id"]))
+    form = _FORMS.get(places[0].path.suffix.lower(), _edn)
+    data = form(messages, about, flags, hide).encode("utf-8", "replace")
+    for place in places[:-1]:
+        with suppress(AlreadyExists):
+            return _create(place, data)
+    return _create(places[-1], data)
+
+
+def _create(place: Place, data: bytes) -> Place:
+    replace_file(place, data, expected=None, mode=0o600, checkpoint=checkpoint)
+    return place
+
+
+def _places(workspace: Workspace, requested_path: str, title: str) -> Sequence[Place]:
+    """Return the candidates for the file, best first: the requested path, or names in a folder."""
+    if not requested_path and not workspace.roots:
+        raise ToolError("no folder is open. Send `/export PATH`.")
+    folder = workspace.locate(requested_path or ".")
+    if requested_path and not folder.real_path.is_dir():
+        return [folder]
+    slug = _NOT_A_WORD.sub("-", title.lower())[:_MAX_NAME].strip("-") or "chat"
+    names = [f"eca-chat-{slug}", *(f"eca-chat-{slug}-{n}" for n in range(2, _MAX_NAMES))]
+    return [workspace.locate(str(folder.path / f"{name}.edn")) for name in names]
+
+
+def _edn(*chat: Any) -> str:
+    return edn.dumps(_envelope(*chat))
+
+
+def _json(*chat: Any) -> str:
+    return json.dumps(edn.plain(_envelope(*chat))).decode()
+
+
+def _envelope(
+    messages: Sequence[Message], about: Mapping[str, object], flags: Mapping[str, Flag], hide: Hide
+) -> Any:
+    now = round(time.time() * 1000)
+    return envelope(messages, about, version=version(), exported_at=now, flags=flags, hide=hide)
+
+
+def _markdown(
+    messages: Sequence[Message], about: Mapping[str, object], _: Mapping[str, Flag], hide: Hide
+) -> str:
+    return markdown(messages, str(about["title"] or "Chat"), hide=hide)
+
+
+_FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
+
+
+EXPORT = Command(
+    name="export",
+    description="Export this chat to a file: .edn or .json for /import, .md for reading.",
+    run=_run,
+    steering="between requests",
+    arguments=(
+        CommandArgument(name="path", description="Path of a new file, or a folder for it."),
+    ),
+)

@@ -1,0 +1,33 @@
+"""`/repo-map-show`: shows the context `repoMap` of the workspace."""
+
+from __future__ import annotations
+
+import trio
+
+from eca_server.agent.chat import Turn
+from eca_server.agent.commands.command import Command, CommandContext, fenced
+from eca_server.agent.context import draw_roots
+
+__all__ = ["REPO_MAP_SHOW"]
+
+
+async def _run(turn: Turn, context: CommandContext) -> None:
+    workspace = context.workspace
+    if not workspace.roots:
+        turn.fail("No folder is open.")
+        return
+
+    def draw() -> str:
+        return draw_roots(
+            workspace, gitignore=context.gitignore, checkpoint=trio.from_thread.check_cancelled
+        )
+
+    turn.say(fenced(await trio.to_thread.run_sync(draw)), role="system")
+
+
+REPO_MAP_SHOW = Command(
+    name="repo-map-show",
+    description="Show the repository map that the model receives.",
+    run=_run,
+    steering="between requests",
+)

@@ -1,0 +1,133 @@
+"""Skills as commands: `/NAME` runs one, `/skills` lists them, `/skill-create` writes one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import attrs
+
+from eca_protocol.messages import CommandArgument
+from eca_server.agent.chat import Turn
+from eca_server.agent.commands.command import (
+    Command,
+    CommandContext,
+    arguments_of,
+    ask_model,
+    fenced,
+)
+from eca_server.agent.commands.custom import CustomCommand
+from eca_server.agent.skills import Skill
+from eca_server.config import apply_behavior
+
+__all__ = ["SKILL_CREATE", "SkillCommand", "skills_command"]
+
+_INSTRUCTION = """\
+Write the skill {{skillName}} in the file {{skillFilePath}}. A skill contains instructions that a \
+model loads before it does one kind of task.
+
+Start the file with the front matter below. Then write concise instructions in Markdown: the steps \
+of the task, what to check first, and common mistakes. Put scripts and long references into \
+separate files in the same directory, and refer to them by relative paths.
+
+---
+name: {{skillName}}
+description: one line: the purpose of the skill, and when to load it
+---
+
+The user's request for the skill: {{userPrompt}}\
+"""
+_PLACEHOLDERS = re.compile(r"\{\{(skillName|skillFilePath|userPrompt)\}\}")
+
+
+@attrs.frozen
+class SkillCommand:
+    """A skill as a command."""
+
+    skill: Skill
+
+    @property
+    def name(self) -> str:
+        """The name behind the slash."""
+        return self.skill.command
+
+    @property
+    def description(self) -> str:
+        """The skill's description."""
+        return self.skill.description
+
+    @property
+    def is_of_project(self) -> bool:
+        """True if the skill belongs to the workspace, not to the user."""
+        return self.skill.is_of_project
+
+    @property
+    def arguments(self) -> tuple[CommandArgument, ...]:
+        """The arguments, one for each placeholder."""
+        return self._as_command.arguments
+
+    def expand(self, argument_text: str) -> str:
+        """Return the text with its placeholders replaced; without arguments, return it unchanged.
+
+        Raises:
+            TooLong: the text would have millions of characters.
+        """
+        return self._as_command.expand(argument_text) if argument_text else self.skill.text
+
+    def for_model(self, text: str) -> str:
+        """Return the prompt for the model, with the skill's directory."""
+        return self.skill.render(text)
+
+    @property
+    def _as_command(self) -> CustomCommand:
+        return CustomCommand(name=self.name, description=self.description, text=self.skill.text)
+
+
+def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> Command:
+    """Return the command that lists the skills; `hidden_notes` names those that are no command."""
+
+    async def run(turn: Turn, context: CommandContext) -> None:
+        skills = await context.skill_files.read()
+        lines = [f"{each.name}: {each.description} ({each.folder})" for each in skills.skills]
+        listed = "Skills:\n\n" + fenced("\n".join(lines)) if lines else "There are no skills."
+        notes = [listed, *hidden_notes(skills.skills), *skills.notes]
+        turn.say("\n\n".join(notes), role="system")
+
+    return Command(
+        name="skills",
+        description="List the available skills.",
+        run=run,
+        steering="between requests",
+    )
+
+
+async def _create(turn: Turn, context: CommandContext) -> None:
+    name, _, purpose = arguments_of(context.text).partition(" ")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", name) or not purpose.strip():
+        turn.fail("Send `/skill-create NAME DESCRIPTION`, with a name of letters, digits and `-`.")
+        return
+    values = {
+        "skillName": name,
+        "skillFilePath": str(_place(context, name)),
+        "userPrompt": purpose.strip(),
+    }
+    prompts = apply_behavior(context.loaded.config, context.behavior).prompts
+    text = prompts.skill_create or _INSTRUCTION
+    await ask_model(turn, context, _PLACEHOLDERS.sub(lambda match: values[match[1]], text))
+
+
+def _place(context: CommandContext, name: str) -> Path:
+    return context.skill_files.user_directory / "skills" / name / "SKILL.md"
+
+
+SKILL_CREATE = Command(
+    name="skill-create",
+    description="Let the model write a new skill.",
+    run=_create,
+    asks_model=True,
+    arguments=(
+        CommandArgument(name="name", description="Name of the skill: letters, digits and `-`."),
+        CommandArgument(name="wishes", description="Purpose of the skill, and when to load it."),
+    ),
+)

@@ -1,0 +1,64 @@
+"""The tags around the material sent with the user's prompt: files, directories, pages, rules.
+
+The rule of this module: no content can imitate a tag. Every tag begins with `<eca_` or `</eca_`,
+and a `<` that would begin such a tag inside a content is written `&lt;`. The rest of a content is
+unchanged, so that the model can quote it exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+import attrs
+
+from eca_server.agent.tools.files import printable
+
+__all__ = ["Section", "render"]
+
+# A model may also read it as a tag with spaces, slashes or invisible characters in it.
+_TAG_LIKE = re.compile(r"<(?=[^\w<]{0,16}e[^\w<]{0,4}c[^\w<]{0,4}a[^\w<]{0,4}_)", re.IGNORECASE)
+_IN_ATTRIBUTES = str.maketrans({'"': "&quot;", "<": "&lt;", ">": "&gt;"})
+
+
+@attrs.frozen(kw_only=True)
+class Section:
+    """A tag with its content.
+
+    Attributes:
+        name: the tag without its `eca_`.
+        attributes: the attributes in order; any text.
+        body: texts and nested sections.
+    """
+
+    name: str
+    attributes: Mapping[str, str] = attrs.field(factory=dict)
+    body: tuple[str | Section, ...] = ()
+
+
+def render(sections: Iterable[Section]) -> str:
+    """Return sections as text, with each tag and each content at the beginning of a line."""
+    return "\n".join(line for section in sections for line in _lines(section))
+
+
+def _lines(section: Section) -> Iterator[str]:
+    tag = f"eca_{section.name}"
+    attributes = "".join(
+        f' {name}="{printable(value).translate(_IN_ATTRIBUTES)}"'
+        for name, value in section.attributes.items()
+    )
+    if not section.body:
+        yield f"<{tag}{attributes}/>"
+        return
+    yield f"<{tag}{attributes}>"
+    for is_text, parts in groupby(section.body, lambda part: isinstance(part, str)):
+        if is_text:
+            # Joined before the escape: two texts could form a tag together.
+            texts = (str(part).removesuffix("\n") for part in parts)
+            yield _TAG_LIKE.sub("&lt;", "\n".join(texts))
+        else:
+            for part in parts:
+                assert isinstance(part, Section)
+                yield from _lines(part)
+    yield f"</{tag}>"

@@ -1,0 +1,145 @@
+"""Files that define skills and commands.
+
+The rules of this module: a file of a project is used only if its real path is in the project, and
+it is always marked as the project's, even if the configuration names it. An invalid file is skipped
+with a note.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from eca_server.agent.tools.files import printable
+from eca_server.workspace import (
+    Checkpoint,
+    FileError,
+    OutsideWorkspace,
+    Place,
+    TooLarge,
+    Workspace,
+    decode,
+    list_files,
+    read_file,
+)
+
+__all__ = ["DefinitionFiles", "InvalidDefinition"]
+
+_LARGEST = 64 * 1024  # bytes of one file
+_TOTAL = 8 * 2**20  # bytes of all files of one search
+
+
+class InvalidDefinition(ValueError):
+    """A file that does not define what it should; the message says why."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class DefinitionFiles(ABC):
+    """The files of one kind; used in a worker thread.
+
+    Attributes:
+        workspace: the workspace.
+        checkpoint: called now and then; an exception of it ends the search.
+        budget: bytes that may still be read.
+        notes: sentences about skipped files.
+    """
+
+    workspace: Workspace
+    checkpoint: Checkpoint
+    budget: int = attrs.field(init=False, default=_TOTAL)
+    notes: list[str] = attrs.field(init=False, factory=list)
+
+    @abstractmethod
+    def add_file(self, place: Place, *, from_workspace: bool) -> None:
+        """Read a definition and store it.
+
+        Args:
+            place: the file.
+            from_workspace: whether it belongs to the workspace, not to the user.
+
+        Raises:
+            InvalidDefinition: it is not a valid definition.
+            FileError: it cannot be read.
+            OSError: it cannot be opened.
+        """
+
+    @abstractmethod
+    def names(self, directory: Place, *, from_workspace: bool) -> Iterator[str]:
+        """Yield the definitions below a directory, relative to it."""
+
+    def add(self, path: str, *, base: Path | None = None, from_workspace: bool = False) -> bool:
+        """Add a file, or the files of a directory; return False if it does not exist."""
+        try:
+            place = self.workspace.locate(path, base=base)
+            if not place.real_path.exists():
+                return False
+            if from_workspace and not place.is_inside:
+                raise OutsideWorkspace("a link leads out of the workspace")
+            if place.real_path.is_dir():
+                for name in self.names(place, from_workspace=from_workspace):
+                    self.add(str(place.path / name), from_workspace=from_workspace)
+            else:
+                self.add_file(place, from_workspace=from_workspace)
+        except (FileError, InvalidDefinition, OSError) as error:
+            self._note(path, error)
+        return True
+
+    def configured(
+        self, paths: Sequence[str], user_directory: Path
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the existing configured paths: the user's, and the workspace's.
+
+        A path written inside a root is the workspace's, even if a link takes it elsewhere.
+
+        Args:
+            paths: relative ones start in each root, or in the user's directory without a root.
+            user_directory: the user's configuration directory.
+        """
+        own: list[str] = []
+        of_workspace: list[str] = []
+        bases = [root.path for root in self.workspace.roots] or [user_directory]
+        real_user_directory = os.path.realpath(user_directory)
+        for path in paths:
+            exists = False
+            for base in bases:
+                try:
+                    place = self.workspace.locate(path, base=base)
+                    if not place.real_path.exists():
+                        continue
+                except (FileError, OSError) as error:
+                    self._note(path, error)
+                else:
+                    is_own = place.real_path.is_relative_to(real_user_directory)
+                    is_inside = place.is_inside or place.escapes
+                    (of_workspace if is_inside and not is_own else own).append(str(place.path))
+                exists = True
+            if not exists:
+                self.notes.append(f"{printable(path)}: the file does not exist.")
+        return [*dict.fromkeys(own)], [*dict.fromkeys(of_workspace)]
+
+    def list_visible(self, directory: Path, *, most: int) -> Iterator[str]:
+        """Yield the files below a real directory, without hidden ones, sorted."""
+        paths = list_files(directory, limit=most, gitignore=False, checkpoint=self.checkpoint)
+        for path in sorted(paths):
+            if not any(name.startswith(".") for name in path.split("/")):
+                yield path
+
+    def text_of(self, place: Place) -> str:
+        """Return the text of a small file.
+
+        Raises:
+            TooLarge: the file, or all files together, exceed the limit.
+        """
+        if self.budget <= 0:
+            raise TooLarge(f"the limit of {_TOTAL:,} bytes of such files is reached")
+        snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
+        self.budget -= len(snapshot.data)
+        return decode(snapshot.data).text
+
+    def _note(self, path: str, fault: Exception) -> None:
+        reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
+        self.notes.append(f"{printable(path)}: {reason}.")

@@ -1,0 +1,201 @@
+"""Files and directories as sections of a prompt, pictures and documents as attachments.
+
+The rule of this module: a path in a context is read wherever it leads, since the user consented by
+adding it. Below a directory, a file is read only if no link takes it outside the directory.
+
+Everything here accesses the disk: call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from eca_protocol.messages import LinesRange
+from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.excerpt import read_excerpt
+from eca_server.agent.context.limits import Limits
+from eca_server.agent.context.tree import draw_tree
+from eca_server.agent.tools.output import cut_mark
+from eca_server.models.attachments import (
+    SIGNATURE_BYTES,
+    Attachment,
+    make_attachment,
+    media_type_of,
+)
+from eca_server.workspace import (
+    Checkpoint,
+    Directory,
+    FileError,
+    Place,
+    Root,
+    Workspace,
+    list_files,
+    open_file,
+    open_place,
+    read_file,
+)
+from eca_server.workspace.descent import Descent
+
+__all__ = ["PathContent", "PathReader", "draw_roots"]
+
+_MOST_FILES = 100_000  # of one directory
+_OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
+
+
+@attrs.frozen(kw_only=True)
+class PathContent:
+    """The content of a path.
+
+    Attributes:
+        section: for the model.
+        size: bytes of text in the section.
+        left_out: bytes of text that did not fit.
+        attachment: the picture or document of the section.
+    """
+
+    section: Section
+    size: int = 0
+    left_out: int = 0
+    attachment: Attachment | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PathReader:
+    """A reader of files and directories for prompts.
+
+    Attributes:
+        workspace: resolves paths.
+        limits: of sizes and numbers.
+        gitignore: leave out the files that Git ignores in directories.
+        checkpoint: called between pieces of work; an exception of it ends the work.
+    """
+
+    workspace: Workspace
+    limits: Limits
+    gitignore: bool = True
+    checkpoint: Checkpoint = lambda: None
+
+    def read(self, place: Place, lines: LinesRange | None, *, budget: int) -> PathContent:
+        """Read a file, some lines of it, or a directory, in at most `budget` bytes.
+
+        Raises:
+            FileError: it cannot be read.
+            OSError: it cannot be opened.
+        """
+        with open_place(place) as directory:
+            if directory is not None:
+                return self._read_directory(place, directory, budget)
+        return self._read_attachment(place) or self._read_text(place, lines, budget)
+
+    def outline(self, root: Root) -> Section:
+        """Return the files of a root as a tree.
+
+        Raises:
+            FileError: the path leads to a different directory now.
+        """
+        drawn = draw_tree(self._list(root.real_path, links=True), limit=self.limits.tree)
+        return Section(name="tree", attributes={"path": str(root.path)}, body=(drawn,))
+
+    def _read_text(self, place: Place, lines: LinesRange | None, budget: int) -> PathContent:
+        attributes = {"path": str(place.path)}
+        if lines is not None:
+            attributes["lines"] = f"{max(lines.start, 1)}-{max(lines.end, lines.start, 1)}"
+        excerpt = read_excerpt(
+            place, size=min(budget, self.limits.file), lines=lines, checkpoint=self.checkpoint
+        )
+        return PathContent(
+            section=Section(name="file", attributes=attributes, body=(excerpt.marked,)),
+            size=len(excerpt.text.encode()),
+            left_out=excerpt.left_out,
+        )
+
+    def _read_attachment(self, place: Place) -> PathContent | None:
+        with open_file(place) as file:
+            media_type = media_type_of(file.read(SIGNATURE_BYTES))
+        if media_type is None:
+            return None
+        is_picture = media_type.startswith("image/")
+        limit = self.limits.picture if is_picture else self.limits.document
+        snapshot = read_file(place, limit=limit, checkpoint=self.checkpoint)
+        attributes = {"path": str(place.path), "type": media_type}
+        return PathContent(
+            section=Section(name="picture" if is_picture else "document", attributes=attributes),
+            attachment=make_attachment(media_type, place.path.name, snapshot.data),
+        )
+
+    def _read_directory(self, place: Place, directory: Directory, budget: int) -> PathContent:
+        paths = sorted(self._list(directory, links=False))
+        if not paths:
+            raise FileError("it has no file that is not ignored")
+        with Descent(directory) as descent:
+            most = min(budget, self.limits.directory)
+            texts, size, left_out = self._texts(place, descent, paths, most)
+        tree = Section(name="tree", body=(draw_tree(paths, limit=self.limits.tree),))
+        section = Section(
+            name="directory", attributes={"path": str(place.path)}, body=(*texts, tree)
+        )
+        return PathContent(section=section, size=size, left_out=left_out)
+
+    def _texts(
+        self, directory: Place, descent: Descent, paths: Sequence[str], budget: int
+    ) -> tuple[list[str | Section], int, int]:
+        """Return the sections of a directory's files, their size, and the size of the rest.
+
+        The last part marks the files that did not fit.
+        """
+        parts: list[str | Section] = []
+        remaining = budget
+        cut = unread = unread_files = 0
+        for path in paths:
+            self.checkpoint()
+            cost = _OVERHEAD + len(path)
+            with contextlib.suppress(FileError, OSError):  # other files are only in the tree
+                if remaining <= cost:
+                    parent, _, name = path.rpartition("/")
+                    status = descent.open(parent).stat(name)
+                    unread += 0 if status is None else status.st_size
+                    unread_files += 1
+                    continue
+                remaining -= cost
+                place = self.workspace.locate(str(directory.real_path / path))
+                if not place.real_path.is_relative_to(directory.real_path):
+                    continue
+                excerpt = read_excerpt(place, size=remaining, checkpoint=self.checkpoint)
+                remaining -= len(excerpt.text.encode())
+                cut += excerpt.left_out
+                attributes = {"path": str(directory.path / path)}
+                parts.append(Section(name="file", attributes=attributes, body=(excerpt.marked,)))
+        if unread_files:
+            parts.append(cut_mark(unread, f"files not read: {unread_files}"))
+        return parts, budget - remaining, cut + unread
+
+    def _list(self, folder: Path | Directory, *, links: bool) -> list[str]:
+        paths = list_files(
+            folder,
+            limit=_MOST_FILES,
+            gitignore=self.gitignore,
+            links=links,
+            checkpoint=self.checkpoint,
+        )
+        return list(paths)
+
+
+def draw_roots(
+    workspace: Workspace, *, gitignore: bool = True, checkpoint: Checkpoint = lambda: None
+) -> str:
+    """Return the files of every root, each as the tree of the context `repoMap`."""
+    reader = PathReader(
+        workspace=workspace, limits=Limits(), gitignore=gitignore, checkpoint=checkpoint
+    )
+    sections = []
+    for root in workspace.roots:
+        try:
+            sections.append(reader.outline(root))
+        except FileError as error:
+            where = {"name": str(root.path)}
+            sections.append(Section(name="left_out", attributes=where, body=(str(error),)))
+    return render(sections)

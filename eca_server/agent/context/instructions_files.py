@@ -1,0 +1,298 @@
+"""AGENTS.md and rules: the instructions of projects and users, read once per chat.
+
+The rules of this module: the files are read for the system prompt, which is constant for a chat
+(design decision 20). The user's own files come first, so that a project's files never take the
+bytes of the limit from them; each section names its origin. A file of a project includes no file
+beyond its `Reach`. A file above a root needs trust, and must belong to the user, since on a shared
+machine anyone may put a file into `/tmp`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import attrs
+import trio
+
+from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.excerpt import read_excerpt
+from eca_server.agent.context.front_matter import split_front_matter
+from eca_server.agent.context.limits import limit_notes
+from eca_server.agent.context.mentions import find_mentions
+from eca_server.agent.context.provenance import SOURCE, Origin
+from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
+from eca_server.agent.tools.files import printable
+from eca_server.config import AGENT_ALIASES
+from eca_server.printable import visible
+from eca_server.workspace import (
+    Checkpoint,
+    FileError,
+    Place,
+    Root,
+    Workspace,
+    list_files,
+)
+
+__all__ = ["InstructionFiles", "read_instruction_files"]
+
+_LARGEST = 64 * 1024  # bytes of one file; the rest is cut
+_TOTAL = 256 * 1024  # bytes of all files
+_MOST_MENTIONED = 50  # files that one AGENTS.md mentions
+_MOST_FILES = 1000  # files of all kinds, empty ones too
+_MOST_RULES = 200  # files of one directory of rules
+_NAME = "AGENTS.md"
+_INSTRUCTIONS, _RULE = "instructions", "rule"
+
+
+@attrs.frozen(kw_only=True)
+class InstructionFiles:
+    """The instruction files of a chat.
+
+    Attributes:
+        text: a part of the system prompt; may be empty.
+        sections: the sections of the text, each with its path, origin and scope.
+        notes: sentences for the user about files that were left out or cut.
+    """
+
+    text: str = ""
+    sections: tuple[Section, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def read_instruction_files(
+    workspace: Workspace,
+    *,
+    user_directory: Path,
+    rules: Sequence[str] = (),
+    parents: bool = True,
+    behavior: str = "agent",
+    trusted_roots: Collection[Path] = (),
+) -> InstructionFiles:
+    """Read every AGENTS.md and rule that applies to a workspace.
+
+    The order: the user's AGENTS.md and rules, the configured rules, the AGENTS.md of the
+    directories above each trusted root, those of the roots, the rules in `.eca/rules` of each
+    root. An AGENTS.md includes the files that it mentions (`@docs/style.md`). A rule's front matter
+    may name the behaviours it is for (`agent`), and, for the model, files (`paths`) or models
+    (`model`).
+
+    Args:
+        workspace: the workspace.
+        user_directory: the user's configuration directory, `~/.config/eca`.
+        rules: `rules` of the configuration: paths, relative ones to a root. Without trust, it must
+            not contain an entry of a workspace's configuration that leads outside the roots.
+        parents: whether to read the AGENTS.md of the directories above each root.
+        behavior: the behaviour of the chat.
+        trusted_roots: the paths of the trusted roots, as opened or real.
+    """
+
+    def work() -> InstructionFiles:
+        reading = _Reading(
+            workspace=workspace,
+            user_directory=user_directory,
+            boundaries=Boundaries(
+                workspace=workspace,
+                user_directory=user_directory,
+                trusted_roots=trusted_roots,
+            ),
+            behavior=behavior,
+            checkpoint=trio.from_thread.check_cancelled,
+        )
+        reading.add_own()
+        reading.add_configured(rules)
+        if parents:
+            reading.add_parents()
+        reading.add_roots()
+        return reading.result()
+
+    return await trio.to_thread.run_sync(work)
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Reading:
+    """The files that were read so far; used in a worker thread."""
+
+    workspace: Workspace
+    user_directory: Path
+    boundaries: Boundaries
+    behavior: str
+    checkpoint: Checkpoint
+    budget: int = _TOTAL
+    read: set[Path] = attrs.field(init=False, factory=set)
+    sections: list[Section] = attrs.field(init=False, factory=list)
+    notes: list[str] = attrs.field(init=False, factory=list)
+
+    def add_own(self) -> None:
+        """Add the user's own AGENTS.md and rules."""
+        self._add(_INSTRUCTIONS, str(self.user_directory / _NAME), ANYWHERE)
+        self._add_directory(self.user_directory / "rules", None)
+
+    def add_configured(self, rules: Sequence[str]) -> None:
+        """Add the rules that the configuration names."""
+        bases = [root.path for root in self.workspace.roots] or [self.user_directory]
+        for path in rules:
+            exists = [self._add_entry(path, base) for base in bases]
+            if not any(exists):
+                self._leave_out(path, "the file does not exist")
+
+    def add_parents(self) -> None:
+        """Add each AGENTS.md above a root, from the top of the file system down."""
+        left_out: dict[Path, Root] = {}
+        for root in self.workspace.roots:
+            for folder in reversed(root.real_path.parents):
+                path = folder / _NAME
+                if not _is_users_own(path):
+                    continue
+                if self.boundaries.trusts(root) or self.workspace.locate(str(path)).is_inside:
+                    self._add(_INSTRUCTIONS, str(path), Reach(directory=folder))
+                else:
+                    left_out[path] = root
+        for path, root in left_out.items():
+            if path not in self.read:
+                reason = f"it is above {str(root.path)!r}, which is not trusted"
+                self._leave_out(str(path), printable(reason))
+
+    def add_roots(self) -> None:
+        """Add each root's AGENTS.md, then each root's rules."""
+        for root in self.workspace.roots:
+            self._add(_INSTRUCTIONS, str(root.path / _NAME), self.boundaries.of_root(root))
+        for root in self.workspace.roots:
+            self._add_directory(root.path / ".eca" / "rules", root)
+
+    def result(self) -> InstructionFiles:
+        """Return all files, each in its tags."""
+        return InstructionFiles(
+            text=render(self.sections),
+            sections=tuple(self.sections),
+            notes=limit_notes(self.notes),
+        )
+
+    def _add_directory(self, directory: Path, root: Root | None) -> None:
+        """Add a directory of rules; `root` is None for the user's own directory."""
+        reach = ANYWHERE if root is None else self.boundaries.of_root(root)
+        with self._noting_errors(str(directory)):
+            place = self.workspace.locate(str(directory))
+            if not place.real_path.is_dir():
+                return
+            reach.check(place)
+            paths = list_files(
+                place.real_path,
+                limit=_MOST_RULES,
+                gitignore=False,
+                links=root is None,
+                checkpoint=self.checkpoint,
+            )
+            for path in sorted(paths):
+                if not any(name.startswith(".") for name in path.split("/")):
+                    self._add(_RULE, str(directory / path), reach)
+
+    def _add_entry(self, path: str, base: Path) -> bool:
+        """Add a configured rule; return False if the file does not exist."""
+        with self._noting_errors(path):
+            place = self.workspace.locate(path, base=base)
+            if not place.real_path.exists():
+                return False
+            self._add(_RULE, str(place.path), self.boundaries.of_entry(place))
+        return True
+
+    def _add(self, kind: str, path: str, reach: Reach) -> None:
+        """Read a file, if it exists, and the files that an AGENTS.md mentions."""
+        with self._noting_errors(path):
+            place = self.workspace.locate(path)
+            if not place.real_path.exists():
+                return
+            stack = [iter([(path, place, reach)])]  # a chain may be thousands of files long
+            while stack:
+                entry = next(stack[-1], None)
+                if entry is None:
+                    stack.pop()
+                    continue
+                name, place, reach = entry
+                if self._why_full:
+                    self._leave_out(name, self._why_full)
+                    return
+                with self._noting_errors(name):
+                    reach.check(place)
+                    if place.real_path not in self.read:
+                        self.read.add(place.real_path)
+                        text = self._read(kind, place, self.boundaries.origin_of(place, reach))
+                        if kind == _INSTRUCTIONS:
+                            stack.append(self._mentioned(text, place))
+
+    def _mentioned(self, text: str, source: Place) -> Iterator[tuple[str, Place, Reach]]:
+        """Yield the files that an AGENTS.md mentions; ignore a mention of no file."""
+        reach = self.boundaries.of_file(source)
+        for mention in find_mentions(text, most=_MOST_MENTIONED):
+            for target in mention.targets:
+                with suppress(FileError, OSError):
+                    place = self.workspace.locate(target.path, base=source.path.parent)
+                    if place.real_path.is_file():
+                        yield str(place.path), place, reach
+                        break
+
+    @property
+    def _why_full(self) -> str:
+        """The reason why no further file is read, or an empty string."""
+        if self.budget <= 0:
+            return f"the limit of {_TOTAL} bytes of instructions is reached"
+        if len(self.read) >= _MOST_FILES:
+            return f"the limit of {_MOST_FILES} files of instructions is reached"
+        return ""
+
+    def _read(self, kind: str, place: Place, origin: Origin) -> str:
+        """Add a file, if it is for this behaviour, and return its text."""
+        excerpt = read_excerpt(place, size=min(_LARGEST, self.budget), checkpoint=self.checkpoint)
+        self.budget -= len(excerpt.text.encode())
+        if excerpt.left_out:
+            self.notes.append(
+                f"{printable(place.path)} was cut: {excerpt.left_out} bytes did not fit."
+            )
+        attributes = {"path": str(place.path), SOURCE: origin}
+        if kind == _RULE:
+            fields, text = split_front_matter(excerpt.text)
+            excerpt = attrs.evolve(excerpt, text=text)
+            if not self._is_for_us(fields.get("agent", ())):
+                return ""
+            for key, name in (("paths", "files"), ("model", "models")):
+                if key in fields:
+                    attributes[name] = visible(", ".join(fields[key]))
+        if excerpt.text.strip():
+            marked = excerpt.marked if origin == "user" else visible(excerpt.marked)
+            self.sections.append(Section(name=kind, attributes=attributes, body=(marked,)))
+        return excerpt.text
+
+    def _is_for_us(self, behaviors: Sequence[str]) -> bool:
+        ours = (AGENT_ALIASES.get(name, name) for name in behaviors)
+        return not behaviors or self.behavior in ours
+
+    @contextmanager
+    def _noting_errors(self, path: str) -> Iterator[None]:
+        """Turn an error about a path into a note for the user."""
+        try:
+            yield
+        except FileError as error:
+            self._leave_out(path, str(error))
+        except OSError as error:
+            self._leave_out(path, error.strerror or str(error))
+
+    def _leave_out(self, path: str, reason: str) -> None:
+        self.notes.append(f"{printable(path)} was left out: {reason}.")
+
+
+def _is_users_own(path: Path) -> bool:
+    """Return True if the owner is the user or root, and the file is not world-writable."""
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return (
+        stat.S_ISREG(status.st_mode)
+        and status.st_uid in {os.getuid(), 0}
+        and not status.st_mode & stat.S_IWOTH
+    )

@@ -1,0 +1,191 @@
+"""Resources of MCP servers: the search for them, and their contents as sections.
+
+The rules of this module: the content of a resource is inside its tags and cannot close them. A
+content of an unsupported type is named and left out. A template is offered only if the typed URI
+fills it, since only the user knows the values of its variables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import attrs
+import trio
+
+from eca_protocol.messages import McpResourceContext
+from eca_server.agent.context.block import Section
+from eca_server.agent.context.limits import Limits
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.tools.output import Cap, cut_end
+from eca_server.models.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
+from eca_server.workspace import NotText, TooLarge
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.messages import Resource, ResourceContents, ResourceTemplate
+    from eca_server.agent.mcp.server import Server
+
+__all__ = [
+    "ResourceContent",
+    "ResourceReader",
+    "Resources",
+    "matching_resources",
+    "read_resources",
+    "resource_content",
+]
+
+Key: TypeAlias = tuple[str, str]
+"""The server's name and the resource's URI."""
+
+Resources: TypeAlias = "Mapping[Key, tuple[ResourceContents, ...] | str]"
+"""The contents of each resource, or the reason why they are missing."""
+
+_MOST: Final = 100  # resources offered for one query
+_LONGEST: Final = 500  # characters of a name or description
+_LONGEST_URI: Final = 2000
+_VARIABLE = re.compile(r"\{[^{}]*\}")
+
+
+class ResourceReader(Protocol):
+    """Access to the resources of servers, for one chat."""
+
+    async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
+        """Read a resource of a server; raise MCPError with a message for the user."""
+        ...
+
+    def changed(self) -> Sequence[Key]:
+        """Return the resources that changed since they were read for the chat."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class ResourceContent:
+    """The content of one piece of a resource.
+
+    Attributes:
+        section: for the model.
+        size: bytes of text in the section.
+        is_cut: whether the text was cut.
+        attachment: the picture or document of the section.
+    """
+
+    section: Section
+    size: int = 0
+    is_cut: bool = False
+    attachment: Attachment | None = None
+
+
+def matching_resources(
+    servers: Iterable[Server], query: str, existing: Iterable[object]
+) -> tuple[McpResourceContext, ...]:
+    """Return the resources whose URI, name, `server:name` or description contains a query.
+
+    A blank query matches all.
+
+    Args:
+        servers: the running servers.
+        query: as typed.
+        existing: the contexts of the client, which are left out.
+    """
+    query = query.strip()
+    keys = {(each.server, each.uri) for each in existing if isinstance(each, McpResourceContext)}
+    matches: dict[Key, McpResourceContext] = {}
+    for server in servers:
+        for uri, resource in _matching(server, query):
+            key = server.name, uri
+            if key not in keys and key not in matches and len(uri) <= _LONGEST_URI:
+                matches[key] = McpResourceContext(
+                    uri=uri,
+                    name=resource.name[:_LONGEST],
+                    description=(resource.description or resource.title)[:_LONGEST],
+                    mime_type=resource.mime_type[:_LONGEST] or "text/plain",
+                    server=server.name,
+                )
+            if len(matches) >= _MOST:
+                return tuple(matches.values())
+    return tuple(matches.values())
+
+
+def _matching(server: Server, query: str) -> Iterator[tuple[str, Resource | ResourceTemplate]]:
+    folded = query.casefold()
+    for resource in server.resources:
+        shown = f"{server.name}:{resource.name}"  # as clients list and complete it
+        texts = (resource.uri, resource.name, resource.title, resource.description, shown)
+        if any(folded in each[:_LONGEST_URI].casefold() for each in texts):
+            yield resource.uri, resource
+    for template in server.templates:
+        if _fills(query, template.uri_template):
+            yield query, template
+
+
+def _fills(uri: str, template: str) -> bool:
+    """Return True if a URI is an expansion of a template (RFC 6570) without empty variables."""
+    first, *between = _VARIABLE.split(template)
+    if ":" not in first or not between or not uri.startswith(first):
+        return False
+    end = len(first)
+    for literal in between[:-1]:
+        start = uri.find(literal, end + 1)
+        if start < 0:
+            return False
+        end = start + len(literal)
+    return uri.endswith(between[-1]) and len(uri) - len(between[-1]) > end
+
+
+async def read_resources(keys: Iterable[Key], reader: ResourceReader) -> Resources:
+    """Read resources concurrently."""
+    resources: dict[Key, tuple[ResourceContents, ...] | str] = {}
+
+    async def read(server: str, uri: str) -> None:
+        try:
+            resources[server, uri] = await reader.read(server, uri)
+        except MCPError as error:
+            resources[server, uri] = str(error)
+
+    async with trio.open_nursery() as nursery:
+        for server, uri in keys:
+            nursery.start_soon(read, server, uri)
+    return resources
+
+
+def resource_content(
+    server: str, contents: ResourceContents, *, budget: int, limits: Limits
+) -> ResourceContent:
+    """Return the content of one piece of a resource: a text, a picture, a document.
+
+    Args:
+        server: the name of the server.
+        contents: the piece.
+        budget: the remaining bytes for text.
+        limits: of sizes and numbers.
+
+    Raises:
+        FileError: its type is not supported, or it is too large.
+    """
+    attributes = {"server": server, "uri": contents.uri[:_LONGEST_URI]}
+    if contents.mime_type:
+        attributes["type"] = contents.mime_type[:_LONGEST]
+    if contents.text is not None:
+        size = min(limits.resource, budget)
+        text = cut_end(contents.text, Cap(lines=size, size=size))
+        section = Section(name="resource", attributes=attributes, body=(text,))
+        return ResourceContent(
+            section=section, size=len(text.encode()), is_cut=text != contents.text
+        )
+    return ResourceContent(
+        section=Section(name="resource", attributes=attributes),
+        attachment=_attachment(contents),
+    )
+
+
+def _attachment(contents: ResourceContents) -> Attachment:
+    data = contents.blob
+    media_type = media_type_of(data)
+    if media_type is None:
+        kind = f" of the type {contents.mime_type}" if contents.mime_type else ""
+        raise NotText(f"it is binary: {len(data)} bytes{kind}")
+    if len(data) > max_bytes_of(media_type):
+        raise TooLarge(f"expected at most {max_bytes_of(media_type)} bytes, got {len(data)}")
+    name = contents.uri.rstrip("/").rpartition("/")[2] or "resource"
+    return make_attachment(media_type, name, data)

@@ -1,0 +1,265 @@
+"""Rewrites of a selection by the user's prompt, streamed piece by piece (chapter "Rewrite").
+
+The rules of this module: the client gets only the text that replaces the selection. A started
+rewrite ends with one `finished` or one `error`, and nothing is sent for its id after that. A stop
+takes effect at once and closes the connection to the provider. A rewrite replaces an older one with
+the same id. An `error` always follows a `started`, with a short delay after the last text: VS Code
+restores the selection only if it has applied both, and else deletes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+import attrs
+import trio
+
+from eca_protocol import messages as m
+from eca_server.agent.editing.replacement import Replacement
+from eca_server.agent.editing.surroundings import Surroundings
+from eca_server.client.content_formatting import pieces
+from eca_server.client.session import Session
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.events import (
+    Finished,
+    Note,
+    Progress,
+    ReasoningStarted,
+    RefusalDelta,
+    TextDelta,
+)
+from eca_server.models.history import Message, TextPart
+from eca_server.models.models import Model
+
+__all__ = ["Rewrite", "Rewrites", "TooManyRewrites"]
+
+_log = logging.getLogger("eca_server.agent.editing")
+
+MOST_AT_ONCE: Final = 16
+"""Rewrites of one connection that may run at the same time."""
+
+MOST_CHARACTERS: Final = 1_000_000
+"""The maximum length of an answer."""
+
+CLOSING_SECONDS: Final = 1.5
+
+SETTLING_SECONDS: Final = 0.2
+"""Seconds between the last text and the `error` that makes the client restore the selection."""
+
+_STOPPED: Final = "The rewrite was stopped."
+_NOTHING: Final = "The model answered without any text."
+_FAILED: Final = "The rewrite failed; see the server's log."
+_ENDINGS: Final = {
+    "length": "The new text is cut: it reached the model's output limit.",
+    "content_filter": "The provider's content filter ended the new text.",
+    "context_window": "The new text is cut: it fills the model's context window.",
+    "refusal": "The model refused.",
+}
+_INSTRUCTION: Final = (
+    "Rewrite a part of a document in the user's editor. Your answer replaces exactly the text "
+    "between <selection> and </selection>: answer only with the new text. Add no explanation, no "
+    "code fence around it, and no line from before or after the selection; these are shown only "
+    "as context. Change what the user asks for and preserve the rest, with its indentation and "
+    "style."
+)
+
+
+class TooManyRewrites(Exception):
+    """The limit of concurrent rewrites is reached."""
+
+
+@attrs.frozen(kw_only=True)
+class Rewrite:
+    """A request to rewrite a selection.
+
+    Attributes:
+        id: the client's id.
+        selected: the selected text.
+        prompt: the user's prompt.
+        path: the path of the document, if it has one.
+        model: the model to call.
+        instruction: the configured system prompt; None: the built-in one.
+        surroundings: reads the text around the selection.
+    """
+
+    id: str
+    selected: str
+    prompt: str
+    path: str | None
+    model: Model
+    instruction: str | None
+    surroundings: Callable[[], Awaitable[Surroundings]]
+
+    def request(self, around: Surroundings) -> Request:
+        """Return the request for the model; the user's prompt is its last part."""
+        shown = [f"The document: {self.path}"] if self.path else []
+        if around.before:
+            shown.append(f"<before>\n{around.before}</before>")
+        shown.append(f"<selection>\n{self.selected}</selection>")
+        if around.after:
+            shown.append(f"<after>\n{around.after}</after>")
+        parts = (TextPart("\n\n".join(shown)), TextPart(self.prompt))
+        return Request(
+            system=self.instruction or _INSTRUCTION,
+            messages=[Message(role="user", parts=parts)],
+            reasoning_effort=self.model.effort,
+            initiator="user",
+        )
+
+
+@attrs.define(eq=False)
+class _Running:
+    """A running rewrite.
+
+    Attributes:
+        scope: cancelled by a stop.
+        ended: set when the rewrite has ended.
+        is_started: whether `started` was sent.
+        is_mute: whether nothing more is sent.
+    """
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    is_started: bool = False
+    is_mute: bool = False
+
+
+class Rewrites:
+    """The rewrites of one connection.
+
+    Args:
+        session: the client to notify.
+        nursery: runs the rewrites.
+    """
+
+    def __init__(self, session: Session, nursery: trio.Nursery) -> None:
+        self._session = session
+        self._nursery = nursery
+        self._running: dict[str, _Running] = {}
+
+    def start(self, rewrite: Rewrite) -> None:
+        """Start a rewrite.
+
+        Raises:
+            TooManyRewrites: the limit of concurrent rewrites is reached.
+        """
+        older = self._running.get(rewrite.id)
+        if older is None and len(self._running) >= MOST_AT_ONCE:
+            raise TooManyRewrites(f"{MOST_AT_ONCE} rewrites are running already")
+        if older is not None:
+            older.is_mute = True
+            older.scope.cancel()
+        running = self._running[rewrite.id] = _Running()
+        self._nursery.start_soon(self._run, rewrite, running, older)
+
+    def stop(self, rewrite_id: str) -> None:
+        """Stop a rewrite at once; ignore one that does not run."""
+        running = self._running.get(rewrite_id)
+        if running is not None:
+            self._notify(rewrite_id, running, m.RewriteErrorContent(message=_STOPPED))
+            running.is_mute = True
+            running.scope.cancel()
+
+    async def close(self) -> None:
+        """Stop all rewrites and wait until they have ended."""
+        running = tuple(self._running.items())
+        for rewrite_id, _ in running:
+            self.stop(rewrite_id)
+        with trio.move_on_after(CLOSING_SECONDS):
+            for _, each in running:
+                await each.ended.wait()
+
+    async def _run(self, rewrite: Rewrite, running: _Running, older: _Running | None) -> None:
+        started = trio.current_time()
+        try:
+            if older is not None:
+                await older.ended.wait()
+            with running.scope:
+                try:
+                    failure = await self._write(rewrite, running)
+                except Exception:  # noqa: BLE001 - every started rewrite has to end
+                    _log.exception("the rewrite %s failed", rewrite.id[:100])
+                    failure = _FAILED
+                if failure is not None:
+                    await self._fail(rewrite.id, running, failure)
+                spent = round((trio.current_time() - started) * 1000)
+                self._notify(rewrite.id, running, m.RewriteFinishedContent(total_time_ms=spent))
+        finally:
+            running.is_mute = True
+            running.ended.set()
+            if self._running.get(rewrite.id) is running:
+                del self._running[rewrite.id]
+
+    def _begin(self, rewrite_id: str, running: _Running) -> None:
+        """Send `started`, once."""
+        if not running.is_started:
+            running.is_started = True
+            self._notify(rewrite_id, running, m.RewriteStartedContent())
+
+    async def _fail(self, rewrite_id: str, running: _Running, message: str) -> None:
+        """Send an error after the client has had time to apply the text."""
+        self._begin(rewrite_id, running)
+        await trio.sleep(SETTLING_SECONDS)
+        self._notify(rewrite_id, running, m.RewriteErrorContent(message=message))
+        running.is_mute = True
+
+    async def _write(self, rewrite: Rewrite, running: _Running) -> str | None:
+        """Call the model and send the new text; return an error message if there is none."""
+        around = await rewrite.surroundings()
+        replacement = Replacement(rewrite.selected)
+        finished: Finished | None = None
+        refused = ""
+        try:
+            async with rewrite.model.stream(rewrite.request(around)) as events:
+                async for event in events:
+                    if not isinstance(event, Note | Progress):
+                        self._begin(rewrite.id, running)
+                    match event:
+                        case ReasoningStarted():
+                            self._notify(rewrite.id, running, m.RewriteReasoningContent())
+                        case TextDelta(text):
+                            self._send_text(rewrite.id, running, replacement.feed(text))
+                        case RefusalDelta(text):
+                            refused += text
+                        case Finished():
+                            finished = event
+                    if replacement.size + len(refused) > MOST_CHARACTERS:
+                        return f"The new text is longer than {MOST_CHARACTERS:,} characters."
+                    await self._session.drained()
+                    await trio.lowlevel.checkpoint()
+        except BackendError as error:
+            return rewrite.model.explain(error)
+        if finished is None:
+            reason = "the stream ended without its last event"
+            return rewrite.model.explain(BackendError("premature_stop", reason))
+        self._send_text(rewrite.id, running, replacement.close())
+        if refused or finished.reason in _ENDINGS:
+            return refused or _ENDINGS[finished.reason]
+        whole = replacement.corrected(around.before, around.after)
+        if not whole:
+            return _NOTHING
+        if whole != replacement.text:
+            self._send_text(rewrite.id, running, whole, replaces=True)
+        return None
+
+    def _send_text(
+        self, rewrite_id: str, running: _Running, text: str, *, replaces: bool = False
+    ) -> None:
+        for content in _contents(text, self._session.profile.text_limit, replaces=replaces):
+            self._notify(rewrite_id, running, content)
+
+    def _notify(self, rewrite_id: str, running: _Running, content: m.RewriteContent) -> None:
+        if not running.is_mute:
+            received = m.RewriteContentReceivedParams(rewrite_id=rewrite_id, content=content)
+            self._session.notify("rewrite/contentReceived", received, newest=True)
+
+
+def _contents(text: str, limit: int, *, replaces: bool) -> Iterator[m.RewriteContent]:
+    """Yield a text in pieces that the client joins; the first may replace all text before it."""
+    for number, piece in enumerate(pieces(text, limit)):
+        if replaces and number == 0:
+            yield m.RewriteReplaceContent(text=piece)
+        else:
+            yield m.RewriteTextContent(text=piece)

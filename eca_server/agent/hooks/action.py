@@ -1,0 +1,161 @@
+"""One action of a hook, from its start to its end, its deadline or a stop.
+
+Rule: an action ends by its deadline with its whole process group, and at most `LARGEST` bytes of
+each output are stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+import trio
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.process import Child, spawn
+from eca_server.agent.jobs import RunningShell, Stream
+from eca_server.agent.tools.output import cut_mark
+from eca_server.agent.tools.script import shell_in
+from eca_server.config.directories import data_directory, make_data_directory
+from eca_server.config.files import Unreadable
+from eca_server.config.hook_settings import HookAction
+from eca_server.config.private_file import replace_file
+from eca_server.config.workspace_files import WorkspaceFile
+
+__all__ = ["FAILED", "LARGEST", "ActionResult", "run_action"]
+
+LARGEST = 64 * 1024
+"""Maximum number of bytes of stdout, and of stderr, that are stored."""
+
+FAILED = 1
+"""The status of an action that could not start or did not finish."""
+
+
+@attrs.frozen(kw_only=True)
+class ActionResult:
+    """The result of an action.
+
+    Attributes:
+        status: its exit code, negative for a signal; `FAILED` if it did not start or finish.
+        stdout: its output up to `LARGEST` bytes, and the number of bytes left out (W-38).
+        stderr: the same for stderr, or the reason why it did not start or finish.
+        is_cut: whether stdout was cut.
+    """
+
+    status: int
+    stdout: str = ""
+    stderr: str = ""
+    is_cut: bool = False
+
+
+async def run_action(
+    action: HookAction,
+    stdin_data: bytes,
+    *,
+    directory: Path,
+    environment: Mapping[str, str],
+    timeout: float,
+) -> ActionResult:
+    """Run an action and return its result.
+
+    Args:
+        action: the action.
+        stdin_data: the bytes for its stdin.
+        directory: its working directory.
+        environment: its whole environment.
+        timeout: in seconds.
+    """
+    if (action.shell is None) == (action.file is None):
+        return ActionResult(status=FAILED, stderr="expected either `shell` or `file` in the action")
+    try:
+        command = await trio.to_thread.run_sync(
+            _command, action, environment, abandon_on_cancel=True
+        )
+        child = spawn(command, cwd=directory, env=environment, stderr="pipe", guarded=True)
+    except Unreadable as error:
+        return ActionResult(
+            status=FAILED, stderr=f"{action.file}: {error.message}. The hook was not run."
+        )
+    except (StartFailed, ValueError) as error:  # ValueError: a `\0` in the file's name
+        return ActionResult(status=FAILED, stderr=str(error))
+    captured: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+    left_out: Counter[Stream] = Counter()
+
+    async def capture(stream: Stream, data: bytes) -> None:
+        room = LARGEST - len(captured[stream])
+        captured[stream] += data[:room]
+        left_out[stream] += max(len(data) - room, 0)
+
+    shell = RunningShell(child, capture)
+    try:
+        with trio.move_on_after(timeout) as deadline:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_write_stdin, child, stdin_data)
+                await shell.read_to_end()
+                nursery.cancel_scope.cancel()
+    finally:
+        await shell.end()
+    stdout, stderr = (_text_of(captured[each], left_out[each]) for each in ("stdout", "stderr"))
+    if deadline.cancelled_caught:
+        return ActionResult(
+            status=FAILED, stdout=stdout, stderr=f"timed out after {timeout:g} s and was killed"
+        )
+    status = FAILED if child.returncode is None else child.returncode
+    return ActionResult(status=status, stdout=stdout, stderr=stderr, is_cut=left_out["stdout"] > 0)
+
+
+def _command(action: HookAction, environment: Mapping[str, str]) -> list[str]:
+    """Return the command of an action; a file that is not executable is a script for the shell.
+
+    A file of an opened folder is run as a copy of the accepted content. Uses the disk.
+
+    Raises:
+        Unreadable: a file of an opened folder was not accepted, or the copy cannot be written.
+    """
+    shell = shell_in(environment)
+    if action.shell is not None:
+        return [shell, "-c", action.shell]
+    assert action.file is not None
+    file, is_program = action.file, os.access(action.file, os.X_OK)
+    if isinstance(file, WorkspaceFile):
+        content = file.accepted()
+        if content is not None:
+            file = str(_copy(Path(file).name, content, environment))
+            is_program = os.name == "nt" or content.startswith(b"#!") or b"\0" in content
+        else:
+            file = str(file.real_path)
+    return [file] if is_program else [shell, file]
+
+
+def _copy(name: str, content: bytes, environment: Mapping[str, str]) -> Path:
+    """Store accepted content in the data directory, which no sandboxed command can change.
+
+    Raises:
+        Unreadable: the copy cannot be written.
+    """
+    copy = data_directory(environment) / "hooks" / hashlib.sha256(content).hexdigest() / name
+    try:
+        if not copy.is_file() or copy.read_bytes() != content:
+            make_data_directory(copy.parent.parent.parent)
+            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(copy, content)
+        copy.chmod(0o700)
+    except OSError as error:
+        raise Unreadable(f"{copy} cannot be written: {error.strerror}") from None
+    return copy
+
+
+def _text_of(captured: bytearray, left_out: int) -> str:
+    text = captured.decode(errors="replace")
+    return f"{text}\n{cut_mark(left_out)}" if left_out else text
+
+
+async def _write_stdin(child: Child, stdin_data: bytes) -> None:
+    with suppress(OSError):  # the action may close its stdin
+        await child.transport.send(stdin_data)
+    child.close_stdin()

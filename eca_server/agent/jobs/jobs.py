@@ -1,0 +1,156 @@
+"""The jobs of a connection: their limits, the notification of changes, and their end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import trio
+
+from eca_protocol.errors import ECAError
+from eca_server.agent.jobs.job import Job
+from eca_server.agent.jobs.shell import start_shell
+
+__all__ = ["JobRefused", "Jobs"]
+
+MAX_RUNNING = 50
+MAX_ENDED = 50
+"""Maximum number of ended jobs that are stored; the one that ended first is removed first."""
+
+NOTIFY_SECONDS = 0.25
+"""Minimum time between two notifications of changes."""
+
+
+class JobRefused(ECAError):
+    """A job that is not started; the text is the reason, for the model."""
+
+
+class Jobs:
+    """All jobs, in the order in which they were started.
+
+    Args:
+        nursery: the nursery in which they run.
+        on_change: called when a job was started or has ended: at once, but not more often than
+            every `NOTIFY_SECONDS`, and once more after the last change.
+    """
+
+    def __init__(self, nursery: trio.Nursery, on_change: Callable[[], None]) -> None:
+        self._nursery = nursery
+        self._on_change = on_change
+        self._changed = trio.Event()
+        self._notifier: trio.CancelScope | None = None
+        self._jobs: dict[str, Job] = {}
+        self._ended: deque[str] = deque()
+        self._count = 0
+        self._is_closed = False
+        self._flood_lock = trio.Lock()
+
+    def __iter__(self) -> Iterator[Job]:
+        """Yield the running jobs and the stored ended ones."""
+        return iter(tuple(self._jobs.values()))
+
+    def get(self, job_id: str) -> Job | None:
+        """Return the job with this id, or None."""
+        return self._jobs.get(job_id)
+
+    def start(
+        self,
+        shell: str,
+        command: str,
+        *,
+        directory: Path | int,
+        environment: Mapping[str, str],
+        name: str,
+        chat_id: str,
+        prefix: Sequence[str] = (),
+        cleanup: Callable[[], Awaitable[str]] | None = None,
+    ) -> Job:
+        """Start a command; it runs until it ends, is killed, or the connection is closed.
+
+        Args:
+            shell: the program that runs the command.
+            command: a whole script.
+            directory: its working directory: a path, or a descriptor of an open directory.
+            environment: its whole environment.
+            name: its display name, in a few words.
+            chat_id: the chat that starts it.
+            prefix: the command that starts the shell, if another one does (a sandbox).
+            cleanup: cleans up after the end of the job; the returned text is added to the output.
+
+        Raises:
+            JobRefused: too many jobs run, or the session ends.
+            StartFailed: the shell cannot be started.
+        """
+        if self._is_closed:
+            raise JobRefused("The session is ending: no job can be started.")
+        if sum(not job.ended.is_set() for job in self) >= MAX_RUNNING:
+            raise JobRefused(f"{MAX_RUNNING} jobs are running, the maximum: kill one first.")
+        child = start_shell(
+            shell, command, directory=directory, environment=environment, prefix=prefix
+        )
+        self._count += 1
+        job = Job(
+            child,
+            self._flood_lock,
+            job_id=f"job-{self._count}",
+            command=command,
+            name=name,
+            chat_id=chat_id,
+            cleanup=cleanup,
+        )
+        self._jobs[job.id] = job
+        self._nursery.start_soon(self._run, job)
+        self._changed.set()
+        if self._notifier is None:
+            self._notifier = trio.CancelScope()
+            self._nursery.start_soon(self._notify_of_changes, self._notifier)
+        return job
+
+    def unreported(self, chat_id: str) -> list[Job]:
+        """Return the ended jobs of a chat whose end was not reported to the model."""
+        return [
+            job
+            for job in self
+            if job.chat_id == chat_id and job.ended.is_set() and not job.is_end_reported
+        ]
+
+    def forget_chat(self, chat_id: str) -> None:
+        """Detach the jobs of a deleted chat: they continue, unreported to a chat with its id."""
+        for job in self:
+            job.forget_reader(chat_id)
+            job.is_end_reported = job.is_end_reported or job.chat_id == chat_id
+
+    def notify(self) -> None:
+        """Notify of the last change now, unless that was done."""
+        if self._changed.is_set():
+            self._changed = trio.Event()
+            self._on_change()
+
+    async def close(self) -> Sequence[str]:
+        """Kill all jobs at once and start no more; return a sentence for each that survived."""
+        self._is_closed = True
+        for job in self:
+            job.kill()
+        for job in self:
+            await job.ended.wait()
+        if self._notifier is not None:
+            self._notifier.cancel()
+        self.notify()
+        return [f"the job {job.id} cannot be killed" for job in self if job.survived]
+
+    async def _run(self, job: Job) -> None:
+        try:
+            await job.run()
+        finally:
+            self._changed.set()
+            self._ended.append(job.id)
+            while len(self._ended) > MAX_ENDED:
+                del self._jobs[self._ended.popleft()]
+
+    async def _notify_of_changes(self, scope: trio.CancelScope) -> None:
+        with scope:
+            while True:
+                await self._changed.wait()
+                self.notify()
+                await trio.sleep(NOTIFY_SECONDS)

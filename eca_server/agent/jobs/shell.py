@@ -1,0 +1,104 @@
+"""A running shell: its outputs are read until it ends, then its session is killed.
+
+Rules: the command ends when the shell ends. Processes that the shell leaves in its session are
+killed, and a daemon that keeps the outputs open is not waited for. A stop sends SIGTERM to the
+whole group, and SIGKILL after half a second. Terminal escape sequences are removed from outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import trio
+
+from eca_protocol.process import Child, GracePeriods, spawn
+from eca_protocol.streams import Transport
+from eca_server.agent.jobs.escapes import EscapeFilter
+from eca_server.agent.jobs.output import Stream
+
+__all__ = ["RunningShell", "start_shell"]
+
+_TERM_SECONDS = 0.5  # seconds from TERM to KILL
+_DRAIN_SECONDS = 0.1  # seconds for the output of the shell's children after its end
+
+
+def start_shell(
+    shell: str,
+    text: str,
+    *,
+    directory: Path | int,
+    environment: Mapping[str, str],
+    prefix: Sequence[str] = (),
+) -> Child:
+    """Start a shell that runs a script, in a session of its own, with an empty stdin.
+
+    Args:
+        shell: the program that runs the script.
+        text: a whole script.
+        directory: its working directory: a path, or a descriptor of an open directory.
+        environment: its whole environment.
+        prefix: the command that starts the shell, if another one does (a sandbox).
+
+    Raises:
+        StartFailed: the shell cannot be started; the text is the reason.
+    """
+    command = [*prefix, shell, "-c", text]
+    return spawn(command, cwd=directory, env=environment, stdin="null", stderr="pipe", guarded=True)
+
+
+class RunningShell:
+    """A started shell; its owner calls `read_to_end`, and then must call `end`.
+
+    Args:
+        child: the shell.
+        on_output: called with its output.
+    """
+
+    def __init__(self, child: Child, on_output: Callable[[Stream, bytes], Awaitable[None]]) -> None:
+        self._child = child
+        self._errors = child.take_stderr()
+        self._on_output = on_output
+        self._filters: dict[Stream, EscapeFilter] = {
+            "stdout": EscapeFilter(),
+            "stderr": EscapeFilter(),
+        }
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal, None while it runs."""
+        return self._child.returncode
+
+    async def read_to_end(self) -> None:
+        """Read the outputs until the shell has ended, and a little longer."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            await self._child.wait()
+            nursery.cancel_scope.deadline = trio.current_time() + _DRAIN_SECONDS
+
+    async def end(self) -> None:
+        """Kill the session, within about a second; shielded from cancellation."""
+        with trio.CancelScope(shield=True):
+            remaining = 0.0
+            try:
+                if self._child.returncode is None:
+                    until = trio.current_time() + _TERM_SECONDS
+                    await self._child.signal_group("term")
+                    with trio.move_on_at(until):  # processes with open outputs may still clean up
+                        await self._read()
+                    remaining = max(until - trio.current_time(), 0)
+            finally:
+                await self._child.end(
+                    GracePeriods(after_stdin=remaining, after_term=0, after_kill=_TERM_SECONDS)
+                )
+                await self._errors.aclose()
+
+    async def _read(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._copy, "stdout", self._child.transport)
+            nursery.start_soon(self._copy, "stderr", self._errors)
+
+    async def _copy(self, stream: Stream, source: Transport) -> None:
+        while data := await source.receive():
+            if text := self._filters[stream].feed(data):
+                await self._on_output(stream, text)

@@ -1,0 +1,349 @@
+"""The login at one server: the token of its requests, and the OAuth flow that obtains one.
+
+Rules: no browser is opened here, the user receives a link; the token is sent to the server's origin
+only; one login is pending at a time, for five minutes, and the server is restarted after it; tokens
+are stored with the keys of providers.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+import attrs
+import trio
+
+from eca_protocol.errors import ECAError, HTTPError
+from eca_protocol.http import HTTPClient
+from eca_server.agent.mcp.authorization.discovery import (
+    AuthorizationServer,
+    BearerChallenge,
+    canonical_url,
+    find_authorization_server,
+    find_resource,
+    parse_bearer_challenge,
+    register,
+)
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.config.files import Stamp, stamp_of
+from eca_server.models.credentials import (
+    Client,
+    LoggedOut,
+    Logins,
+    LoginsError,
+    OAuthError,
+    Tokens,
+    TokenSet,
+)
+from eca_server.models.credentials.oauth import Challenge, tokens_for_code
+from eca_server.models.credentials.redirect import Redirect, redirect_page
+from eca_server.secret import Secret
+
+__all__ = ["MAX_STEP_UPS", "Login"]
+
+_log = logging.getLogger("eca_server.agent.mcp")
+
+MAX_STEP_UPS: Final = 2
+"""Maximum number of logins for the same scopes after the server asked for more scopes."""
+
+_OFFLINE: Final = "offline_access"
+_TOO_LITTLE: Final = "insufficient_scope"
+
+
+@attrs.frozen
+class _Identity:
+    """The configuration of our client at authorization servers; see `Login`."""
+
+    id: str | None
+    secret: Secret | None
+    name: str
+    metadata_url: str | None
+
+    async def client_at(
+        self,
+        server: AuthorizationServer,
+        http: HTTPClient,
+        *,
+        redirect: str,
+        resource: str,
+        scope: str,
+    ) -> Client:
+        """Return our client at a server: configured, described by a document, or registered."""
+        document = self.metadata_url if server.reads_documents else None
+        if self.id is not None:
+            return Client(
+                id=self.id,
+                token_url=server.token_url,
+                secret=self.secret,
+                authentication=server.authentication,
+                resource=resource,
+            )
+        if document is None:
+            return await register(
+                http, server, name=self.name, redirect=redirect, resource=resource, scope=scope
+            )
+        parts = urlsplit(document)
+        if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/"):
+            raise OAuthError("expected an https URL with a path as `clientMetadataUrl`")
+        return Client(id=document, token_url=server.token_url, resource=resource)
+
+
+class Login:
+    """The login at one server; it outlives the sessions with it.
+
+    Args:
+        url: the server's URL.
+        http: the HTTP client for authorization servers.
+        logins: the store of tokens.
+        nursery: the nursery in which a login waits for the user.
+        client_id: our client id at the authorization server; None: we register.
+        client_secret: the secret of this client id.
+        client_name: our name in a registration.
+        client_metadata_url: our client id at servers that read metadata documents, if any.
+        port: the local port of the redirect; 0: any.
+        shared_by: the name of the group that shares the stored tokens; empty: all users of the URL.
+        hide: called with new secrets before they are used.
+        on_login: called when the user has logged in.
+
+    Attributes:
+        key: the key of its stored tokens.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        http: HTTPClient,
+        logins: Logins,
+        nursery: trio.Nursery,
+        client_id: str | None = None,
+        client_secret: Secret | None = None,
+        client_name: str | None = None,
+        client_metadata_url: str | None = None,
+        port: int = 0,
+        shared_by: str = "",
+        hide: Callable[[Iterable[Secret]], None] = lambda _: None,
+        on_login: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._url = url
+        self.key = f"mcp:{canonical_url(url)}{f' ({shared_by})' if shared_by else ''}"
+        self._http = http
+        self._logins = logins
+        self._nursery = nursery
+        self._identity = _Identity(
+            client_id, client_secret, client_name or "ECA for Python", client_metadata_url
+        )
+        self._port = port
+        self._hide = hide
+        self._on_login = on_login
+        self._tokens: Tokens | None = None
+        self._read_at: Stamp | object = object()
+        self._times_forgotten = 0
+        self._scopes: tuple[str, ...] = ()
+        self._logins_for: Counter[tuple[str, ...]] = Counter()
+        self._page = ""
+        self._waiting = trio.CancelScope()
+        self._asking = trio.Lock()
+        self._storing = trio.Lock()
+
+    @property
+    def is_known(self) -> bool:
+        """True if a valid login has been read or made."""
+        return self._tokens is not None and not self._tokens.have_ended
+
+    async def forget(self) -> bool:
+        """Cancel a pending login and remove the stored one; return False if none was stored.
+
+        Raises:
+            LoginsError: the stored login cannot be removed.
+        """
+        self.give_up()
+        self._drop()
+        async with self._storing:  # after a login that is being stored
+            was_stored = await trio.to_thread.run_sync(self._logins.remove, self.key)
+        self._drop()
+        return was_stored
+
+    def _drop(self) -> None:
+        self._tokens = None
+        self._times_forgotten += 1
+
+    def give_up(self) -> None:
+        """Cancel the pending login and free its port."""
+        self._waiting.cancel()
+
+    async def token(self) -> Secret | None:
+        """Return the token for requests; None: the user has not logged in."""
+        if self._tokens is None:
+            await self._read()
+        if self._tokens is None:
+            return None
+        try:
+            return await self._tokens.current()
+        except LoggedOut:
+            return None
+        except ECAError as error:
+            raise MCPError(f"could not renew the login: {error}", kind="closed") from error
+
+    async def _read(self) -> None:
+        """Read a stored login, if the file has changed."""
+        before = self._times_forgotten
+        # The system's keyring may ask the user, and the caller may be cancelled meanwhile.
+        read_at, tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
+        self._read_at = read_at
+        if tokens is not None and self._tokens is None and before == self._times_forgotten:
+            self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
+            self._tokens = Tokens(
+                self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
+            )
+
+    def _stored(self) -> tuple[Stamp, TokenSet | None]:
+        stamp = stamp_of(self._logins.path)
+        if stamp == self._read_at:
+            return stamp, None
+        try:
+            if self._logins.is_locked:
+                self._logins.unlock()
+        except LoginsError as error:
+            _log.warning("a stored login cannot be read: %s", error)
+        return stamp, self._logins.read().tokens.get(self.key)
+
+    async def renew_refused(self, token: Secret) -> bool:
+        """Renew a token that the server refused; return whether there is a new one."""
+        if self._tokens is None:
+            return False
+        try:
+            return await self._tokens.replace_refused(token)
+        except LoggedOut:
+            return False
+        except ECAError as error:
+            raise MCPError(f"could not renew the login: {error}", kind="closed") from error
+
+    def requires_login(self, status: int, challenge: str) -> bool:
+        """Return whether a refusal requires a login, perhaps for more scopes.
+
+        After `MAX_STEP_UPS` logins for the same scopes a further refusal is final.
+        """
+        if status != 403:
+            return status == 401
+        demand = parse_bearer_challenge(challenge)
+        return demand.error == _TOO_LITTLE and self._logins_for[demand.scopes] < MAX_STEP_UPS
+
+    async def login_error(self, challenge: str) -> MCPError:
+        """Start a login, and return the error with its page for the user."""
+        async with self._asking:
+            demand = parse_bearer_challenge(challenge)
+            is_new = not set(demand.scopes) <= set(self._scopes)
+            if not self._page or is_new:
+                self._waiting.cancel()
+                try:
+                    self._page = await self._nursery.start(self._run, demand)
+                except (OAuthError, HTTPError) as error:
+                    return MCPError(
+                        f"it requires a login, which is not possible: {error}", kind="start"
+                    )
+            host = urlsplit(self._page).hostname
+            return MCPError(f"it requires a login at {host}", kind="login", url=self._page)
+
+    async def _run(
+        self,
+        demand: BearerChallenge,
+        *,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run the login and store its tokens; report the page as started."""
+        has_begun = False
+
+        def begin(page: str) -> None:
+            nonlocal has_begun
+            has_begun = True
+            task_status.started(page)
+
+        with trio.CancelScope() as waiting:
+            self._waiting = waiting
+            try:
+                await self._log_in(demand, begin)
+            except (OAuthError, HTTPError, LoginsError) as error:
+                if not has_begun:
+                    raise
+                _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, error)
+            except Exception as error:  # a bug must not end the connection
+                if not has_begun:
+                    raise
+                _log.error("the login at %s failed", urlsplit(self._url).hostname, exc_info=error)
+            else:
+                self._on_login()
+        if self._waiting is waiting:
+            self._page = ""
+        if not has_begun:
+            raise OAuthError("it was cancelled")
+
+    async def _log_in(self, demand: BearerChallenge, begin: Callable[[str], None]) -> None:
+        try:
+            resource = await find_resource(self._http, self._url, demand)
+            server = await find_authorization_server(self._http, resource, self._url)
+        except ValueError as error:  # an invalid URL in the metadata
+            raise OAuthError(f"its metadata is invalid: {error}") from error
+        scopes = demand.scopes or resource.scopes
+        self._scopes = tuple(dict.fromkeys((*self._scopes, *scopes)))
+        scope = " ".join(self._scopes)
+        is_offline = _OFFLINE in server.scopes and _OFFLINE not in self._scopes
+        if is_offline:
+            scope = f"{scope} {_OFFLINE}".strip()
+        async with redirect_page(port=self._port) as page:
+            client = await self._identity.client_at(
+                server, self._http, redirect=page.url, resource=resource.identifier, scope=scope
+            )
+            challenge = Challenge()
+            query = {
+                "response_type": "code",
+                "client_id": client.id,
+                "redirect_uri": page.url,
+                "state": page.state,
+                "code_challenge": challenge.text,
+                "code_challenge_method": "S256",
+                "resource": resource.identifier,
+                **({"scope": scope} if scope else {}),
+                **({"prompt": "consent"} if is_offline else {}),
+            }
+            mark = "&" if urlsplit(server.authorize_url).query else "?"
+            begin(f"{server.authorize_url}{mark}{urlencode(query)}")
+            code = await _code(page, server)
+            tokens = await tokens_for_code(
+                self._http,
+                client,
+                code=code,
+                redirect=page.url,
+                challenge=challenge,
+                now=time.time(),
+            )
+        self._hide([each for each in (tokens.access, tokens.refresh) if each is not None])
+        async with self._storing:
+            await trio.to_thread.run_sync(self._logins.store, self.key, tokens)
+        await trio.lowlevel.checkpoint_if_cancelled()  # the user has logged out meanwhile
+        self._tokens = Tokens(
+            self.key, tokens, logins=self._logins, http=self._http, hide=self._hide
+        )
+        self._logins_for[demand.scopes] += 1
+
+
+async def _code(page: Redirect, server: AuthorizationServer) -> Secret:
+    """Return the code of the redirect, if it comes from the right authorization server."""
+    try:
+        code: Secret | OAuthError = await page.code()
+    except OAuthError as error:
+        code = error
+    came_back = page.issuer is not None or server.names_itself
+    if came_back and page.issuer != server.issuer and not _has_no_answer(code):
+        raise OAuthError("the redirect came from a different authorization server")
+    if isinstance(code, OAuthError):
+        raise code
+    return code
+
+
+def _has_no_answer(code: Secret | OAuthError) -> bool:
+    return isinstance(code, OAuthError) and code.code is None

@@ -1,0 +1,177 @@
+"""The connection to a configured server: start it or reach it, and negotiate the revision.
+
+A handshake is tried first, since every server of today accepts it. A stateless revision is used if
+the configuration or the server's refusal names one; a program is restarted for it, since some
+programs stick to the first revision. If a URL refuses the first message, the older transport is
+tried, unless the transport is configured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
+from eca_protocol.http import HTTPClient
+from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.http_endpoint import HTTPEndpoint, Login
+from eca_server.agent.mcp.http_transport import NotStreamable, Timeouts
+from eca_server.agent.mcp.keep_alive import keep_alive
+from eca_server.agent.mcp.legacy_sse import LegacySSE
+from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.session import Session
+from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
+from eca_server.agent.mcp.streamable_http import StreamableHTTP
+from eca_server.agent.mcp.transport import ServerTransport
+from eca_server.config.directories import home_directory
+from eca_server.workspace import Root
+
+__all__ = ["connect"]
+
+_UNSUPPORTED_REVISION: Final = -32022
+_WRONG_URL: Final = "is the URL right? That of most servers ends in /mcp or /sse"
+
+
+class _RevisionRefused(Exception):
+    """The server refused the handshake and named a stateless revision."""
+
+    def __init__(self, era: Era) -> None:
+        super().__init__(era.revision)
+        self.era = era
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    settings: ServerSettings,
+    *,
+    environment: Mapping[str, str],
+    roots: Callable[[], Sequence[Root]],
+    log: ServerLog,
+    http: HTTPClient | None = None,
+    login: Login | None = None,
+    timeouts: Timeouts | None = None,
+) -> AsyncIterator[Session]:
+    """Open a session with a server; leaving the block ends the session and the server in seconds.
+
+    Args:
+        settings: the server.
+        environment: the environment of a program, before the settings' own variables.
+        roots: returns the current roots of the workspace.
+        log: the log of the server's other output.
+        http: the HTTP client for a URL; None: a new one for this session.
+        login: the login at a URL, if there is one.
+        timeouts: the time limits for a URL.
+
+    Raises:
+        MCPError: no session could be opened; the text is the reason.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(HTTPClient()) if http is None else http
+
+        def begin(
+            era: Era, settings: ServerSettings = settings, *, is_final_attempt: bool = False
+        ) -> contextlib.AbstractAsyncContextManager[Session]:
+            if settings.url is None:
+                transport = _start(settings, environment, roots, log)
+            else:
+                endpoint = HTTPEndpoint(
+                    settings.url, http=client, headers=settings.headers, login=login
+                )
+                kind = LegacySSE if settings.transport == "sse" else StreamableHTTP
+                transport = kind(endpoint, log, timeouts)
+            session = Session(transport, name=settings.name, era=era, roots=roots, log=log)
+            return _begin(session, transport, settings, log, is_final_attempt=is_final_attempt)
+
+        era = ERAS.get(settings.revision, ERAS[OFFERED])
+        try:
+            session = await stack.enter_async_context(begin(era))
+        except _RevisionRefused as refusal:
+            session = await stack.enter_async_context(begin(refusal.era, is_final_attempt=True))
+        except NotStreamable as refusal:
+            if settings.transport is not None:
+                raise
+            try:
+                older = attrs.evolve(settings, transport="sse")
+                session = await stack.enter_async_context(begin(era, older))
+            except MCPError as error:
+                if error.kind == "login":
+                    raise
+                log.note(f"it does not support the older transport either: {error}")
+                raise MCPError(f"{refusal}; {_WRONG_URL}", kind="start") from error
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def _begin(
+    session: Session,
+    transport: ServerTransport,
+    settings: ServerSettings,
+    log: ServerLog,
+    *,
+    is_final_attempt: bool,
+) -> AsyncIterator[Session]:
+    """Make one attempt, in the era of the session."""
+    async with session.peer:
+        if isinstance(transport, StdioTransport):
+            session.peer.start_soon(transport.watch)
+        session.peer.start_soon(session.serve)
+        with trio.move_on_after(settings.start_seconds) as timeout:
+            try:
+                await session.introduce()
+            except RequestFailed as refusal:
+                is_final = is_final_attempt or settings.revision == "legacy"
+                next_era = None if is_final else _stateless_era(refusal)
+                if next_era is None or (
+                    session.era.stateless and refusal.code != _UNSUPPORTED_REVISION
+                ):
+                    raise MCPError(f"it refused {refusal.method}: {refusal.message}") from refusal
+                raise _RevisionRefused(next_era) from refusal
+        if timeout.cancelled_caught:
+            raise MCPError(_silence(settings, log), kind="timeout")
+        if not session.era.stateless:
+            seconds = settings.keep_alive_seconds if settings.url else math.inf
+            session.peer.start_soon(partial(keep_alive, session, seconds))
+        yield session
+
+
+def _start(
+    settings: ServerSettings,
+    environment: Mapping[str, str],
+    roots: Callable[[], Sequence[Root]],
+    log: ServerLog,
+) -> ServerTransport:
+    if settings.command is None:
+        raise MCPError("it has neither a `command` nor a `url`", kind="start")
+    first = next((root.path for root in roots()), None) or home_directory(environment)
+    directory = settings.directory or first
+    return start_stdio(settings, environment=environment, directory=directory, log=log)
+
+
+def _stateless_era(refusal: RequestFailed) -> Era | None:
+    """Return the stateless revision to try after a refused request, or None."""
+    data = refusal.data if isinstance(refusal.data, dict) else {}
+    named = [name for name in ERAS if name in refusal.message]
+    era = newest_stateless(data.get("supported")) or newest_stateless(named)
+    if era is None and refusal.code in {_UNSUPPORTED_REVISION, METHOD_NOT_FOUND}:
+        return newest_stateless(tuple(ERAS))
+    return era
+
+
+def _silence(settings: ServerSettings, log: ServerLog) -> str:
+    """Return the error for a server that did not answer, with a hint and its last output."""
+    program = Path(settings.command or "").name
+    hint = ""
+    if program == "npx" and not {"-y", "--yes"} & set(settings.args):
+        hint = "; npx may be asking whether to install it: add `-y` to `args`"
+    lines = log.last_lines()
+    output = f"; its last output:\n{lines}" if lines else ""
+    return f"it was not initialized within {settings.start_seconds:g} s{hint}{output}"

@@ -1,0 +1,277 @@
+"""The base of both HTTP transports: the queue of our messages, and one task for each.
+
+Rules: sending never waits for an answer; `aclose` is bounded. An `Inbox` has the received messages.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import attrs
+import trio
+
+from eca_protocol.errors import HTTPError, RemoteProtocolError
+from eca_protocol.http import HTTPResponse
+from eca_protocol.message_transport import Reader
+from eca_protocol.sse import SSEDecoder
+from eca_server.agent.mcp.eras import Era
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.http_endpoint import HTTPEndpoint, Refusal
+from eca_server.agent.mcp.inbox import Id, Inbox, Message, Outgoing
+from eca_server.agent.mcp.server_log import ServerLog
+
+__all__ = [
+    "MAX_MESSAGE",
+    "HTTPTransport",
+    "NotStreamable",
+    "StreamPosition",
+    "Timeouts",
+    "is_events",
+    "read_events",
+]
+
+MAX_MESSAGE: Final = 64 * 2**20
+"""Maximum size of a message from a server, in bytes."""
+
+_NOTICES: Final = 16  # our notifications and answers in flight
+
+
+@attrs.frozen(kw_only=True)
+class Timeouts:
+    """The time limits of an HTTP transport, in seconds."""
+
+    notice: float = 30.0
+    """For the server to accept our notification or answer."""
+    headers: float = 10.0
+    """For the start of the optional stream of server messages."""
+    idle: float = 300.0
+    """Between two chunks of a streamed answer."""
+    linger: float = 1.0
+    """For a stream to end by itself after its answer, so that the connection can be reused."""
+    reconnect: float = 1.0
+    """Before a stream is resumed, unless the server names a delay."""
+    longest_reconnect: float = 30.0
+    retry: tuple[float, ...] = (1.0, 2.0)
+    """Before each retry of a request that was not sent, or may be repeated."""
+    close: float = 1.0
+    """For `aclose`."""
+
+
+class NotStreamable(MCPError):
+    """A refusal of the first message that is typical of a server with the older transport."""
+
+
+class HTTPTransport(ABC):
+    """A `MessageTransport` whose messages are HTTP bodies; subclasses send them.
+
+    Attributes:
+        endpoint: the target of messages.
+    """
+
+    def __init__(
+        self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None
+    ) -> None:
+        self.endpoint = endpoint
+        self._log = log
+        self._timeouts = timeouts or Timeouts()
+        self._era: Era | None = None
+        self._inbox = Inbox(linger=self._timeouts.linger, accept=self._accept)
+        self._unsent: deque[Outgoing] = deque()
+        self._has_unsent = trio.Event()
+        self._notices = trio.Semaphore(_NOTICES)
+        self._notices_under_way = 0
+        self._quiet = trio.Event()
+        self._running = trio.CancelScope(shield=True)
+        self._nursery: trio.Nursery | None = None
+        self._closing = False
+
+    def agree(self, era: Era) -> None:
+        """Set the negotiated revision."""
+        self._era = era
+
+    def messages(self, read: Reader) -> HTTPTransport:
+        """Return this transport; `read` reads each received body and event."""
+        self._inbox.reader = read
+        return self
+
+    @property
+    def closed(self) -> bool:
+        """True if messages are dropped instead of sent."""
+        return self._closing
+
+    async def receive(self) -> list[Message]:
+        """Return the messages of the next body or event; none at the end of the stream."""
+        return await self._inbox.receive()
+
+    def send(self, message: Message) -> None:
+        """Send a message in the background; its outcome arrives as a message.
+
+        A request is sent at once, other messages wait for their turn, and requests behind them.
+        """
+        outgoing = Outgoing(message)
+        if self._closing:
+            return
+        self._notices_under_way += outgoing.id is None
+        if outgoing.id is not None and self._nursery is not None and not self._unsent:
+            self._start(outgoing, outgoing.id)
+            return
+        self._unsent.append(outgoing)
+        self._has_unsent.set()
+
+    async def _send_in_turn(self) -> None:
+        """Send the waiting messages; one stays in the queue until the next may be sent."""
+        while True:
+            while self._unsent:
+                await self._send_one(self._unsent[0])
+                self._unsent.popleft()
+            self._has_unsent = trio.Event()
+            await self._has_unsent.wait()
+
+    async def _send_one(self, outgoing: Outgoing) -> None:
+        if outgoing.id is not None:
+            self._start(outgoing, outgoing.id)
+            return
+        await self._notices.acquire()
+        if outgoing.method == "notifications/initialized":
+            await self._run_notice(outgoing)  # no other message may overtake it
+        else:
+            self._start_soon(self._run_notice, outgoing)
+
+    def _start(self, message: Outgoing, request: Id) -> None:
+        self._start_soon(self._run_request, message, request, self._inbox.expect(request))
+
+    def _start_soon(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *arguments)
+
+    async def drain(self, size: int = 0) -> None:  # noqa: B027 - of the protocol
+        """Return at once: `aclose` waits until the unsent messages are accepted."""
+
+    async def run(self) -> None:
+        """Send and receive messages until `aclose`."""
+        with self._running:
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._send_in_turn)
+                await self._work()
+                await trio.sleep_forever()
+
+    async def error(self) -> MCPError | None:
+        """Return the reason of the stream's end."""
+        return self._inbox.end
+
+    async def aclose(self) -> None:
+        """Send the last notifications, end the session, and cancel all tasks; within a second."""
+        if self._closing:
+            return
+        self._closing = True
+        with trio.move_on_after(self._timeouts.close):
+            while self._notices_under_way and self._nursery is not None and self._inbox.end is None:
+                self._quiet = trio.Event()
+                await self._quiet.wait()
+            await self._end_session()
+        self._running.cancel()
+        self._inbox.close()
+
+    async def _work(self) -> None:  # noqa: B027 - not every transport has some
+        """Do background work; raise nothing."""
+
+    @abstractmethod
+    async def _request(self, message: Outgoing) -> None:
+        """Send a request and deliver its answer; raise MCPError if this is impossible."""
+
+    @abstractmethod
+    async def _notify(self, message: Outgoing) -> None:
+        """Send a message without an answer; raise HTTPError and MCPError."""
+
+    async def _end_session(self) -> None:  # noqa: B027 - not every server expects one
+        """Notify the server of the end of the session."""
+
+    async def _run_request(self, message: Outgoing, request: Id, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await self._request(message)
+            except MCPError as error:
+                if message.method == "initialize":
+                    self._inbox.finish(error)
+                await self._inbox.fail(message, error.message)
+            finally:
+                self._inbox.forget(request)
+
+    async def _run_notice(self, message: Outgoing) -> None:
+        try:
+            await self._notify(message)
+        except (HTTPError, MCPError) as error:
+            self._log.note(f"{message.method or 'an answer'} was not accepted: {error}")
+        finally:
+            self._notices.release()
+            self._notices_under_way -= 1
+            if not self._notices_under_way:
+                self._quiet.set()
+
+    def _accept(self, messages: list[Message]) -> list[Message]:
+        """Return the received messages that are for the session."""
+        return messages
+
+    async def _must_log_in(self, refusal: Refusal) -> bool:
+        """End the stream if a refusal requires a login; return whether it does."""
+        error = await self.endpoint.login_fault(refusal)
+        if error is not None:
+            self._inbox.finish(error)
+        return error is not None
+
+
+@attrs.define
+class StreamPosition:
+    """The position in a stream of events, over all its connections.
+
+    Attributes:
+        event_id: the last event id, from which a new connection resumes. None: there is none, or
+            none that a header can hold.
+        retry: seconds before a new connection, if the server names them.
+        events: number of received messages.
+    """
+
+    event_id: str | None = None
+    retry: float | None = None
+    events: int = 0
+
+    def follow(self, decoder: SSEDecoder) -> None:
+        """Update the position from a connection's decoder."""
+        event_id = decoder.last_event_id
+        if event_id is not None:
+            is_sendable = event_id != "" and event_id.isascii() and event_id.isprintable()
+            self.event_id = event_id if is_sendable else None
+        if decoder.retry is not None:
+            self.retry = decoder.retry / 1000
+
+
+async def read_events(
+    body: AsyncIterator[bytes],
+    position: StreamPosition,
+    deliver: Callable[[bytes], Awaitable[None]],
+) -> None:
+    """Deliver the messages of a stream of events to its end; ignore an incomplete event.
+
+    Raises:
+        HTTPError: the connection broke, or an event is beyond the limit.
+    """
+    decoder = SSEDecoder(max_event=MAX_MESSAGE)
+    async for chunk in body:
+        try:
+            events = decoder.feed(chunk)
+        except RemoteProtocolError as error:
+            raise HTTPError("protocol", str(error)) from error
+        position.follow(decoder)
+        for event in events:
+            if event.event == "message" and event.data:
+                position.events += 1
+                await deliver(event.data.encode())
+
+
+def is_events(response: HTTPResponse) -> bool:
+    """Return whether a response is a stream of events, by its headers."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return response.status == 200 and kind == "text/event-stream"

@@ -1,0 +1,384 @@
+"""Lenient readers of servers' messages from JSON.
+
+Rule: an invalid part affects only itself. An invalid tool is left out of its list with a sentence;
+content of an unknown kind becomes a text; an optional text of a wrong type counts as absent. Only
+an answer without its one required part is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeVar
+
+from eca_protocol import json
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.media import decode_base64, image_type
+from eca_server.agent.mcp.messages import (
+    AudioContent,
+    Content,
+    EmbeddedResource,
+    ImageContent,
+    Initialized,
+    InputRequired,
+    LogMessage,
+    MCPTool,
+    Page,
+    Progress,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceLink,
+    ResourceTemplate,
+    ServerInfo,
+    TextContent,
+    ToolHints,
+    ToolResult,
+)
+from eca_server.agent.mcp.schemas import readable_schema
+from eca_server.json_members import flag_in, text_in
+from eca_server.printable import printable_line, visible
+
+__all__ = [
+    "MAX_DESCRIPTION",
+    "MAX_INSTRUCTIONS",
+    "read_contents",
+    "read_discovered",
+    "read_initialized",
+    "read_input_required",
+    "read_log_message",
+    "read_page",
+    "read_progress",
+    "read_prompt",
+    "read_prompt_result",
+    "read_resource",
+    "read_template",
+    "read_tool",
+    "read_tool_result",
+    "read_updated",
+]
+
+MAX_INSTRUCTIONS: Final = 8192
+MAX_DESCRIPTION: Final = 16_384
+_MAX_LINE: Final = 500
+_SHOWN: Final = 80
+_HUGE: Final = 1e300
+
+T = TypeVar("T")
+
+
+class _Unreadable(ValueError):
+    """An item of a list without a required part."""
+
+
+def _object(raw: Any) -> Mapping[str, Any]:
+    return raw if isinstance(raw, dict) else {}
+
+
+def _named(raw: Any, key: str) -> str:
+    """Return the required text of an item."""
+    value = raw.get(key) if isinstance(raw, dict) else None
+    if isinstance(value, str) and value:
+        return value
+    raise _Unreadable(f"expected an object with a {key}, got {shown(raw)}")
+
+
+def _prose(raw: Mapping[str, Any], key: str, limit: int = MAX_DESCRIPTION) -> str:
+    """Return a text for a model, without invisible characters and cut at a length."""
+    text = visible(text_in(raw, key)).strip()
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}... (cut, {len(text) - limit} characters left out)"
+
+
+def _line(raw: Mapping[str, Any], key: str) -> str:
+    """Return a short text for people on one line, without invisible characters."""
+    return visible(text_in(raw, key).replace("\n", " ").replace("\t", " "))
+
+
+def _readable_name(raw: Any) -> str:
+    """Return the required name of an item, for models and people."""
+    _named(raw, "name")
+    name = _line(raw, "name")
+    if not name.strip():
+        raise _Unreadable(f"expected a name with visible characters, got {shown(raw)}")
+    return name
+
+
+def _readable_uri(raw: Any, key: str) -> str:
+    """Return the required URI of an item; by its grammar it has no invisible characters."""
+    uri = _named(raw, key)
+    if visible(uri) != uri:
+        raise _Unreadable(f"expected a {key} without invisible characters, got {shown(raw)}")
+    return uri
+
+
+def shown(raw: Any) -> str:
+    """Return a JSON value as one short line."""
+    text = json.dumps(raw).decode()
+    return printable_line(text, longest=_SHOWN)
+
+
+def read_initialized(raw: Any) -> Initialized:
+    """Read the answer to `initialize`.
+
+    Raises:
+        MCPError: the answer names no revision.
+    """
+    revision = _object(raw).get("protocolVersion")
+    if not isinstance(revision, str):
+        raise MCPError(f"initialize was answered without a protocolVersion: {shown(raw)}")
+    return _introduction(raw, (revision,), raw.get("serverInfo"))
+
+
+def read_discovered(raw: Any) -> Initialized:
+    """Read the answer to `server/discover`.
+
+    Raises:
+        MCPError: the answer names no revisions.
+    """
+    offered = _object(raw).get("supportedVersions")
+    if not isinstance(offered, list):
+        raise MCPError(f"server/discover was answered without supportedVersions: {shown(raw)}")
+    meta = _object(raw.get("_meta"))
+    revisions = tuple(name for name in offered if isinstance(name, str))
+    return _introduction(raw, revisions, meta.get("io.modelcontextprotocol/serverInfo"))
+
+
+def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...], who: Any) -> Initialized:
+    who = _object(who)
+    return Initialized(
+        revisions=revisions,
+        capabilities=_object(raw.get("capabilities")),
+        info=ServerInfo(
+            name=_line(who, "name"), version=_line(who, "version"), title=_line(who, "title")
+        ),
+        instructions=_prose(raw, "instructions", MAX_INSTRUCTIONS),
+    )
+
+
+def read_input_required(raw: Any) -> InputRequired | None:
+    """Read a stateless server's questions; return None if the result is complete.
+
+    Raises:
+        MCPError: the result is of an unknown kind.
+    """
+    kind = _object(raw).get("resultType")
+    if kind is None or kind == "complete":
+        return None
+    if kind != "input_required":
+        raise MCPError(f"the result is of an unknown kind: {shown(kind)}")
+    return InputRequired(requests=_object(raw.get("inputRequests")), state=raw.get("requestState"))
+
+
+def read_page(key: str, read_item: Callable[[Any], T]) -> Callable[[Any], Page[T]]:
+    """Return a reader of pages whose items are under `key`."""
+
+    def read(raw: Any) -> Page[T]:
+        items, problems = [], []
+        values = _object(raw).get(key)
+        if values is not None and not isinstance(values, list):
+            problems.append(f"{key}: expected an array, got {shown(values)}")
+        for index, item in enumerate(values if isinstance(values, list) else ()):
+            try:
+                items.append(read_item(item))
+            except _Unreadable as error:
+                problems.append(f"{key}[{index}]: {error}")
+        return Page(
+            items=tuple(items),
+            problems=tuple(problems),
+            next_cursor=_object(raw).get("nextCursor"),
+        )
+
+    return read
+
+
+def read_tool(raw: Any) -> MCPTool:
+    """Read a tool of a list."""
+    name = _readable_name(raw)
+    schema = raw.get("inputSchema")
+    if schema is not None and not isinstance(schema, dict):
+        raise _Unreadable(f"{name}: inputSchema: expected an object, got {shown(schema)}")
+    if _object(raw.get("execution")).get("taskSupport") == "required":
+        raise _Unreadable(f"{name}: it requires task support, which we do not have")
+    output = raw.get("outputSchema")
+    hints = _object(raw.get("annotations"))
+    return MCPTool(
+        name=name,
+        wire_name=raw["name"],
+        title=_prose(raw, "title", _MAX_LINE) or _prose(hints, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        input_schema=readable_schema(schema or {}),
+        output_schema=output if isinstance(output, dict) else None,
+        hints=ToolHints(
+            read_only=flag_in(hints, "readOnlyHint"),
+            destructive=flag_in(hints, "destructiveHint"),
+            idempotent=flag_in(hints, "idempotentHint"),
+            open_world=flag_in(hints, "openWorldHint"),
+        ),
+    )
+
+
+def read_tool_result(raw: Any) -> ToolResult:
+    """Read the answer to `tools/call`; return an answer of an unknown shape as an error."""
+    if not isinstance(raw, dict) or not {"content", "structuredContent"} & raw.keys():
+        return ToolResult(content=(TextContent(text=_as_json(raw)),), is_error=True)
+    content = raw.get("content")
+    blocks = content if isinstance(content, list) else [] if content is None else [content]
+    return ToolResult(
+        content=tuple(_content(block) for block in blocks),
+        structured=raw.get("structuredContent"),
+        is_error=raw.get("isError") is True,
+    )
+
+
+def _as_json(raw: Any) -> str:
+    return json.dumps(raw).decode()
+
+
+def _content(raw: Any) -> Content:
+    """Read a block; return a block of an unknown kind as a text with its JSON."""
+    if isinstance(raw, str):
+        return TextContent(text=raw)
+    block = _object(raw)
+    kind = block.get("type")
+    if kind == "text" and "text" in block:
+        text = block["text"]
+        return TextContent(text=text if isinstance(text, str) else _as_json(text))
+    if kind in {"image", "audio"}:
+        return _media(block, kind)
+    if kind == "resource" and isinstance(block.get("resource"), dict):
+        return EmbeddedResource(contents=_contents(block["resource"]))
+    if kind == "resource_link" and text_in(block, "uri"):
+        return ResourceLink(
+            uri=text_in(block, "uri"),
+            name=_line(block, "name"),
+            title=_line(block, "title"),
+            description=_prose(block, "description"),
+            mime_type=text_in(block, "mimeType"),
+        )
+    return TextContent(text=_as_json(raw))
+
+
+def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> Content:
+    data = decode_base64(block.get("data"))
+    if not data:
+        return TextContent(text=f"({kind} that could not be read)")
+    if kind == "image":
+        mime_type = image_type(data) or text_in(block, "mimeType") or "image/png"
+        return ImageContent(data=data, mime_type=mime_type)
+    return AudioContent(data=data, mime_type=text_in(block, "mimeType") or "audio/wav")
+
+
+def _contents(raw: Mapping[str, Any]) -> ResourceContents:
+    text, blob = raw.get("text"), decode_base64(raw.get("blob"))
+    return ResourceContents(
+        uri=text_in(raw, "uri"),
+        mime_type=text_in(raw, "mimeType"),
+        text=text if isinstance(text, str) else None if blob else "",
+        blob=blob,
+    )
+
+
+def read_contents(raw: Any) -> tuple[ResourceContents, ...]:
+    """Read the answer to `resources/read`."""
+    values = _object(raw).get("contents")
+    items = values if isinstance(values, list) else [values]
+    return tuple(_contents(item) for item in items if isinstance(item, dict))
+
+
+def read_prompt(raw: Any) -> Prompt:
+    """Read a prompt of a list."""
+    name = _readable_name(raw)
+    arguments = raw.get("arguments")
+    return Prompt(
+        name=name,
+        wire_name=raw["name"],
+        title=_prose(raw, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        arguments=tuple(
+            PromptArgument(
+                name=_line(argument, "name"),
+                wire_name=text_in(argument, "name"),
+                description=_prose(argument, "description"),
+                required=argument.get("required") is True,
+            )
+            for argument in (arguments if isinstance(arguments, list) else ())
+            if isinstance(argument, dict) and _line(argument, "name").strip()
+        ),
+    )
+
+
+def read_prompt_result(raw: Any) -> PromptResult:
+    """Read the answer to `prompts/get`."""
+    messages = _object(raw).get("messages")
+    if not isinstance(messages, list):
+        raise MCPError(f"prompts/get was answered without messages: {shown(raw)}")
+    read = []
+    for message in messages:
+        content = _object(message).get("content")
+        role: Literal["user", "assistant"] = (
+            "assistant" if _object(message).get("role") == "assistant" else "user"
+        )
+        blocks = content if isinstance(content, list) else [content]
+        read += [PromptMessage(role=role, content=_content(block)) for block in blocks]
+    return PromptResult(messages=tuple(read), description=_prose(_object(raw), "description"))
+
+
+def read_resource(raw: Any) -> Resource:
+    """Read a resource of a list."""
+    uri = _readable_uri(raw, "uri")
+    size = raw.get("size")
+    return Resource(
+        uri=uri,
+        name=_line(raw, "name") or uri,
+        title=_prose(raw, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        mime_type=_line(raw, "mimeType"),
+        size=size if type(size) is int else None,
+    )
+
+
+def read_template(raw: Any) -> ResourceTemplate:
+    """Read a template of a list."""
+    template = _readable_uri(raw, "uriTemplate")
+    return ResourceTemplate(
+        uri_template=template,
+        name=_line(raw, "name") or template,
+        title=_prose(raw, "title", _MAX_LINE),
+        description=_prose(raw, "description"),
+        mime_type=_line(raw, "mimeType"),
+    )
+
+
+def read_updated(raw: Any) -> str:
+    """Read the URI of a changed resource; return "" if it is missing."""
+    return text_in(_object(raw), "uri")
+
+
+def read_progress(raw: Any) -> Progress | None:
+    """Read a progress; return None without a valid token and number."""
+    token, progress = _object(raw).get("progressToken"), _number(raw, "progress")
+    if isinstance(token, bool) or not isinstance(token, int | str) or progress is None:
+        return None
+    message = _prose(raw, "message", _MAX_LINE)
+    return Progress(token=token, progress=progress, total=_number(raw, "total"), message=message)
+
+
+def _number(raw: Any, key: str) -> float | None:
+    value = _object(raw).get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _HUGE else None
+
+
+def read_log_message(raw: Any) -> LogMessage:
+    """Read a log message."""
+    raw = _object(raw)
+    data = raw.get("data")
+    return LogMessage(
+        level=text_in(raw, "level") or "info",
+        text=data if isinstance(data, str) else _as_json(data),
+    )

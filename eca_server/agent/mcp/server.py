@@ -1,0 +1,422 @@
+"""One configured MCP server: its start, restarts and stop, and its tools, prompts and resources.
+
+Rules: one task owns a server's session from its start to its end, so that any code can stop it by a
+plain call; an error of the server changes only its own status; a crashed server is restarted a few
+times, one that does not start is not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, TypeAlias
+
+import trio
+
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import (
+    MCPTool,
+    Progress,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    ToolResult,
+)
+from eca_server.agent.mcp.resource_changes import ResourceChanges
+from eca_server.agent.mcp.states import TRANSITIONS, Input, State
+from eca_server.config import MCPServer
+
+__all__ = ["RESTART_SECONDS", "Connect", "Server", "ServerSession"]
+
+_log = logging.getLogger("eca_server.agent.mcp")
+
+RESTART_SECONDS: Final = (1.0, 4.0, 16.0)
+"""Delays before the first, second and third restart of a crashed server."""
+
+STABLE_SECONDS: Final = 600.0
+"""Run time after which a crash counts as the first one again."""
+
+MAX_TOOL_NAME: Final = 256
+"""Maximum number of characters of a tool's name; tools with longer names are left out."""
+
+LIST_PAUSE_SECONDS: Final = 1.0
+"""Minimum time between two updates of the lists, however often they change."""
+
+DEBOUNCE_SECONDS: Final = 0.25
+"""Time from a notification of changed lists to their update, and between two reports of a call's
+progress."""
+
+
+class ServerSession(Protocol):
+    """The part of `session.Session` that a server uses."""
+
+    ended: trio.Event
+    error: MCPError | None
+    instructions: str
+    on_change: Callable[[Any], None]
+    on_update: Callable[[str], None]
+
+    async def list_tools(self) -> tuple[MCPTool, ...]:
+        """Return its tools."""
+        ...
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        """Return its prompts."""
+        ...
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        """Return its resources."""
+        ...
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return its templates of resources."""
+        ...
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+        """Return a prompt with its arguments filled in."""
+        ...
+
+    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource."""
+        ...
+
+    async def watch(self, uris: AbstractSet[str]) -> None:
+        """Subscribe to changes of resources."""
+        ...
+
+    def roots_changed(self) -> None:
+        """Notify the server that the roots have changed."""
+        ...
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        deadline: float,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ToolResult:
+        """Run a tool."""
+        ...
+
+
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerSession]]
+"""Starts or reaches the server; raises MCPError with a reason for the user."""
+
+
+class _Run:
+    """One run of a server, from its start to its stop, with its restarts.
+
+    Attributes:
+        scope: cancelled by a stop.
+        settled: set when the server runs or has failed.
+        listed: set when its prompts and resources are listed, or it does not run.
+        ended: set when it has ended.
+    """
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin a start, the first one or a restart."""
+        self.settled = trio.Event()
+        self.listed = trio.Event()
+
+
+class Server:
+    """A configured server.
+
+    Attributes:
+        name: its name in the configuration.
+        settings: its configuration.
+        state: its state.
+        error: why it failed, requires a login or is restarted; None in every other state.
+        tools: its tools, while it runs; the same for `prompts`, `resources` and `templates`.
+        instructions: its instructions for models, while it runs.
+        was_awaited: true if a prompt has waited for its start.
+        resource_changes: the resources that were read, and their changes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: MCPServer,
+        *,
+        connect: Connect,
+        nursery: trio.Nursery,
+        on_change: Callable[[Server], None],
+        on_listed: Callable[[Server], None] = lambda _: None,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.state = State.DISABLED if settings.disabled else State.STOPPED
+        self.error: MCPError | None = None
+        self.was_awaited = False
+        self.resource_changes = ResourceChanges()
+        self._connect = connect
+        self._nursery = nursery
+        self._on_change = on_change
+        self._on_listed = on_listed
+        self._run = _Run()
+        self._run.ended.set()
+        self._starts_again = False
+        self._calls = trio.CapacityLimiter(max(1, settings.max_calls))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Clear the session, the lists and the instructions."""
+        self._session: ServerSession | None = None
+        self.tools: tuple[MCPTool, ...] = ()
+        self.prompts: tuple[Prompt, ...] = ()
+        self.resources: tuple[Resource, ...] = ()
+        self.templates: tuple[ResourceTemplate, ...] = ()
+        self.instructions = ""
+
+    def start(self) -> None:
+        """Start the server; report its status even if it runs already."""
+        begins = self.state not in {State.STARTING, State.RUNNING, State.STOPPING}
+        self._starts_again = self.state is State.STOPPING
+        if begins:
+            self.error = None
+            self.was_awaited = False
+            self._run = _Run()
+        self._move(Input.START)
+        if begins:
+            self._nursery.start_soon(self._run_to_end)
+
+    def stop(self) -> None:
+        """Stop the server; its end is reported later. Report the status of a stopped one."""
+        self._starts_again = False
+        self.error = None
+        self._move(Input.STOP)
+        self._run.scope.cancel()
+
+    @property
+    def is_alive(self) -> bool:
+        """True if it runs, starts or stops."""
+        return not self._run.ended.is_set()
+
+    async def settled(self) -> None:
+        """Wait while it is starting."""
+        if self.state is State.STARTING:
+            await self._run.settled.wait()
+
+    async def listed(self) -> None:
+        """Wait until its prompts and resources are listed, or it does not run."""
+        if self.is_alive:
+            await self._run.listed.wait()
+
+    async def ended(self) -> None:
+        """Wait until it has ended."""
+        await self._run.ended.wait()
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        on_progress: Callable[[str], None] = lambda _: None,
+    ) -> ToolResult:
+        """Run a tool; if cancelled, cancel the call at the server.
+
+        Raises:
+            MCPError: the server does not run, does not answer in time, or refuses.
+        """
+        seconds = self.settings.tool_timeouts.get(name, self.settings.call_timeout)
+        async with self._calls:
+            return await self.session.call_tool(
+                name, arguments, deadline=seconds, on_progress=_paced(on_progress)
+            )
+
+    async def give_resource(self, reader: object, uri: str) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource, and watch it for changes.
+
+        Args:
+            reader: the reader whose reads are stored in `resource_changes`.
+            uri: the resource.
+
+        Raises:
+            MCPError: it cannot be read.
+        """
+        session = self.session
+        self.resource_changes.record_read(reader, uri)
+        self._nursery.start_soon(self._watch, session)
+        try:
+            return await session.read_resource(uri)
+        except MCPError:
+            self.resource_changes.forget(reader, uri)
+            raise
+
+    async def _watch(self, session: ServerSession) -> None:
+        try:
+            await session.watch(self.resource_changes.uris)
+        except MCPError as error:
+            _log.info("MCP server %s: it does not announce changes: %s", self.name, error)
+
+    @property
+    def session(self) -> ServerSession:
+        """The session of the running server.
+
+        Raises:
+            MCPError: it does not run.
+        """
+        if self._session is None or self.state is not State.RUNNING:
+            raise MCPError(f"it is {self.state.value}", kind="closed")
+        return self._session
+
+    def _move(self, event: Input) -> None:
+        self.state = TRANSITIONS[self.state][event]
+        if self.state is not State.STARTING:
+            self._run.settled.set()
+        if self.state not in {State.STARTING, State.RUNNING}:
+            self._run.listed.set()
+        if self.state is not State.STOPPING:
+            self._on_change(self)
+
+    async def _run_to_end(self) -> None:
+        with self._run.scope:
+            await self._live()
+        if self.state is State.STOPPING:
+            self._forget()
+            self._run.ended.set()
+            self._move(Input.ENDED)
+            if self._starts_again:
+                self.start()
+        else:
+            self._run.ended.set()
+
+    async def _live(self) -> None:
+        """Run sessions, with restarts after crashes, until the server fails for good."""
+        delays = iter(RESTART_SECONDS)
+        while True:
+            began = trio.current_time()
+            error = await self._serve()
+            await trio.lowlevel.checkpoint_if_cancelled()  # a stop came in the same instant
+            self._forget()
+            self.error = error
+            if error.kind == "login":
+                return self._move(Input.LOGIN)
+            if trio.current_time() - began > STABLE_SECONDS:
+                delays = iter(RESTART_SECONDS)
+            wait = next(delays, None) if self.state is State.RUNNING else None
+            if wait is None or error.kind != "closed":
+                return self._move(Input.FAILED)
+            _log.warning("MCP server %s: %s; it is restarted", self.name, error)
+            self._run.renew()
+            self._move(Input.CRASHED)
+            await trio.sleep(wait)
+
+    async def _serve(self) -> MCPError:
+        """Run one session from start to end; return the reason of its end."""
+        if self.settings.config_error is not None:
+            return MCPError(self.settings.config_error, kind="start")
+        try:
+            async with self._connect() as session:
+                session.on_change = changes = _Changes()
+                session.on_update = self.resource_changes.mark_changed
+                self.tools = await self._list_tools(session)
+                await trio.lowlevel.checkpoint_if_cancelled()
+                self.instructions = session.instructions
+                self._session = session
+                self.error = None
+                self._move(Input.READY)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._refresh_lists, session, changes)
+                    await session.ended.wait()
+                    nursery.cancel_scope.cancel()
+                return session.error or MCPError("it has ended", kind="closed")
+        except MCPError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - one server must not end the others
+            _log.error("MCP server %s: an internal error", self.name, exc_info=error)
+            return MCPError(f"internal error: {type(error).__name__}; see the log")
+
+    async def _refresh_lists(self, session: ServerSession, changes: _Changes) -> None:
+        """Read the lists of prompts and resources, then each list again after a change."""
+        await self._list(("prompts", "resources"), session)
+        self._run.listed.set()
+        await self._watch(session)
+        while True:
+            await self._list(await changes.next(), session)
+            await trio.sleep(LIST_PAUSE_SECONDS)
+
+    async def _list(self, kinds: tuple[str, ...], session: ServerSession) -> None:
+        tools, others = self.tools, (self.prompts, self.resources)
+        async with trio.open_nursery() as nursery:
+            for kind in kinds:
+                nursery.start_soon(self._list_one, kind, session)
+        await trio.lowlevel.checkpoint_if_cancelled()  # a stop came in the same instant
+        if self.tools != tools:
+            self._on_change(self)
+        elif (self.prompts, self.resources) != others:
+            self._on_listed(self)
+
+    async def _list_one(self, kind: str, session: ServerSession) -> None:
+        """Update one list; leave it unchanged if the server refuses."""
+        try:
+            await self._ask_for(kind, session)
+        except MCPError as error:
+            _log.info("MCP server %s: its %s: %s", self.name, kind, error)
+
+    async def _ask_for(self, kind: str, session: ServerSession) -> None:
+        match kind:
+            case "tools":
+                self.tools = await self._list_tools(session)
+            case "prompts":
+                self.prompts = await session.list_prompts()
+            case _:
+                self.resources = await session.list_resources()
+                self.templates = await session.list_resource_templates()
+
+    async def _list_tools(self, session: ServerSession) -> tuple[MCPTool, ...]:
+        """Return its tools, except those with names of more than `MAX_TOOL_NAME` characters."""
+        tools = await session.list_tools()
+        usable = tuple(tool for tool in tools if len(tool.name) <= MAX_TOOL_NAME)
+        if len(usable) < len(tools):
+            left_out = len(tools) - len(usable)
+            _log.warning(
+                "MCP server %s: left out %d tools with too long names", self.name, left_out
+            )
+        return usable
+
+
+class _Changes:
+    """The kinds of lists that a server has announced as changed."""
+
+    def __init__(self) -> None:
+        self._kinds: set[str] = set()
+        self._event = trio.Event()
+
+    def __call__(self, kind: str) -> None:
+        self._kinds.add(kind)
+        self._event.set()
+
+    async def next(self) -> tuple[str, ...]:
+        """Wait for changes, and return the kinds that changed since the last call."""
+        await self._event.wait()
+        await trio.sleep(DEBOUNCE_SECONDS)
+        kinds, self._kinds = self._kinds, set()
+        self._event = trio.Event()
+        return tuple(sorted(kinds))
+
+
+def _paced(report: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Return a listener that reports progress as a text, at most every `DEBOUNCE_SECONDS`."""
+    last = -DEBOUNCE_SECONDS
+
+    def on_progress(progress: Progress) -> None:
+        nonlocal last
+        now = trio.current_time()
+        if now - last >= DEBOUNCE_SECONDS:
+            last = now
+            of = f" of {progress.total:g}" if progress.total else ""
+            report(
+                " ".join(part for part in (f"{progress.progress:g}{of}", progress.message) if part)
+            )
+
+    return on_progress

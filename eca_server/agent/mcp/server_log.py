@@ -1,0 +1,80 @@
+"""The log of a server's other output, with a rate limit; its last lines are stored.
+
+The last lines are shown to the user if a server does not start: they contain the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import Final
+
+__all__ = ["TAIL", "ServerLog"]
+
+_log = logging.getLogger("eca_server.agent.mcp")
+
+TAIL: Final = 65_536
+"""Maximum number of stored bytes of a server's last lines."""
+
+_LINES_A_SECOND: Final = 100
+_SHOWN: Final = 1000
+
+
+class ServerLog:
+    """The log of one server."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._rest = b""
+        self._second = 0
+        self._in_this_second = 0
+        self._warned: set[str] = set()
+
+    def feed(self, data: bytes) -> None:
+        """Log the next bytes of stderr, in chunks of any size."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-TAIL:]
+        for line in lines:
+            text = line.strip()
+            if text:
+                self._store(text[-TAIL:])
+                self._write(logging.DEBUG, text)
+
+    def _store(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._size += len(line)
+        while self._size > TAIL:
+            self._size -= len(self._lines.popleft())
+
+    def last_lines(self, lines: int = 5, length: int = 1000) -> str:
+        """Return the last lines as one text, or ""."""
+        stored = [*self._lines, self._rest.strip()]
+        texts = [line.decode("utf-8", "replace") for line in stored[-lines - 1 :] if line]
+        return "\n".join(texts[-lines:])[-length:]
+
+    def note(self, text: str, *, level: int = logging.DEBUG) -> None:
+        """Log our own message on this server."""
+        self._write(level, text.encode("utf-8", "replace"))
+
+    def warn_once(self, text: str) -> None:
+        """Log a warning, unless it was logged before."""
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s: %s", self.name, text)
+
+    def _write(self, level: int, line: bytes) -> None:
+        if not _log.isEnabledFor(level):
+            return
+        second = int(time.monotonic())
+        if second != self._second:
+            if self._in_this_second > _LINES_A_SECOND:
+                left_out = self._in_this_second - _LINES_A_SECOND
+                _log.info("%s: %d lines were not logged", self.name, left_out)
+            self._second, self._in_this_second = second, 0
+        self._in_this_second += 1
+        if self._in_this_second <= _LINES_A_SECOND:
+            text = line[:_SHOWN].decode("utf-8", "backslashreplace")
+            _log.log(level, "%s: %s", self.name, text)

@@ -1,0 +1,213 @@
+"""MCP tools as tools of a turn, and their results as outputs.
+
+Rules: a server's hints can only tighten approvals; the size of a result is limited; a failed call
+is an output for the model and never ends a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from eca_protocol import json
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import (
+    AudioContent,
+    Content,
+    EmbeddedResource,
+    ImageContent,
+    MCPTool,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    ToolHints,
+    ToolResult,
+)
+from eca_server.agent.mcp.schemas import CleanSchema, clean_schema
+from eca_server.agent.tools.output import Cap, cut_end
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.models.attachments import (
+    IMAGE_TYPES,
+    MAX_IMAGE_BYTES,
+    SIGNATURE_BYTES,
+    media_type_of,
+)
+from eca_server.models.history import ImagePart, TextPart
+
+__all__ = [
+    "MAX_PICTURES",
+    "ServerTool",
+    "effect_of",
+    "output_of",
+    "part_of",
+    "server_tool",
+]
+
+MAX_PICTURES = 5
+"""Maximum number of pictures in one result."""
+
+_MAX_DESCRIPTION = 4_096  # characters, for the model
+_MAX_SUMMARY = 80
+
+CallTool = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
+
+
+@attrs.frozen(kw_only=True)
+class ServerTool:
+    """A tool of an MCP server.
+
+    Attributes:
+        server: the server's name in the configuration.
+        name: the tool's name for models and people.
+        wire_name: its name at the server.
+        description: its description for the model.
+        effect: `write` if the server says so; a claim that it only reads is not trusted.
+        warning: the server's warning, for people.
+        call: calls the tool.
+        cap: the limit of a result's text.
+    """
+
+    server: str
+    name: str
+    wire_name: str
+    description: str
+    effect: Effect
+    warning: str | None
+    call: CallTool
+    cap: Cap
+    _clean_schema: CleanSchema
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON Schema of its arguments, valid for every API."""
+        return self._clean_schema.schema
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Calling 'tool' (MCP server 'name')`."""
+        text = f"Calling '{self.name}' (MCP server '{self.server}')"
+        return text if len(text) <= _MAX_SUMMARY else f"{text[: _MAX_SUMMARY - 3]}..."
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Prepare a call; only the server knows its effects."""
+
+        async def run() -> ToolOutput:
+            try:
+                result = await self.call(self.wire_name, self._clean_schema.arguments(arguments))
+            except MCPError as error:
+                raise ToolError(
+                    f"The MCP server {self.server} did not run the tool: {error}"
+                ) from None
+            return output_of(result, self.cap)
+
+        return PreparedCall(run=run, summary=self.summary(arguments), warning=self.warning)
+
+
+def server_tool(server: str, tool: MCPTool, call: CallTool, cap: Cap) -> ServerTool:
+    """Return a server's tool as a tool of turns."""
+    description = tool.description or tool.title or f"The tool {tool.name} of {server}."
+    if len(description) > _MAX_DESCRIPTION:
+        description = cut_end(description, Cap(lines=10_000, size=_MAX_DESCRIPTION))
+    return ServerTool(
+        server=server,
+        name=tool.name,
+        wire_name=tool.wire_name,
+        description=description,
+        effect=effect_of(tool.hints),
+        warning=_warning(tool.hints),
+        call=call,
+        cap=cap,
+        clean_schema=clean_schema(tool.input_schema),
+    )
+
+
+def effect_of(hints: ToolHints) -> Effect:
+    """Return the effect of a tool; hints can only make it stricter."""
+    changes = hints.read_only is False or (hints.destructive is True and not hints.read_only)
+    return "write" if changes else "run"
+
+
+def _warning(hints: ToolHints) -> str | None:
+    if hints.destructive is True:
+        return "it may delete or overwrite data"
+    if hints.open_world is True and hints.read_only is not True:
+        return "it may change data outside this machine"
+    return None
+
+
+def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
+    """Return a result as an output for the model: texts within the cap, and pictures."""
+    parts: list[TextPart | ImagePart] = []
+    remaining, pictures = cap.size, 0
+    for part in _parts(result):
+        if isinstance(part, ImagePart):
+            pictures += 1
+            if pictures > MAX_PICTURES or len(part.data) > MAX_IMAGE_BYTES:
+                why = "one too many" if pictures > MAX_PICTURES else f"{len(part.data)} bytes"
+                parts.append(TextPart(f"(a picture was left out: {why})"))
+            else:
+                parts.append(part)
+        elif remaining > 0 or not parts:
+            text = cut_end(part.text, attrs.evolve(cap, size=remaining))
+            remaining -= len(part.text.encode("utf-8", "replace"))
+            parts.append(TextPart(text))
+        elif parts[-1] != _MORE:
+            parts.append(_MORE)
+    if not parts:
+        message = "The tool failed without a message." if result.is_error else "(no output)"
+        parts.append(TextPart(message))
+    return ToolOutput(parts=tuple(parts), is_error=result.is_error)
+
+
+_MORE = TextPart("(more texts were left out)")
+
+
+def _parts(result: ToolResult) -> Iterator[TextPart | ImagePart]:
+    has_text = False
+    for content in result.content:
+        part = part_of(content)
+        if isinstance(part, ImagePart) or part.text:
+            has_text = has_text or isinstance(part, TextPart)
+            yield part
+    if result.structured is not None and not has_text:
+        yield TextPart(json.dumps(result.structured).decode())
+
+
+def part_of(content: Content) -> TextPart | ImagePart:
+    """Return one block of content as a part for the model."""
+    match content:
+        case TextContent(text=text):
+            return TextPart(_whole(text))
+        case ImageContent(data=data, mime_type=mime_type):
+            return _picture(data, mime_type)
+        case AudioContent(data=data, mime_type=mime_type):
+            return TextPart(f"(a sound of {len(data)} bytes, {mime_type}, was left out)")
+        case ResourceLink(uri=uri, name=name, description=description):
+            about = f": {description}" if description else ""
+            return TextPart(_whole(f"Resource {name or uri} ({uri}){about}"))
+        case EmbeddedResource(contents=contents):
+            return _resource(contents)
+
+
+def _resource(contents: ResourceContents) -> TextPart | ImagePart:
+    if contents.text is not None:
+        return TextPart(_whole(f"{contents.uri}:\n{contents.text}"))
+    kind = media_type_of(contents.blob[:SIGNATURE_BYTES])
+    if kind in IMAGE_TYPES or contents.mime_type.startswith("image/"):
+        return _picture(contents.blob, contents.mime_type)
+    return TextPart(_whole(f"({contents.uri}: {len(contents.blob)} bytes, {contents.mime_type})"))
+
+
+def _picture(data: bytes, label: str) -> TextPart | ImagePart:
+    """Return a picture of a supported type, else a note; its bytes are trusted before its label."""
+    media_type = media_type_of(data[:SIGNATURE_BYTES]) or label
+    if media_type in IMAGE_TYPES:
+        return ImagePart(media_type=media_type, data=data)
+    why = f"{len(data)} bytes, {_whole(label)}, a type that models do not accept"
+    return TextPart(f"(a picture was left out: {why})")
+
+
+def _whole(text: str) -> str:
+    """Return a text without lone surrogates, which cannot be sent."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,23 @@
+"""Commands in a sandbox: bubblewrap on Linux, `sandbox-exec` on macOS.
+
+The order of the work: `detect` (the abilities of this machine), `survey` (guarded paths on the
+disk), `plan` (the paths that a command may read and write; pure), `bubblewrap` and `seatbelt` (the
+plan as a command line or a profile; pure), `sandbox` (all of it around one command), `hints` (signs
+that the sandbox caused a failure).
+"""
+
+from eca_server.agent.sandbox.detect import Capability, capability
+from eca_server.agent.sandbox.hints import is_setup_failure, sandbox_hint
+from eca_server.agent.sandbox.sandbox import Sandbox, SandboxedCommand, sandbox_for
+from eca_server.agent.sandbox.survey import TooLarge
+
+__all__ = [
+    "Capability",
+    "Sandbox",
+    "SandboxedCommand",
+    "TooLarge",
+    "capability",
+    "is_setup_failure",
+    "sandbox_for",
+    "sandbox_hint",
+]

@@ -1,0 +1,130 @@
+"""The search for skills in the user's and the workspace's directories.
+
+Rule: of two skills with one name the user's wins, and the user's are read first, so that a project
+never replaces or crowds out a skill of the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import attrs
+import trio
+
+from eca_server.agent.context.definition_files import DefinitionFiles
+from eca_server.agent.context.limits import limit_notes
+from eca_server.agent.skills.skill import SKILL_FILE, InvalidSkill, Skill, parse_skill
+from eca_server.agent.tools.files import printable
+from eca_server.workspace import Place, Workspace
+
+__all__ = ["SkillFiles", "SkillList"]
+
+_MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
+_MAX_SKILLS = 200  # skills
+_OF_ROOTS = (".eca/skills", ".agents/skills")
+
+
+@attrs.frozen(kw_only=True)
+class SkillList:
+    """The valid skills, and the problems of the others.
+
+    Attributes:
+        skills: the skills; their names differ in more than case.
+        notes: sentences about invalid files.
+    """
+
+    skills: tuple[Skill, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def find(self, name: str) -> Skill | None:
+        """Return the skill of exactly this name, or None."""
+        return next((each for each in self.skills if each.name == name), None)
+
+
+@attrs.frozen(kw_only=True)
+class SkillFiles:
+    """The places of skills.
+
+    Attributes:
+        workspace: its roots are searched for `.eca/skills` and `.agents/skills`.
+        user_directory: the user's configuration directory, `~/.config/eca`, with `skills` in it.
+        configured: paths of files and directories; relative ones start in each root.
+    """
+
+    workspace: Workspace
+    user_directory: Path
+    configured: tuple[str, ...] = ()
+
+    async def read(self) -> SkillList:
+        """Search for skills: configured ones and the user's first, then the workspace's.
+
+        Configured skills inside a root are the workspace's.
+        """
+
+        def work() -> SkillList:
+            reading = _Reading(
+                workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled
+            )
+            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            for path in (*own, str(self.user_directory / "skills")):
+                reading.add(path)
+            for path in of_workspace:
+                reading.add(path, from_workspace=True)
+            for root in self.workspace.roots:
+                for folder in _OF_ROOTS:
+                    reading.add(str(root.path / folder), from_workspace=True)
+            return reading.result()
+
+        return await trio.to_thread.run_sync(work)
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Reading(DefinitionFiles):
+    """A search: the skills so far, and the commands of those in the current directory."""
+
+    skills: dict[str, Skill] = attrs.field(init=False, factory=dict)
+    in_folder: set[str] = attrs.field(init=False, factory=set)
+
+    def result(self) -> SkillList:
+        """Return all skills and notes."""
+        return SkillList(skills=tuple(self.skills.values()), notes=limit_notes(self.notes))
+
+    def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:
+        """Yield the SKILL.md files below a directory; a skill may be a link to its directory.
+
+        For a project's link that leads out of the workspace, yield the link, which is then refused.
+        Each directory is searched once, however many links lead to it.
+        """
+        self.in_folder.clear()
+        yield from self._below(folder.real_path)
+        visited = {folder.real_path}
+        for inside in sorted(folder.real_path.iterdir()):
+            if not (inside.is_symlink() and inside.is_dir()):
+                continue
+            if from_workspace and not self.workspace.locate(str(inside)).is_inside:
+                yield inside.name
+            elif (real := inside.resolve()) not in visited:
+                visited.add(real)
+                for name in self._below(real):
+                    yield f"{inside.name}/{name}"
+
+    def _below(self, folder: Path) -> Iterator[str]:
+        paths = self.list_visible(folder, most=_MAX_FILES)
+        return (path for path in paths if PurePosixPath(path).name == SKILL_FILE)
+
+    def add_file(self, place: Place, *, from_workspace: bool) -> None:
+        """Add a skill, unless its name is taken; a duplicate in the same directory is noted."""
+        skill = attrs.evolve(
+            parse_skill(self.text_of(place), place.path.parent), is_of_project=from_workspace
+        )
+        first = self.skills.get(skill.command)
+        if first is None:
+            if len(self.skills) >= _MAX_SKILLS:
+                raise InvalidSkill(f"there are {_MAX_SKILLS} skills already")
+            self.skills[skill.command] = skill
+            self.in_folder.add(skill.command)
+        elif skill.command in self.in_folder and first != attrs.evolve(skill, folder=first.folder):
+            raise InvalidSkill(
+                f"ignored, {printable(first.folder)} already defines the skill {first.name}"
+            )

@@ -1,0 +1,87 @@
+"""`skill`: loads one skill's instructions for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from eca_server.agent.skills.files import SkillFiles
+from eca_server.agent.skills.skill import Skill
+from eca_server.agent.tools.files import printable
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.config import Behavior
+from eca_server.config.matchers import matches_name
+from eca_server.models.history import TextPart
+
+__all__ = ["SKILL_TOOL", "LoadSkill", "is_allowed"]
+
+SKILL_TOOL: Final = "skill"
+"""The tool's name."""
+
+_MAX_NAMES = 50  # listed in the error for an unknown name
+_MAX_SHOWN = 64  # characters of a name in the summary
+
+
+def is_allowed(skill: Skill, only: Sequence[str] | None) -> bool:
+    """Return whether an agent may load a skill.
+
+    Args:
+        skill: the skill.
+        only: the agent's own list of skills; None: it may load all.
+    """
+    return only is None or any(matches_name(each, {skill.name}, if_late=False) for each in only)
+
+
+@attrs.frozen(kw_only=True)
+class LoadSkill:
+    """The tool `skill`; it reads the file at each call.
+
+    The name must match exactly, since approval rules deny a skill by its exact name.
+
+    Attributes:
+        files: searches for skills.
+        agent: the agent that loads them, with its own list of skills; None: all skills.
+    """
+
+    files: SkillFiles
+    agent: Behavior | None = None
+
+    name: ClassVar = SKILL_TOOL
+    effect: ClassVar[Effect] = "read"
+    description: ClassVar = (
+        "Load the instructions of one of the listed skills. Call this before you start a task that "
+        "a skill's description matches."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Name of the skill, exactly as listed."}
+        },
+        "required": ["name"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Loading skill NAME`."""
+        name = arguments.get("name")
+        shown = printable(name[:_MAX_SHOWN]) if isinstance(name, str) else ""
+        return f"Loading skill {shown}".rstrip()
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Prepare the call; the file is read when it runs."""
+        name: str = arguments["name"]
+
+        async def run() -> ToolOutput:
+            loaded = await self.files.read()
+            only = None if self.agent is None else self.agent.skills
+            allowed = [each for each in loaded.skills if is_allowed(each, only)]
+            skill = loaded.find(name)
+            if skill is None or skill not in allowed:
+                known = ", ".join(each.name for each in allowed[:_MAX_NAMES]) or "none"
+                raise ToolError(
+                    f"There is no skill {name[:_MAX_SHOWN]!r}. Available skills: {known}."
+                )
+            return ToolOutput(parts=(TextPart(skill.render(skill.text)),))
+
+        return PreparedCall(run=run, summary=self.summary(arguments))

@@ -1,0 +1,163 @@
+"""`directory_tree`: the files below a directory, in as many levels as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import attrs
+
+from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
+from eca_server.agent.tools.output import Cap, counted, cut_end, cut_mark
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.models.history import TextPart
+from eca_server.workspace import Directory, Place, list_files, open_place
+
+__all__ = ["DirectoryTree"]
+
+_DEPTH = 10
+_MOST = 50_000  # files listed
+
+_FURTHER = "list a subdirectory to see the rest"
+
+
+@attrs.frozen(kw_only=True)
+class DirectoryTree:
+    """The tool `directory_tree`.
+
+    A tree that is too large for one answer loses its deepest levels first: complete upper levels
+    are more useful than some complete branches.
+    """
+
+    files: Files
+
+    name: ClassVar = "directory_tree"
+    effect: ClassVar[Effect] = "read"
+    description: ClassVar = (
+        "List the files and directories below a directory as a tree, indented by one space per "
+        "level. Files that Git ignores are left out. A directory that is not expanded shows its "
+        "number of files."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "The directory: absolute, or relative to the first workspace root.",
+            },
+            "max_depth": {
+                "type": "integer",
+                "minimum": 1,
+                "description": f"Maximum number of levels to show. Default: {_DEPTH}.",
+            },
+        },
+        "required": ["path"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Listing file tree`."""
+        return "Listing file tree"
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Resolve the path.
+
+        Raises:
+            ToolError: it is not a valid path.
+        """
+        path: str = arguments["path"]
+        place = await in_thread(lambda: self.files.workspace.locate(path))
+        depth: int = arguments.get("max_depth", _DEPTH)
+
+        async def run() -> ToolOutput:
+            return await in_thread(lambda: self._opened(place, depth))
+
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+
+    def _opened(self, place: Place, depth: int) -> ToolOutput:
+        kind = "a file"
+        try:
+            with open_place(place) as folder:
+                if folder is not None:
+                    return self._listed(place, folder, depth)
+        except (FileNotFoundError, NotADirectoryError):
+            kind = "nothing"
+        raise ToolError(f"Expected a directory, got {kind}: {str(place.path)!r}.")
+
+    def _listed(self, place: Place, folder: Directory, depth: int) -> ToolOutput:
+        gitignore = self.files.leaves_out_ignored(folder)
+        names = list(
+            list_files(folder, limit=_MOST + 1, gitignore=gitignore, checkpoint=checkpoint)
+        )
+        tree = _Directory.of(names[:_MOST])
+        folders = "1 directory" if tree.directories == 1 else f"{tree.directories:,} directories"
+        notes = [f"{folders}, {counted(tree.count, 'file')}"]
+        if len(names) > _MOST:
+            notes.append(f"only the first {_MOST} files were listed; {_FURTHER}")
+        if names and self.files.gitignore and not gitignore:
+            notes.append("Git ignores all of them")
+        lines = [f"{printable(place.path)}/", *tree.fitting(depth, self.files.cap)]
+        return ToolOutput(parts=(TextPart("\n".join([*lines, "", "; ".join(notes)])),))
+
+
+@attrs.define
+class _Directory:
+    """A directory of the tree.
+
+    Attributes:
+        below: the directories in it.
+        names: the files in it.
+        count: how many files are in it, at any depth.
+        directories: how many directories are in it, at any depth.
+    """
+
+    below: dict[str, _Directory] = attrs.field(factory=dict)
+    names: list[str] = attrs.field(factory=list)
+    count: int = 0
+    directories: int = 0
+
+    @classmethod
+    def of(cls, paths: Iterable[str]) -> Self:
+        """Build the tree of relative paths."""
+        top = cls()
+        for path in paths:
+            *parents, name = path.split("/")
+            parents_of_file: list[_Directory] = [top]
+            for parent in parents:
+                at = parents_of_file[-1].below.get(parent)
+                if at is None:
+                    at = parents_of_file[-1].below[parent] = _Directory()
+                    for above in parents_of_file:
+                        above.directories += 1
+                parents_of_file.append(at)
+            for each in parents_of_file:
+                each.count += 1
+            parents_of_file[-1].names.append(name)
+        return top
+
+    def fitting(self, depth: int, cap: Cap) -> Iterator[str]:
+        """Yield the lines of as many levels as fit the cap, at least one; then the mark."""
+        whole = "\n".join(self._lines(depth))
+        for levels in range(min(depth, self._height()), 0, -1):
+            checkpoint()
+            shown = "\n".join(self._lines(levels))
+            if shown == cut_end(shown, cap):
+                break
+        text = cut_end(shown, cap, hint=_FURTHER)
+        if text:
+            yield text
+        left_out = len(whole.encode()) - len(shown.encode())
+        if left_out > 0 and text == shown:
+            yield cut_mark(left_out, f"only {levels} levels are shown; {_FURTHER}")
+
+    def _height(self) -> int:
+        return 1 + max((each._height() for each in self.below.values()), default=0)
+
+    def _lines(self, depth: int, indent: str = " ") -> Iterator[str]:
+        for name, each in sorted(self.below.items()):
+            if depth > 1:
+                yield f"{indent}{printable(name)}/"
+                yield from each._lines(depth - 1, f"{indent} ")
+            else:
+                yield f"{indent}{printable(name)}/ ({counted(each.count, 'file')})"
+        for name in sorted(self.names):
+            yield indent + printable(name)

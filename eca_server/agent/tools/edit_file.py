@@ -1,0 +1,185 @@
+"""`edit_file`: replace a passage of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+
+from eca_protocol.messages import FileChangeDetails
+from eca_server.agent.tools.diff import file_change
+from eca_server.agent.tools.editing import EditResult, edit
+from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread, printable
+from eca_server.agent.tools.output import counted
+from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
+from eca_server.models.history import TextPart
+from eca_server.workspace import (
+    Fingerprint,
+    NotText,
+    Place,
+    decode,
+    replace_file,
+)
+
+__all__ = ["PARAMETERS", "EditFile", "EditRequest", "PlannedEdit", "plan_edit"]
+
+PARAMETERS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "path": {
+            "type": "string",
+            "description": "The file: absolute, or relative to the first workspace root.",
+        },
+        "original_content": {
+            "type": "string",
+            "description": "The text to replace, exactly as in the file. Must match exactly once "
+            "unless `all_occurrences` is true.",
+        },
+        "new_content": {"type": "string", "description": "The replacement text."},
+        "all_occurrences": {
+            "type": "boolean",
+            "description": "Replace every occurrence. Default: false.",
+        },
+    },
+    "required": ["path", "original_content", "new_content"],
+}
+
+
+@attrs.frozen(kw_only=True)
+class EditRequest:
+    """The arguments of an edit."""
+
+    path: str
+    original: str
+    new: str
+    all_occurrences: bool
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> EditRequest:
+        """Return the request of a call whose arguments match `PARAMETERS`."""
+        return cls(
+            path=arguments["path"],
+            original=arguments["original_content"],
+            new=arguments["new_content"],
+            all_occurrences=arguments.get("all_occurrences", False),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class PlannedEdit:
+    """An edit that can be applied.
+
+    Attributes:
+        place: the file.
+        expected: its current content.
+        data: its new content.
+        edited: its new content as text.
+        details: the change as shown to people.
+        change: the change as needed to undo it.
+    """
+
+    place: Place
+    expected: Fingerprint
+    data: bytes = attrs.field(repr=False)
+    edited: EditResult = attrs.field(repr=False)
+    details: FileChangeDetails
+    change: FileChange
+
+
+def plan_edit(files: Files, request: EditRequest) -> PlannedEdit:
+    """Compute an edit; call it in a worker thread.
+
+    Raises:
+        ToolError: it cannot be applied, or the file has changed since the model read it.
+    """
+    place = files.workspace.locate(request.path)
+    snapshot = files.read(place)
+    if snapshot is None:
+        raise ToolError(f"The file {str(place.path)!r} does not exist. Create it with write_file.")
+    try:
+        text = decode(snapshot.data)
+    except NotText as error:
+        raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
+    try:
+        edited = edit(
+            text,
+            request.original,
+            request.new,
+            all_occurrences=request.all_occurrences,
+            checkpoint=checkpoint,
+        )
+    except ToolError:
+        if place.is_inside or files.ledger.known_content(place.real_path) is not None:
+            raise
+        raise ToolError(  # before approval, nothing of the content may be revealed
+            f"original_content does not match {str(place.path)!r}: read that file first."
+        ) from None
+    data = text.encode(edited.text)
+    details = file_change(
+        printable(place.path), text.text, edited.text, cap=files.cap, checkpoint=checkpoint
+    )
+    change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
+    return PlannedEdit(
+        place=place,
+        expected=snapshot.fingerprint,
+        data=data,
+        edited=edited,
+        details=details,
+        change=change,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class EditFile:
+    """The tool `edit_file`; the rest of the file stays unchanged, byte for byte."""
+
+    files: Files
+
+    name: ClassVar = "edit_file"
+    effect: ClassVar[Effect] = "write"
+    description: ClassVar = (
+        "Replace a text in a file. original_content must match exactly once unless all_occurrences "
+        "is true: include enough surrounding lines to make it unique. Differences in leading and "
+        "trailing whitespace of lines are tolerated if the match is unambiguous."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = PARAMETERS
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Editing file NAME`."""
+        return action_summary("Editing file", arguments)
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Find the passage and compute the change.
+
+        Raises:
+            ToolError: the passage is missing or ambiguous, or the file cannot be changed.
+        """
+        request = EditRequest.of(arguments)
+        planned = await in_thread(lambda: plan_edit(self.files, request))
+
+        async def run() -> ToolOutput:
+            return await in_thread(lambda: self._write(planned))
+
+        return PreparedCall(
+            run=run,
+            summary=self.summary(arguments),
+            places=(planned.place,),
+            details=planned.details,
+            changes=(planned.change,),
+        )
+
+    def _write(self, planned: PlannedEdit) -> ToolOutput:
+        place, edited = planned.place, planned.edited
+        after = replace_file(place, planned.data, expected=planned.expected, checkpoint=checkpoint)
+        self.files.ledger.record(place.real_path, after)
+        details = planned.details
+        text = (
+            f"Edited {details.path}: {counted(details.lines_added, 'line')} added, "
+            f"{details.lines_removed} removed."
+        )
+        if edited.count > 1:
+            text += f" {edited.count} occurrences were replaced."
+        if not edited.exact:
+            text += " The match differs from original_content in whitespace."
+        return ToolOutput(parts=(TextPart(text),), details=details)

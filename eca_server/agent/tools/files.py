@@ -1,0 +1,149 @@
+"""The common base of the native file tools: the workspace, the known contents, the caps.
+
+The rules of this module: the disk is accessed only in worker threads, in limited pieces, so that a
+stop works at once. An error of a file becomes a sentence for the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.tool import ToolError
+from eca_server.printable import LONGEST_NAME, printable_line
+from eca_server.workspace import (
+    Directory,
+    FileError,
+    FileSnapshot,
+    Place,
+    Workspace,
+    list_files,
+    read_file,
+)
+
+__all__ = [
+    "LARGEST",
+    "Files",
+    "action_summary",
+    "checkpoint",
+    "in_thread",
+    "printable",
+    "short_name",
+]
+
+LARGEST = 16 * 1024 * 1024
+"""The maximum size of a text file that is read or changed, in bytes."""
+
+checkpoint = trio.from_thread.check_cancelled
+"""A function called between pieces of work in a thread; it raises if the call was stopped."""
+
+_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that encode no byte
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class Files:
+    """The settings and state of the file tools of one chat.
+
+    Attributes:
+        workspace: resolves paths.
+        ledger: the contents that the model knows.
+        cap: the limit of one call's output, and of one diff.
+        max_lines: the limit of one call of `read_file`.
+        gitignore: leave out files that Git ignores in trees and searches.
+    """
+
+    workspace: Workspace
+    ledger: Ledger = attrs.field(factory=Ledger)
+    cap: Cap = attrs.field(factory=Cap)
+    max_lines: int = 2_000
+    gitignore: bool = True
+
+    def leaves_out_ignored(self, folder: Directory) -> bool:
+        """Return True if Git's rules apply below a requested directory; call it in a thread.
+
+        They do not apply if they exclude every file: then the model requested an ignored
+        directory.
+        """
+        return self.gitignore and any(list_files(folder, limit=1, checkpoint=checkpoint))
+
+    def read(self, place: Place) -> FileSnapshot | None:
+        """Read a file that may be changed; None if it does not exist. Call it in a thread.
+
+        Raises:
+            ToolError: the model knows a different content, or a link leads out of the workspace.
+            FileError: the file cannot be used.
+            OSError: the file cannot be read.
+        """
+        if place.escapes:
+            raise ToolError(
+                f"{str(place.path)!r} leads out of the workspace by a symbolic link, to "
+                f"{str(place.real_path)!r}: to change that file, use its own path."
+            )
+        known = self.ledger.known_content(place.real_path)
+        try:
+            snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
+        except FileNotFoundError:
+            if known is None:
+                return None
+            self.ledger.forget(place.real_path)
+            raise ToolError(f"{str(place.path)!r} was removed since you read it.") from None
+        if known is not None and known != snapshot.fingerprint:
+            raise ToolError(f"{str(place.path)!r} has changed since you read it: read it again.")
+        return snapshot
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run work on the disk in a thread; a stop ends it at its next checkpoint.
+
+    Raises:
+        ToolError: a file or a path cannot be used.
+    """
+    return await trio.to_thread.run_sync(_with_tool_errors, work)
+
+
+def _with_tool_errors(work: Callable[[], T]) -> T:
+    with _translated_errors():
+        return work()
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except FileError as error:
+        raise ToolError(f"{_sentence(str(error))}.") from error
+    except OSError as error:
+        where = "" if error.filename is None else f": {str(error.filename)!r}"
+        raise ToolError(f"{error.strerror or error}{where}.") from error
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def action_summary(action: str, arguments: Mapping[str, Any]) -> str:
+    """Return `ACTION NAME` for a call on a file; its arguments may be incomplete."""
+    path = arguments.get("path")
+    return f"{action} {short_name(Path(path).name)}".rstrip() if isinstance(path, str) else action
+
+
+def short_name(name: str) -> str:
+    """Return a file's name or path on one line, shortened for a title."""
+    return printable_line(printable(name), longest=LONGEST_NAME)
+
+
+def printable(path: Path | str) -> str:
+    """Return a path on one line; invalid UTF-8 and invisible characters are escaped."""
+    text = _NO_BYTE.sub("\ufffd", str(path))
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return printable_line(text)

@@ -1,0 +1,249 @@
+"""`grep`: search for a regular expression in the files that Git does not ignore."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+
+import attrs
+
+from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
+from eca_server.agent.tools.output import Cap, counted, cut_end
+from eca_server.agent.tools.ripgrep import RipgrepUnavailable, find_ripgrep, ripgrep
+from eca_server.agent.tools.search import (
+    LARGEST_SEARCHED,
+    MOST_MATCHES,
+    Include,
+    LineMatch,
+    Pattern,
+    confirm,
+    search,
+)
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.agent.tools.tracked import IgnoredAndTracked
+from eca_server.models.history import TextPart
+from eca_server.workspace import Checkpoint, Directory, Place, list_files, open_place
+from eca_server.workspace.opening import open_directory
+
+__all__ = ["Grep"]
+
+_MAX_RESULTS = 1_000
+_SECONDS = 30.0
+_CONFIRMING_SECONDS = 10.0
+_CONFIRMED_AT_ONCE = 200  # lines
+_SUMMARY_PATTERN = 22  # characters
+_MOST_FILES = 1_000_000
+
+
+@attrs.frozen(kw_only=True)
+class Grep:
+    """The tool `grep`."""
+
+    files: Files
+    _tracked: IgnoredAndTracked = attrs.field(factory=IgnoredAndTracked, init=False, repr=False)
+
+    name: ClassVar = "grep"
+    effect: ClassVar[Effect] = "read"
+    description: ClassVar = (
+        "Search for a regular expression in a file, or in all text files below a directory that "
+        f"Git does not ignore, up to {LARGEST_SEARCHED // 2**20} MiB each. A match cannot span "
+        "lines. Begin the pattern with `(?i)` to ignore case. The output has a line "
+        "`path:line:text` for each matching line."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "The directory or file: absolute, or relative to the first "
+                "workspace root.",
+            },
+            "pattern": {"type": "string", "description": "The regular expression to search for."},
+            "include": {
+                "type": "string",
+                "description": "Glob of the files to search: `*.py`, `*.{ts,tsx}`, `src/**/*.c`; "
+                "a leading `!` excludes the files instead.",
+            },
+            "max_results": {
+                "type": "integer",
+                "minimum": 1,
+                "description": f"Maximum number of lines in the output. Default: {_MAX_RESULTS}.",
+            },
+        },
+        "required": ["path", "pattern"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Searching for 'PATTERN'`, with the pattern shortened."""
+        pattern = arguments.get("pattern")
+        text = printable(pattern) if isinstance(pattern, str) else ""
+        if len(text) > _SUMMARY_PATTERN:
+            text = f"{text[:_SUMMARY_PATTERN]}..."
+        return f"Searching for '{text}'" if text else "Searching"
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Compile the pattern and resolve the path.
+
+        Raises:
+            ToolError: an argument is invalid.
+        """
+        path: str = arguments["path"]
+        place = await in_thread(lambda: self.files.workspace.locate(path))
+        # Both the library's import and a large pattern take time.
+        pattern = await in_thread(lambda: Pattern(arguments["pattern"]))
+        include = Include(arguments.get("include"))
+        most: int = arguments.get("max_results", _MAX_RESULTS)
+
+        async def run() -> ToolOutput:
+            return await in_thread(lambda: self._searched(place, pattern, include, most))
+
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+
+    def _searched(self, place: Place, pattern: Pattern, include: Include, most: int) -> ToolOutput:
+        cap = attrs.evolve(self.files.cap, lines=min(most, self.files.cap.lines))
+        try:
+            with open_place(place) as folder:
+                if folder is None:
+                    result = _in_file(place, pattern)
+                else:
+                    result = self._in_folder(place, folder, pattern, include, cap)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ToolError(f"{str(place.path)!r} does not exist.") from None
+        parts = [_output(result.lines, cap)]
+        if not result.lines and "\\n" in pattern.text:
+            parts.append("A match cannot span lines: remove \\n from the pattern.")
+        if result.is_cut:
+            parts.append(
+                f"The search was stopped after {_SECONDS:g} s and is incomplete: narrow it."
+            )
+        if result.has_changed:
+            parts.append("Some files changed during the search: search again.")
+        return ToolOutput(parts=(TextPart("\n".join(parts)),))
+
+    def _in_folder(
+        self, place: Place, folder: Directory, pattern: Pattern, include: Include, cap: Cap
+    ) -> _Result:
+        deadline = _Deadline(_SECONDS)
+        program = find_ripgrep()
+        result = _collected(
+            self._below(folder, pattern, include, program=program, checkpoint=deadline)
+        )
+        if program is not None:
+            result = _confirm_shown(folder, result, cap)
+        lines = [each._replace(path=_below_text(place.text, each.path)) for each in result.lines]
+        return attrs.evolve(result, lines=lines)
+
+    def _below(
+        self,
+        folder: Directory,
+        pattern: Pattern,
+        include: Include,
+        *,
+        program: str | None,
+        checkpoint: Checkpoint,
+    ) -> Generator[LineMatch, None, None]:
+        gitignore = self.files.leaves_out_ignored(folder)
+        if program is not None:
+            with contextlib.suppress(RipgrepUnavailable):
+                yield from ripgrep(
+                    program, folder, pattern, include, gitignore=gitignore, checkpoint=checkpoint
+                )
+                if gitignore:
+                    tracked = filter(
+                        include.wants, self._tracked.below(folder, checkpoint=checkpoint)
+                    )
+                    yield from search(folder, tracked, pattern, checkpoint=checkpoint)
+                return
+        names = list_files(
+            folder, limit=_MOST_FILES, gitignore=gitignore, links=False, checkpoint=checkpoint
+        )
+        yield from search(folder, filter(include.wants, names), pattern, checkpoint=checkpoint)
+
+
+@attrs.frozen(kw_only=True)
+class _Result:
+    """The matching lines of a search in order.
+
+    Attributes:
+        lines: the matches.
+        is_cut: whether the search was stopped before its end.
+        has_changed: whether files changed during the search.
+    """
+
+    lines: Sequence[LineMatch]
+    is_cut: bool
+    has_changed: bool = False
+
+
+def _in_file(place: Place, pattern: Pattern) -> _Result:
+    deadline = _Deadline(_SECONDS)
+    names = [place.real_path.name]
+    with open_directory(place.real_path.parent) as parent:
+        result = _collected(search(parent, names, pattern, largest=None, checkpoint=deadline))
+    return attrs.evolve(result, lines=[each._replace(path=place.text) for each in result.lines])
+
+
+def _collected(lines: Generator[LineMatch, None, None]) -> _Result:
+    """Collect the first matches, each once, sorted; stop at the deadline."""
+    matches: set[LineMatch] = set()
+    is_cut = True
+    with contextlib.closing(lines), contextlib.suppress(_DeadlinePassed):
+        matches.update(islice(lines, MOST_MATCHES + 1))
+        is_cut = False
+    return _Result(lines=sorted(matches), is_cut=is_cut)
+
+
+def _confirm_shown(folder: Directory, result: _Result, cap: Cap) -> _Result:
+    """Confirm the matches that are shown to the model; the others are only counted."""
+    deadline = _Deadline(_CONFIRMING_SECONDS)
+    matches: list[LineMatch] = []
+    checked = size = 0
+    try:
+        while checked < len(result.lines) and len(matches) < cap.lines and size <= cap.size:
+            piece = result.lines[checked : checked + _CONFIRMED_AT_ONCE]
+            for each in confirm(folder, piece, checkpoint=deadline):
+                matches.append(each)
+                size += len(each.path) + len(each.text)
+            checked += len(piece)
+    except _DeadlinePassed:
+        return _Result(lines=matches, is_cut=True)
+    return _Result(
+        lines=[*matches, *result.lines[checked:]],
+        is_cut=result.is_cut,
+        has_changed=len(matches) < checked,
+    )
+
+
+def _below_text(directory: str, path: str) -> str:
+    """Join a path to a directory as the model wrote it."""
+    return path if directory in {".", "./"} else f"{directory.rstrip('/')}/{path}"
+
+
+def _output(matches: Sequence[LineMatch], cap: Cap) -> str:
+    if not matches:
+        return "No line matches."
+    number = counted(min(len(matches), MOST_MATCHES), "line")
+    count = "more than " * (len(matches) > MOST_MATCHES) + number
+    files = counted(len({each.path for each in matches}), "file")
+    hint = f"{count} in {files} match; to see the others narrow the pattern, the path or include"
+    lines = (f"{printable(each.path)}:{each.line}:{each.text}" for each in matches)
+    return cut_end("\n".join(lines), cap, hint=hint)
+
+
+class _DeadlinePassed(Exception):
+    """The deadline of a search has passed."""
+
+
+class _Deadline:
+    """A checkpoint that also raises `_DeadlinePassed` after a deadline."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def __call__(self) -> None:
+        checkpoint()
+        if time.monotonic() > self._end:
+            raise _DeadlinePassed

@@ -1,0 +1,88 @@
+"""`move_file`: move or rename a file or a directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+
+from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable, short_name
+from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
+from eca_server.models.history import TextPart
+from eca_server.workspace import Place, move_file
+
+__all__ = ["MoveFile"]
+
+
+@attrs.frozen(kw_only=True)
+class MoveFile:
+    """The tool `move_file`; it never overwrites a file."""
+
+    files: Files
+
+    name: ClassVar = "move_file"
+    effect: ClassVar[Effect] = "write"
+    description: ClassVar = (
+        "Move or rename a file or a directory. The destination is the complete new path and must "
+        "not exist. Missing parent directories are created."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "source": {
+                "type": "string",
+                "description": "The source: absolute, or relative to the first workspace root.",
+            },
+            "destination": {"type": "string", "description": "The complete new path."},
+        },
+        "required": ["source", "destination"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Moving NAME to NAME`, or to a path if the directory changes."""
+        source, destination = arguments.get("source"), arguments.get("destination")
+        if not isinstance(source, str) or not isinstance(destination, str):
+            return "Moving file"
+        old, new = Path(source), Path(destination)
+        target = new.name if new.parent == old.parent else destination
+        return f"Moving {short_name(old.name)} to {short_name(target)}"
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Check that the source exists and the destination does not.
+
+        Raises:
+            ToolError: it cannot be moved.
+        """
+        paths: tuple[str, str] = (arguments["source"], arguments["destination"])
+        source, destination = await in_thread(lambda: self._look(*paths))
+
+        async def run() -> ToolOutput:
+            return await in_thread(lambda: self._move(source, destination))
+
+        change = FileChange(path=destination.real_path, moved_from=source.real_path)
+        return PreparedCall(
+            run=run,
+            summary=self.summary(arguments),
+            places=(source, destination),
+            changes=(change,),
+        )
+
+    def _look(self, source_text: str, destination_text: str) -> tuple[Place, Place]:
+        source = self.files.workspace.locate(source_text)
+        destination = self.files.workspace.locate(destination_text)
+        if not os.path.lexists(source.path):
+            raise ToolError(f"source: {str(source.path)!r} does not exist.")
+        if os.path.lexists(destination.path):
+            raise ToolError(
+                f"destination: {str(destination.path)!r} already exists. Choose a different path."
+            )
+        return source, destination
+
+    def _move(self, source: Place, destination: Place) -> ToolOutput:
+        move_file(source, destination, checkpoint=checkpoint)
+        self.files.ledger.record_move(source.real_path, destination.real_path)
+        text = f"Moved {printable(source.path)} to {printable(destination.path)}."
+        return ToolOutput(parts=(TextPart(text),))

@@ -1,0 +1,153 @@
+"""`read_file`: read the lines of a text file, a picture, or a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+
+from eca_server.agent.tools.diff import split_lines
+from eca_server.agent.tools.files import (
+    LARGEST,
+    Files,
+    action_summary,
+    checkpoint,
+    in_thread,
+    printable,
+)
+from eca_server.agent.tools.output import Cap, cut_mark
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.models.attachments import (
+    SIGNATURE_BYTES,
+    make_attachment,
+    max_bytes_of,
+    media_type_of,
+)
+from eca_server.models.history import TextPart
+from eca_server.workspace import NotRegularFile, NotText, Place, TooLarge, decode, read_file
+
+__all__ = ["ReadFile", "attachment_output"]
+
+
+@attrs.frozen(kw_only=True)
+class ReadFile:
+    """The tool `read_file`; the ledger records each content that it reads."""
+
+    files: Files
+
+    name: ClassVar = "read_file"
+    effect: ClassVar[Effect] = "read"
+    description: ClassVar = (
+        "Read a text file, a picture (PNG, JPEG, GIF, WebP) or a PDF. Text is returned without "
+        "line numbers. A long file is cut at a line end; the last line of the output then states "
+        "which lines were shown and the line_offset to continue with."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "The file: absolute, or relative to the first workspace root.",
+            },
+            "line_offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Number of lines to skip. Default: 0.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "Maximum number of lines to read.",
+            },
+        },
+        "required": ["path"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Reading file NAME`."""
+        return action_summary("Reading file", arguments)
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Resolve the path.
+
+        Raises:
+            ToolError: it is not a valid path.
+        """
+        path: str = arguments["path"]
+        place = await in_thread(lambda: self.files.workspace.locate(path))
+        offset: int = arguments.get("line_offset", 0)
+        limit: int = min(arguments.get("limit", self.files.max_lines), self.files.max_lines)
+
+        async def run() -> ToolOutput:
+            return await in_thread(lambda: self._read(place, offset, limit))
+
+        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+
+    def _read(self, place: Place, offset: int, limit: int) -> ToolOutput:
+        try:
+            snapshot = read_file(place, limit=LARGEST, checkpoint=checkpoint)
+        except FileNotFoundError:
+            self.files.ledger.forget(place.real_path)
+            raise
+        except TooLarge as error:
+            raise ToolError(f"{error}. Use grep to search it.") from error
+        except NotRegularFile as error:
+            raise ToolError(f"{error}. To list a directory, use directory_tree.") from error
+        if media_type := media_type_of(snapshot.data[:SIGNATURE_BYTES]):
+            return attachment_output(place, media_type, snapshot.data)
+        try:
+            text = decode(snapshot.data).text
+        except NotText as error:
+            raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
+        cap = attrs.evolve(self.files.cap, lines=min(limit, self.files.cap.lines))
+        shown = _shown(split_lines(text), offset, cap)
+        self.files.ledger.record(place.real_path, snapshot.fingerprint)
+        return ToolOutput(parts=(TextPart(shown),))
+
+
+def attachment_output(place: Place, media_type: str, data: bytes) -> ToolOutput:
+    """Return a picture or a document as output for the model.
+
+    Raises:
+        ToolError: it is too large.
+    """
+    most = max_bytes_of(media_type)
+    if len(data) > most:
+        raise ToolError(
+            f"Expected a file of type {media_type} of at most {most:,} bytes, got {len(data):,}: "
+            f"{str(place.path)!r}."
+        )
+    caption = f"{printable(place.path)}: {media_type}, {len(data):,} bytes"
+    return ToolOutput(parts=(TextPart(caption), make_attachment(media_type, place.path.name, data)))
+
+
+def _shown(lines: Sequence[str], offset: int, cap: Cap) -> str:
+    r"""Return the lines from an offset that fit the cap, with `\n` as line ends, then the mark."""
+    total = len(lines)
+    if offset and offset >= total:
+        raise ToolError(
+            f"line_offset: expected less than {total}, the number of lines, got {offset}."
+        )
+    if not lines:
+        return "(the file is empty)"
+    shown: list[str] = []
+    size = 0
+    for line in lines[offset : offset + cap.lines]:
+        bare = line.rstrip("\r\n")
+        size += len(bare.encode()) + 1
+        if size > cap.size:
+            break
+        shown.append(bare)
+    end = offset + len(shown)
+    rest = len("".join(lines[end:]).encode())
+    if not shown:
+        beginning = lines[offset].encode()[: cap.size].decode(errors="ignore").rstrip("\r\n")
+        shown.append(beginning)
+        end += 1
+        rest -= len(beginning.encode())
+    if rest:
+        range_shown = f"lines {offset + 1} to {end} of {total} are shown"
+        hint = f"continue with line_offset={end}" if end < total else "the last line is cut"
+        shown.append(cut_mark(rest, f"{range_shown}; {hint}"))
+    return "\n".join(shown)

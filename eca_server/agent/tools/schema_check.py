@@ -1,0 +1,148 @@
+"""The validation of a call's arguments against the JSON Schema of its tool.
+
+The rules of this module: all errors are reported together, so that the model can fix its call.
+Nothing is converted (5.0 is not an integer, "5" is not a number). The keywords `type`,
+`properties`, `required`, `enum`, `items`, `minimum`, `maximum` and `additionalProperties: false`
+are supported; others are ignored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from eca_protocol import json
+from eca_server.agent.tools.tool import ToolError
+
+__all__ = ["check_arguments", "errors_in"]
+
+_SHOWN = 60  # characters of a value in a sentence
+_MOST = 20  # errors reported at once
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (Mapping,),
+    "array": (list, tuple),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def check_arguments(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], *, is_closed: bool = False
+) -> dict[str, Any]:
+    """Return valid arguments, without optional ones that are null.
+
+    Models write null for an omitted argument; it is dropped unless the schema permits null.
+
+    Args:
+        arguments: as the model wrote them.
+        schema: the schema of the tool.
+        is_closed: whether arguments that are not in `properties` are errors.
+
+    Raises:
+        ToolError: the arguments are invalid; the message lists all errors.
+    """
+    properties = _mapping(schema.get("properties"))
+    required = _names(schema.get("required"))
+    present = {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name in required or not any(errors_in(None, properties.get(name)))
+    }
+    if is_closed:
+        schema = {**schema, "additionalProperties": False}
+    errors = list(itertools.islice(errors_in(present, schema), _MOST + 1))
+    if errors:
+        errors[_MOST:] = ["and more"] * (len(errors) > _MOST)
+        raise ToolError(f"Invalid arguments: {'; '.join(errors)}.")
+    return present
+
+
+def errors_in(value: object, schema: object, path: str = "") -> Iterator[str]:
+    """Yield a sentence for each error of a value; none without a schema."""
+    if not isinstance(schema, Mapping):
+        return
+    types = _names(schema.get("type"))
+    if types and not any(_is(value, name) for name in types):
+        yield _expected(path, " or ".join(types), value)
+        return
+    allowed = schema.get("enum")
+    if isinstance(allowed, list | tuple) and not any(_same(value, each) for each in allowed):
+        yield _expected(path, "one of " + ", ".join(_shown(each) for each in allowed), value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _range_errors(value, schema, path)
+    elif isinstance(value, Mapping):
+        yield from _member_errors(value, schema, path)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from errors_in(item, schema.get("items"), f"{path}[{index}]")
+
+
+def _range_errors(value: float, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int | float) and value < least:
+        yield _expected(path, f"{least} or more", value)
+    if isinstance(most, int | float) and value > most:
+        yield _expected(path, f"{most} or less", value)
+
+
+def _member_errors(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    properties = _mapping(schema.get("properties"))
+    for name in _names(schema.get("required")):
+        if name not in value:
+            yield f"{_below(path, name)} is missing"
+    for name, member in value.items():
+        if name in properties:
+            yield from errors_in(member, properties[name], _below(path, name))
+    if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
+        unknown = [json.dumps(name[:_SHOWN]).decode() for name in value if name not in properties]
+        if unknown:
+            more = f" and {len(unknown) - _MOST} more" if len(unknown) > _MOST else ""
+            known = ", ".join(properties) or "none"
+            where = f" in {path}" if path else ""
+            yield f"unknown{where}: {', '.join(unknown[:_MOST])}{more} (supported: {known})"
+
+
+def _is(value: object, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean" or name not in _TYPES
+    return isinstance(value, _TYPES.get(name, (object,)))
+
+
+def _same(one: object, other: object) -> bool:
+    """Return True if two values are equal as JSON: true is not 1."""
+    return one == other and isinstance(one, bool) is isinstance(other, bool)
+
+
+def _expected(path: str, expected: str, value: object) -> str:
+    return f"{path}: expected {expected}, got {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, str) and len(value) > _SHOWN:
+        return f"a string of {len(value)} characters"
+    return json.dumps(value).decode()
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple):
+        return tuple(name for name in value if isinstance(name, str))
+    return ()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,206 @@
+"""A shell script run to its end, its deadline or a stop, for the tools that run commands.
+
+The rule of this module: no process of the script is left when `run_script` returns or is cancelled;
+see `RunningShell`.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+from eca_protocol.errors import StartFailed
+from eca_server.agent.jobs import RunningShell, Stream, start_shell
+from eca_server.agent.sandbox import (
+    Sandbox,
+    SandboxedCommand,
+    TooLarge,
+    is_setup_failure,
+    sandbox_hint,
+)
+from eca_server.agent.tools.files import in_thread
+from eca_server.agent.tools.output import Cap, OutputBuffer
+from eca_server.agent.tools.tool import ToolError, ToolOutput
+from eca_server.models.history import TextPart
+from eca_server.system.child_process import find_program
+from eca_server.workspace.opening import open_directory
+
+__all__ = ["Script", "enter_sandbox", "open_working_directory", "run_script", "shell_in"]
+
+_HINT = "request less output, or write it to a file and read that in parts"
+
+
+@attrs.frozen(kw_only=True)
+class Script:
+    """A script and its limits.
+
+    Attributes:
+        shell: the program that reads the text, from `shell_in`.
+        text: the script.
+        directory: the working directory, a real path.
+        environment: the whole environment.
+        timeout: in seconds.
+        cap: the limit of its output.
+        sandbox: the sandbox; None: no sandbox.
+        may_leave: whether the model may request a run outside the sandbox.
+        prefix: the command that starts the shell; empty: it is started directly.
+    """
+
+    shell: str
+    text: str
+    directory: Path
+    environment: Mapping[str, str] = attrs.field(repr=False)
+    timeout: float
+    cap: Cap
+    sandbox: Sandbox | None = None
+    may_leave: bool = False
+    prefix: tuple[str, ...] = ()
+
+    def within(self, visit: SandboxedCommand) -> Script:
+        """Return the script for a prepared sandbox."""
+        environment = visit.environment(self.environment)
+        return attrs.evolve(self, prefix=visit.prefix, environment=environment)
+
+
+def shell_in(environment: Mapping[str, str]) -> str:
+    """Return bash on the environment's PATH, else sh; read the disk."""
+    path = environment.get("PATH")
+    return find_program("bash", path) or find_program("sh", path) or "/bin/sh"
+
+
+@asynccontextmanager
+async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
+    """Open the checked directory of a script while the script is started.
+
+    Yields:
+        A descriptor, or the path on a platform without descriptors.
+
+    Raises:
+        ToolError: the path leads to a different directory now, or cannot be opened.
+    """
+    with ExitStack() as stack:
+        opened = await in_thread(lambda: stack.enter_context(open_directory(directory)))
+        yield opened.path if opened.fd is None else opened.fd
+
+
+async def enter_sandbox(script: Script) -> SandboxedCommand | None:
+    """Prepare the sandbox of a script; None if it has none. The caller leaves it.
+
+    Raises:
+        ToolError: the sandbox cannot be prepared.
+    """
+    if script.sandbox is None:
+        return None
+    try:
+        return await script.sandbox.enter(script.directory)
+    except (TooLarge, OSError) as error:
+        raise ToolError(f"The command cannot run in the sandbox: {error}.") from error
+
+
+async def run_script(script: Script) -> ToolOutput:
+    """Run a script and return its stdout and stderr, and its failure if it failed.
+
+    Raises:
+        ToolError: it cannot be started.
+    """
+    if script.sandbox is None:
+        return await _run(script)
+    output = await _run_in_sandbox(script)
+    texts = [part.text for part in output.parts if isinstance(part, TextPart)]
+    # A socket or file to be hidden was removed: the sandbox has to be prepared again.
+    return await _run_in_sandbox(script) if is_setup_failure(texts) else output
+
+
+async def _run_in_sandbox(script: Script) -> ToolOutput:
+    visit = await enter_sandbox(script)
+    assert visit is not None
+    try:
+        output = await _run(script.within(visit))
+    except BaseException:
+        await visit.leave()
+        raise
+    note = await visit.leave()
+    return attrs.evolve(output, parts=(*output.parts, TextPart(note))) if note else output
+
+
+async def _run(script: Script) -> ToolOutput:
+    """Run a script to its end, in a sandbox that is already prepared."""
+    try:
+        async with open_working_directory(script.directory) as directory:
+            child = start_shell(
+                script.shell,
+                script.text,
+                directory=directory,
+                environment=script.environment,
+                prefix=script.prefix,
+            )
+    except StartFailed as error:
+        raise ToolError(str(error)) from error
+    outputs: dict[Stream, OutputBuffer] = {
+        "stdout": OutputBuffer(script.cap),
+        "stderr": OutputBuffer(script.cap),
+    }
+
+    async def take(stream: Stream, data: bytes) -> None:
+        outputs[stream].write(data)
+
+    shell = RunningShell(child, take)
+    try:
+        with trio.move_on_after(script.timeout) as deadline:
+            await shell.read_to_end()
+    finally:
+        await shell.end()
+    failure = _failure(child.returncode)
+    if deadline.cancelled_caught:
+        failure = f"Timed out after {script.timeout:g} s and was stopped."
+    return _output(script, outputs["stdout"], outputs["stderr"], failure)
+
+
+def _output(
+    script: Script, stdout: OutputBuffer, stderr: OutputBuffer, failure: str | None
+) -> ToolOutput:
+    """Return the output, after `failure` if there is one, with a hint at the end."""
+    cap = script.cap
+    to_stdout, to_stderr = _shares(cap, stdout, stderr)
+    out = stdout.text(to_stdout, hint=_HINT)
+    err = stderr.text(to_stderr, hint=_HINT)
+    if failure is None:
+        texts = [out, err and f"Stderr:\n{err}"]
+    else:
+        texts = [failure, err and f"Stderr:\n{err}", out and f"Stdout:\n{out}"]
+    if script.sandbox is not None:
+        network, may_leave = script.sandbox.network, script.may_leave
+        texts.append(sandbox_hint(err, out, network=network, may_leave=may_leave))
+    parts = tuple(TextPart(text) for text in texts if text)
+    return ToolOutput(
+        parts=parts or (TextPart("The command succeeded without output."),),
+        is_error=failure is not None,
+    )
+
+
+def _failure(returncode: int | None) -> str | None:
+    if returncode == 0:
+        return None
+    if returncode is None:
+        return "The command could not be killed."
+    if returncode > 0:
+        return f"Exit code {returncode}"
+    try:
+        return f"Ended by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"Ended by signal {-returncode}"
+
+
+def _shares(cap: Cap, stdout: OutputBuffer, stderr: OutputBuffer) -> tuple[Cap, Cap]:
+    """Divide the cap: stderr gets half of it, or more if stdout needs less."""
+    size = min(stderr.size, max(cap.size // 2, cap.size - stdout.size))
+    lines = min(stderr.lines + 1, max(cap.lines // 2, cap.lines - stdout.lines - 1))
+    return (
+        Cap(lines=cap.lines - lines * bool(stderr.size), size=cap.size - size),
+        Cap(lines=lines, size=size),
+    )

@@ -1,0 +1,168 @@
+"""`search_tools` and `call_tool`: MCP tools whose schemas are not in the model's context.
+
+The tools of a turn are constant while it runs (design decision 20), since providers cache prompts
+and sign reasoning with the text before it. So a matching tool is not added to them: its schema is
+in the result of the search, which is part of the history, and `call_tool` calls it by its name. The
+call is judged as a call of that tool, by all of its rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from eca_protocol import json
+from eca_server.agent.tools.output import Cap, cut_end
+from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.tool import Effect, InnerCall, PreparedCall, ToolError, ToolOutput
+from eca_server.agent.tools.toolbox import ServedTool
+from eca_server.models.history import TextPart
+from eca_server.printable import printable_line
+
+__all__ = ["CallTool", "SearchTools", "searchable"]
+
+_MOST_MATCHES: Final = 10
+_LONGEST_DESCRIPTION: Final = 600  # characters
+_LONGEST_LIST: Final = 2_000  # characters of names in the description of the search
+_SHOWN: Final = 60
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+@attrs.frozen(kw_only=True)
+class SearchTools:
+    """The tool `search_tools`.
+
+    Attributes:
+        served: the tools to search.
+        cap: the limit of an output.
+    """
+
+    served: Sequence[ServedTool] = ()
+    cap: Cap = attrs.field(factory=Cap)
+
+    name: ClassVar = "search_tools"
+    effect: ClassVar[Effect] = "read"
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "Words to search for in names and descriptions, or names of tools.",
+            },
+        },
+        "required": ["query"],
+    }
+
+    @property
+    def description(self) -> str:
+        """Return the description, with the names of the tools."""
+        names = ", ".join(each.name for each in _offered(self.served))
+        if len(names) > _LONGEST_LIST:
+            names = f"{names[:_LONGEST_LIST].rpartition(',')[0]} and more"
+        listed = f" Tools: {names}." if names else ""
+        return (
+            "Find tools of MCP servers and load their descriptions and parameters. Call a matching "
+            f"tool with call_tool.{listed}"
+        )
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Searching tools: QUERY`."""
+        query = arguments.get("query")
+        shown = printable_line(query[:_SHOWN]) if isinstance(query, str) else ""
+        return f"Searching tools: {shown}" if shown else "Searching tools"
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Prepare the search."""
+        query: str = arguments["query"]
+
+        async def run() -> ToolOutput:
+            matches = list(self._matches(query))
+            if not matches:
+                raise ToolError("No tool matches. Try different words, or a name from the list.")
+            texts = [_described(each) for each in matches]
+            return ToolOutput(parts=(TextPart(cut_end("\n\n".join(texts), self.cap)),))
+
+        return PreparedCall(run=run, summary=self.summary(arguments))
+
+    def _matches(self, query: str) -> Iterator[ServedTool]:
+        """Yield the best matches: exact names, then by number and place of the matching words."""
+        words = {each.lower() for each in _WORD.findall(query)}
+        exact = {each.strip(" ,;`\"'") for each in query.split()}
+        ranked = []
+        for order, each in enumerate(_offered(self.served)):
+            name, text = each.name.lower(), each.tool.description.lower()
+            rank = sum(3 * (word in name) + (word in text) for word in words)
+            rank += 1000 * (each.name in exact or each.tool.name in exact)
+            if rank:
+                ranked.append((-rank, order, each))
+        best = sorted(ranked, key=lambda match: match[:2])[:_MOST_MATCHES]
+        yield from (each for *_, each in best)
+
+
+@attrs.frozen(kw_only=True)
+class CallTool:
+    """The tool `call_tool`; approval is decided for the tool that it calls."""
+
+    served: Sequence[ServedTool] = ()
+
+    name: ClassVar = "call_tool"
+    effect: ClassVar[Effect] = "read"
+    description: ClassVar = (
+        "Call a tool of an MCP server by its name. Load its parameters with search_tools first."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The name of the tool, from search_tools."},
+            "arguments": {
+                "type": "object",
+                "description": "The arguments of the tool. Default: none.",
+            },
+        },
+        "required": ["name"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return the summary of the called tool, if it is known."""
+        name, inner = arguments.get("name"), arguments.get("arguments")
+        called = next((each for each in _offered(self.served) if each.name == name), None)
+        if called is None:
+            return "Calling a tool"
+        return called.tool.summary(inner if isinstance(inner, Mapping) else {})
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Prepare the call of the inner tool.
+
+        Raises:
+            ToolError: there is no such tool, or its arguments are invalid.
+        """
+        name: str = arguments["name"]
+        called = next((each for each in self.served if each.name == name), None)
+        if called is None:
+            raise ToolError(f"There is no tool {name[:_SHOWN]!r}. Find tools with search_tools.")
+        if called.withheld is not None:
+            raise ToolError(f"Not available: {called.withheld}.")
+        inner_arguments = check_arguments(arguments.get("arguments", {}), called.tool.parameters)
+        prepared = await called.tool.prepare(inner_arguments)
+        inner = InnerCall(server=called.server, tool=called.tool, arguments=inner_arguments)
+        return attrs.evolve(prepared, inner=inner)
+
+
+def searchable(served: Sequence[ServedTool]) -> tuple[ServedTool, ...]:
+    """Return the tools as deferred ones, which the model has to search."""
+    return tuple(attrs.evolve(each, is_deferred=True) for each in served)
+
+
+def _offered(served: Sequence[ServedTool]) -> Iterator[ServedTool]:
+    return (each for each in served if each.withheld is None)
+
+
+def _described(each: ServedTool) -> str:
+    text = each.tool.description
+    if len(text) > _LONGEST_DESCRIPTION:
+        text = f"{text[:_LONGEST_DESCRIPTION]}..."
+    schema = json.dumps(each.tool.parameters).decode()
+    return f"{each.name} (server {each.server}): {text}\nParameters: {schema}"

@@ -1,0 +1,246 @@
+"""A walk over the commands of a text, for the shell's possible directories and the named paths.
+
+The rule of this module: a word with an unknown expansion, and code that cannot be parsed, is
+recorded as unknown. A `cd` counts as executed only if no later command runs without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from eca_server.agent.tools.shell_code import Evaluated, evaluated_code
+from eca_server.agent.tools.shell_commands import SimpleCommand, simple_commands
+from eca_server.agent.tools.shell_expansion import matches_parent
+from eca_server.agent.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
+from eca_server.agent.tools.shell_variables import FUNCTION, all_variables
+
+__all__ = ["MOST_PATHS", "Walk"]
+
+MOST_PATHS = 1_000
+_MOST_FOLDERS = 16
+_DEEPEST = 4
+_SHOWN = 60
+_URL = re.compile(r"\b(?!file:)[a-zA-Z][a-zA-Z0-9+.-]{0,15}://\S*")
+_FILE_URL = re.compile(r"\bfile://(?:localhost)?")
+# The text after one of these may be a path: `--file=/x`, `a:/x`, `{/x,/y}`, a quoted program.
+_EDGES = re.compile(r"[\s'\"`=:,;|&()\[\]{}<>@#!]+")
+_OTHER_TILDE = re.compile(r"(?:^|[:=])~[+\-\d]")
+_CODE_IN_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$[({]|`)")
+_SHELL_OPTION = re.compile(r"extglob|dotglob|nullglob|globstar|nocaseglob|nocasematch|GLOBIGNORE")
+_MAGIC = frozenset("*?[")
+_CHANGES_FOLDER = frozenset({"cd", "pushd", "popd", "chdir"})
+_BEGINS_COMMAND = frozenset({"", ";", "\n", "&", "&&", "("})
+_CHANGES_COMMANDS = frozenset({"function", "enable", "hash", "alias", "unalias", FUNCTION})
+_REPEATS = frozenset({"for", "function", "select", "trap", "until", "while", FUNCTION})
+_FOLDER_OPTIONS = frozenset({"-C", "--chdir", "--directory", "--cwd"})
+
+
+class Walk:
+    """The possible directories of a shell, command by command, and the paths that it names."""
+
+    def __init__(self, folders: Sequence[str], depth: int = 0) -> None:
+        self.paths: dict[str, None] = {}
+        self.unknown: list[str] = []
+        self.globs: set[str] = set()
+        self.here = list(folders)
+        self.reached = set(folders)
+        self.repeats = False  # a part of the text may run again, in a different directory
+        self.if_it_failed: list[str] = []  # its directories if a `cd` before this `&&` failed
+        self.before = ""  # the operator before this command
+        self.is_itself = True  # `cd` is the shell's builtin
+        self.depth = depth
+        self.variables = Variables(values={}, is_known=False)
+
+    def restart(self, folders: Sequence[str]) -> None:
+        """Restart in these directories; retain the named paths."""
+        self.here, self.if_it_failed, self.before = list(folders), [], ""
+
+    def folders_above(self, folders: Sequence[str]) -> list[str]:
+        """Return the possible directories when a part of the text runs again.
+
+        A directory below one of `folders` is left out: relative paths from it lead less far up.
+        """
+        if not self.repeats:
+            return []
+        known = [f"{_normal(folder)}/" for folder in folders]
+        reached = sorted({_normal(folder) for folder in self.reached})
+        return [each for each in reached if not f"{each}/".startswith(tuple(known))]
+
+    def follow(self, tokens: Sequence[Token], variables: Variables) -> None:
+        """Process the commands of a text.
+
+        Raises:
+            Unreadable, Unsure: a part of it cannot be parsed.
+        """
+        self.variables = variables
+        if variables.changing & _CHANGES_COMMANDS:
+            self.is_itself = False
+        if variables.changing & _REPEATS:
+            self.repeats = True
+        for command in simple_commands(tokens):
+            if len(self.paths) > MOST_PATHS:
+                return
+            self._process(command)
+
+    def _process(self, command: SimpleCommand) -> None:
+        words = command.words
+        here = self.here
+        self.here = _unique(here, self._folders_of_options(words))
+        for index, word in enumerate(words):
+            self._judge(command, index)
+            self._name(word)
+            for code in word.nested:
+                self._enter(code)
+        self.here = here
+        for evaluated in evaluated_code(command):
+            self._evaluate(evaluated)
+        for index, word in enumerate(words):
+            if word.text in _CHANGES_FOLDER:
+                targets = [each.text for each in words[index + 1 :] if not _is_option(each.text)]
+                alone = index == 0 and self.before in _BEGINS_COMMAND and self.is_itself
+                self._change(targets[0] if targets else "~", alone and command.operator == "&&")
+        if command.operator not in {"&&", "|", "|&"}:
+            self.here = _unique(self.here, self.if_it_failed)
+            self.if_it_failed = []
+        self.before = command.operator
+
+    def _judge(self, command: SimpleCommand, index: int) -> None:
+        """Record a word with an unknown meaning."""
+        word = command.words[index]
+        shown = word.text.replace(UNKNOWN, "$")[:_SHOWN]
+        if UNKNOWN in word.text and not command.only_prints(index):
+            self.unknown.append(f"the unknown expansion of {shown!r}")
+        if "~" in word.active and (
+            _OTHER_TILDE.search(word.text) or self.variables.value("HOME", word.at) == UNKNOWN
+        ):
+            self.unknown.append(f"the unknown expansion of {shown!r}")
+        if index == command.program and word.active & _MAGIC and word.text not in {"[", "[["}:
+            self.unknown.append(f"a program named by a glob: {shown!r}")
+        if _CODE_IN_SUBSCRIPT.search(word.text):
+            self.unknown.append(f"code in a subscript: {shown!r}")
+        if _SHELL_OPTION.search(word.text) or word.text == "shopt":
+            self.unknown.append(f"a change of the shell's expansion: {shown!r}")
+
+    def _folders_of_options(self, words: Sequence[Word]) -> list[str]:
+        """Return the directories that an option (`-C`) makes a program start in."""
+        targets = [
+            after.text
+            for option, after in itertools.pairwise(words)
+            if option.text in _FOLDER_OPTIONS
+        ]
+        return [_joined(folder, target) for target in targets for folder in self.here]
+
+    def _enter(self, tokens: Sequence[Token]) -> None:
+        """Process the code of a substitution, which has its own shell."""
+        inner = Walk(self.here, self.depth)
+        inner.paths, inner.unknown, inner.globs = self.paths, self.unknown, self.globs
+        inner.reached, inner.is_itself = self.reached, self.is_itself
+        inner.follow(tokens, self.variables)
+
+    def _evaluate(self, evaluated: Evaluated) -> None:
+        """Process a text that the command evaluates as code."""
+        if evaluated.code is None or UNKNOWN in evaluated.code or self.depth >= _DEEPEST:
+            self.unknown.append(f"code that {evaluated.program} runs")
+            return
+        inner = Walk(self.here, self.depth + 1)
+        inner.paths, inner.unknown, inner.globs = self.paths, self.unknown, self.globs
+        inner.reached = self.reached
+        known = all_variables(evaluated.code, self.variables.values, outer=self.variables)
+        for variables in known:
+            inner.follow(tokenize(evaluated.code, variables), variables)
+        self.repeats |= inner.repeats
+        if evaluated.is_same_shell:
+            self.here = _unique(self.here, inner.here)
+
+    def _name(self, word: Word) -> None:
+        is_glob = bool(word.active & _MAGIC) and word.text not in {"[", "[["}
+        for text in _candidates(word.text):
+            if len(self.paths) > MOST_PATHS:
+                return
+            if text.startswith("/"):
+                self._add(text, is_glob)
+                continue
+            if text.startswith("~"):
+                self._add(text, is_glob)
+            for folder in self.here:
+                if not text.startswith("~") or "~" not in word.active:
+                    self._add(f"{folder}/{text}", is_glob or not _MAGIC.isdisjoint(folder))
+
+    def _add(self, path: str, is_glob: bool) -> None:
+        self.paths[path] = None
+        if is_glob:
+            self.globs.add(path)
+
+    def _change(self, target: str, is_certain: bool) -> None:
+        searches = not target.startswith(("/", ".", "~")) and (
+            self.variables.value("CDPATH", 0) != ""
+        )
+        is_lost = UNKNOWN in target or target == "-" or searches
+        if is_lost or len(self.here) > _MOST_FOLDERS:
+            self.unknown.append("cd to an unknown folder")
+            return
+        targets = _unique(
+            spelling for folder in self.here for spelling in _spellings(_joined(folder, target))
+        )
+        self.reached.update(targets)
+        for folder in targets:
+            self._add(folder, not _MAGIC.isdisjoint(folder))
+        if is_certain:
+            self.if_it_failed = _unique(self.if_it_failed, self.here)
+            self.here = targets
+        else:
+            self.here = _unique(self.here, targets)
+
+
+def _joined(folder: str, target: str) -> str:
+    return target if target.startswith(("/", "~")) else f"{folder}/{target}"
+
+
+def _spellings(path: str) -> Iterator[str]:
+    """Yield a directory as written, and with `..` removed textually, as `cd` does."""
+    yield path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1] not in {"", "~", ".."}:
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    if ".." in path:
+        yield "/".join(parts) or "/"
+
+
+def _candidates(word: str) -> Iterator[str]:
+    """Yield the parts of a word that may be paths; of a partly unknown one, its known start."""
+    text = _FILE_URL.sub(" ", _URL.sub(" ", word))
+    for piece in (text, *_EDGES.split(text)):
+        # `-C/x` and `--x`: the text after an option's name may be a path as well.
+        for part in (piece, piece[2:], piece.lstrip("-+")) if _is_option(piece) else (piece,):
+            # A variable at the front may be empty.
+            path = part.lstrip(UNKNOWN) if part.lstrip(UNKNOWN).startswith("/") else part
+            path = path.partition(UNKNOWN)[0]
+            if path:
+                yield path
+                yield from _leading_up(path)
+
+
+def _leading_up(path: str) -> Iterator[str]:
+    """Yield the path with `..` for each glob that also matches `..`, as `.*` and `.?` do."""
+    parts = path.split("/")
+    up = [".." if matches_parent(part) else part for part in parts]
+    if up != parts:
+        yield "/".join(up)
+
+
+def _is_option(text: str) -> bool:
+    return len(text) > 1 and text[0] in "-+"
+
+
+def _unique(*groups: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(item for group in groups for item in group))
+
+
+def _normal(folder: str) -> str:
+    return os.path.normpath(folder).rstrip("/")

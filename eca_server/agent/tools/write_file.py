@@ -1,0 +1,152 @@
+"""`write_file`: create a file or replace its whole content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+
+from eca_protocol.messages import FileChangeDetails
+from eca_server.agent.tools.diff import file_change
+from eca_server.agent.tools.editing import with_newline
+from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread, printable
+from eca_server.agent.tools.output import counted
+from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
+from eca_server.models.history import TextPart
+from eca_server.workspace import (
+    Fingerprint,
+    NotText,
+    Place,
+    Text,
+    decode,
+    replace_file,
+)
+
+__all__ = ["WriteFile"]
+
+
+@attrs.frozen(kw_only=True)
+class _PlannedWrite:
+    """A write that can be applied.
+
+    Attributes:
+        place: the file.
+        expected: its current content; None for a new file.
+        data: its new content.
+        details: the change as shown to people.
+        change: the change as needed to undo it.
+    """
+
+    place: Place
+    expected: Fingerprint | None
+    data: bytes = attrs.field(repr=False)
+    details: FileChangeDetails
+    change: FileChange
+
+
+@attrs.frozen(kw_only=True)
+class WriteFile:
+    """The tool `write_file`; an existing file keeps its encoding and line ends."""
+
+    files: Files
+
+    name: ClassVar = "write_file"
+    effect: ClassVar[Effect] = "write"
+    description: ClassVar = (
+        "Create a file with missing parent directories, or replace the whole content of a file. "
+        "To change a part of a file, use edit_file."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "The file: absolute, or relative to the first workspace root.",
+            },
+            "content": {"type": "string", "description": "The complete content of the file."},
+        },
+        "required": ["path", "content"],
+    }
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return `Creating file NAME`."""
+        return action_summary("Creating file", arguments)
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Read the current content and compute the change.
+
+        Raises:
+            ToolError: the file cannot be written, or has changed since the model read it.
+        """
+        path: str = arguments["path"]
+        planned = await in_thread(lambda: self._plan(path, arguments["content"]))
+
+        async def run() -> ToolOutput:
+            return await in_thread(lambda: self._write(planned))
+
+        return PreparedCall(
+            run=run,
+            summary=self.summary(arguments),
+            places=(planned.place,),
+            details=planned.details,
+            changes=(planned.change,),
+        )
+
+    def _plan(self, path: str, content: str) -> _PlannedWrite:
+        place = self.files.workspace.locate(path)
+        snapshot = self.files.read(place)
+        before = ""
+        if snapshot is None:
+            data = _encoded(content)
+        else:
+            try:
+                old = decode(snapshot.data)
+            except NotText as error:
+                raise ToolError(
+                    f"Expected a text file, {error}: {str(place.path)!r}. To replace it, "
+                    "move it away first."
+                ) from error
+            before = old.text
+            content, data = _like(old, content)
+        details = file_change(
+            printable(place.path), before, content, cap=self.files.cap, checkpoint=checkpoint
+        )
+        change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
+        return _PlannedWrite(
+            place=place,
+            expected=None if snapshot is None else snapshot.fingerprint,
+            data=data,
+            details=details,
+            change=change,
+        )
+
+    def _write(self, planned: _PlannedWrite) -> ToolOutput:
+        place = planned.place
+        after = replace_file(place, planned.data, expected=planned.expected, checkpoint=checkpoint)
+        self.files.ledger.record(place.real_path, after)
+        details = planned.details
+        text = (
+            f"Created {details.path}: {counted(details.lines_added, 'line')}."
+            if planned.expected is None
+            else f"Wrote {details.path}: {counted(details.lines_added, 'line')} added, "
+            f"{details.lines_removed} removed."
+        )
+        return ToolOutput(parts=(TextPart(text),), details=details)
+
+
+def _like(old: Text, content: str) -> tuple[str, bytes]:
+    """Return a content with the line ends and the encoding of the old one, else UTF-8."""
+    if "\r" not in content:
+        content = with_newline(content, old.newline)
+    try:
+        return content, old.encode(content)
+    except NotText:
+        return content, _encoded(content)
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        raise ToolError("content: expected text, got half a surrogate pair.") from None

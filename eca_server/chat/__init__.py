@@ -1,9 +1,0 @@
-"""Chats: their turns one after the other, their history, usage and titles."""
-
-from __future__ import annotations
-
-from eca_server.chat.chat import Chat
-from eca_server.chat.chats import Chats
-from eca_server.chat.turn import Body, Prompt, Turn
-
-__all__ = ["Body", "Chat", "Chats", "Prompt", "Turn"]

@@ -1,0 +1,127 @@
+"""The terminal's view of a tool call that needs approval.
+
+Invariants: every argument is shown, with the directory and the tool. Each row is indented and fits
+the terminal, so nothing in a call can imitate the server's question. Every cut is marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from eca_protocol import json
+from eca_protocol import messages as m
+from eca_protocol.errors import LocalProtocolError
+from eca_server.agent.tools.output import Cap, cut_middle
+from eca_server.agent.tools.shell_command import SANDBOX_PLACES, ShellCommand
+from eca_server.client.content_formatting import PREFIX
+from eca_server.printable import printable_line, printable_lines, rows
+
+__all__ = ["call_rows", "question_of"]
+
+_ARGUMENT: Final = Cap(lines=200, size=20_000)
+_BEFORE_DIFF: Final = Cap(lines=6, size=500)  # of an argument, if a diff follows
+_DIFF: Final = Cap(lines=1000, size=100_000)
+_NAME: Final = 100  # characters
+_NARROWEST: Final = 20  # columns
+_QUESTIONS: Final[Mapping[str, str]] = {
+    "ask_user": "Let the model ask you {question}",
+    "bg_job kill": "Kill the background job {job_id}",
+    "bg_job list": "List the background jobs",
+    "bg_job read_output": "Read the output of the background job {job_id}",
+    "call_tool": "Call {name}",
+    "directory_tree": "List the files in {path}",
+    "edit_file": "Edit {path}",
+    "editor_definition": "Ask the editor where {symbol} is defined",
+    "editor_diagnostics": "Read the diagnostics of the editor",
+    "editor_references": "Ask the editor where {symbol} is used",
+    "grep": "Search for {pattern} in {path}",
+    "move_file": "Move {source} to {destination}",
+    "preview_file_change": "Preview a change of {path}",
+    "read_file": "Read {path}",
+    "search_tools": "Search the tools for {query}",
+    "shell_command": "Run {command}",
+    "skill": "Load the skill {name}",
+    "spawn_agent": "Start the agent {agent}",
+    "task": "Update the task list",
+    "view_image": "Send the image {path} to the model",
+    "write_file": "Write {path}",
+}
+"""The question for each native tool, without its mark; values are strings of the arguments."""
+
+
+def question_of(call: m.ChatToolCallRunContent) -> str:
+    """Return the approval question about a call, on one line."""
+    tool = _name(call.name.removeprefix(PREFIX))
+    if call.origin == "mcp":
+        return f"Call `{tool}` of server `{_name(call.server)}`?"
+    action = f" {call.arguments.get('action')}" if tool == "bg_job" else ""
+    values = {key: f"`{_name(value)}`" for key, value in _strings(call.arguments)}
+    try:
+        question = _QUESTIONS[tool + action].format_map(values)
+    except KeyError:  # a custom tool, or a call without an argument
+        question = f"Run the tool `{tool}`"
+    summary = call.summary or ""
+    place = next(filter(summary.endswith, SANDBOX_PLACES), "") if tool == ShellCommand.name else ""
+    return f"{question}{place}?"
+
+
+def call_rows(call: m.ChatToolCallRunContent, *, directory: Path | None, width: int) -> str:
+    """Return a call in rows for a terminal.
+
+    Args:
+        call: the waiting call.
+        directory: the directory of the workspace, if there is one.
+        width: columns of the terminal.
+    """
+    columns = max(width - 1, _NARROWEST)
+    return "".join(
+        f"{' ' * indent}{row}\n"
+        for indent, text in _parts(call, directory)
+        for row in rows(printable_lines(text), columns - indent)
+    )
+
+
+def _parts(call: m.ChatToolCallRunContent, directory: Path | None) -> Iterator[tuple[int, str]]:
+    """Yield each text with its indentation."""
+    origin = f" of the MCP server {_name(call.server)}" if call.origin == "mcp" else ""
+    yield 2, f"tool: {_name(call.name)}{origin}"
+    if directory is not None:
+        yield 2, f"directory: {printable_line(str(_directory_of(call, directory)))}"
+    change = call.details if isinstance(call.details, m.FileChangeDetails) else None
+    cap = _ARGUMENT if change is None else _BEFORE_DIFF
+    for name, value in call.arguments.items():
+        text = printable_lines(cut_middle(_text(value), cap)).removesuffix("\n")
+        if "\n" in text:
+            yield 2, f"{_name(name)}:"
+            yield 6, text
+        else:
+            yield 2, f"{_name(name)}: {text}"
+    if change is not None:
+        yield 2, f"changes {printable_line(change.path)}:"
+        yield 4, cut_middle(change.diff, _DIFF).removesuffix("\n")
+
+
+def _directory_of(call: m.ChatToolCallRunContent, directory: Path) -> Path:
+    """Return the directory of a call: a command's own one, else the workspace's."""
+    own = call.arguments.get("working_directory")
+    return directory / own if call.origin == "native" and isinstance(own, str) else directory
+
+
+def _strings(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((key, value) for key, value in arguments.items() if isinstance(value, str))
+
+
+def _name(text: str) -> str:
+    return printable_line(text, longest=_NAME)
+
+
+def _text(value: Any) -> str:
+    """Return a string as it is, and any other argument as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value).decode()
+    except LocalProtocolError:
+        return repr(value)

@@ -1,0 +1,187 @@
+"""The formatting of contents for a client: names of tools, and pieces of long texts (W-6).
+
+The module is imported with the first content, which keeps the start fast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, Literal
+
+import attrs
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatContentReceivedParams,
+    ChatImageContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+    ChatToolCalledContent,
+    ChatToolCallPrepareContent,
+    ChatToolCallRejectedContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+    FileChangeDetails,
+)
+from eca_server.client.profiles import ClientProfile
+from eca_server.printable import LONGEST_NAME, printable_line
+from eca_server.workspace import path_of
+
+__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "ContentFormatter", "Role", "pieces"]
+
+Role = Literal["user", "system", "assistant"]
+
+_MOST_JSON_BYTES = 6  # of one character
+
+NATIVE = "eca"
+"""The server name of native tools in the contents of a call."""
+
+PREFIX = "eca_"
+"""Prefix of a native tool's name, for models and older revisions of the protocol (W-33)."""
+
+LARGEST_PICTURE = 8 * 1024 * 1024
+"""Limit of a picture in one frame, in characters of base64; a text replaces a larger one."""
+
+_OF_CALLS = (
+    ChatToolCallPrepareContent,
+    ChatToolCallRunContent,
+    ChatToolCallRunningContent,
+    ChatToolCalledContent,
+    ChatToolCallRejectedContent,
+)
+
+_TEXTS: Mapping[type, str] = {
+    ChatTextContent: "text",
+    ChatReasonTextContent: "text",
+    ChatToolCallPrepareContent: "arguments_text",
+}
+"""The contents whose text may be split into pieces that the client joins."""
+
+
+@attrs.frozen
+class ContentFormatter:
+    """The formatter of contents for one client.
+
+    Attributes:
+        profile: the client's profile.
+        link: returns the URI of the file of a picture in a chat, if there is one.
+    """
+
+    profile: ClientProfile
+    link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
+
+    def messages(
+        self, chat_id: str, role: Role, content: ChatContent, parent_chat_id: str | None = None
+    ) -> Iterator[ChatContentReceivedParams]:
+        """Yield the messages that carry a content of a chat."""
+        if isinstance(content, ChatImageContent) and not self.shows(content):
+            role, content = self._in_words(content, self.link(chat_id, content))
+        elif (
+            role == "system" and isinstance(content, ChatTextContent) and self._hides(content.text)
+        ):
+            role, content = (
+                "assistant",
+                attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n"),
+            )
+        for piece in self._pieces(role, self.named(content)):
+            yield ChatContentReceivedParams(
+                chat_id=chat_id, parent_chat_id=parent_chat_id, role=role, content=piece
+            )
+
+    def shows(self, picture: ChatImageContent) -> bool:
+        """Return whether the client is sent this picture; else a text replaces it."""
+        fits = len(picture.base64) <= LARGEST_PICTURE
+        return self.profile.shows_pictures and fits and picture.media_type.startswith("image/")
+
+    def named(self, content: ChatContent) -> ChatContent:
+        """Return a content with the names of its tool and file as the client needs them."""
+        if not isinstance(content, _OF_CALLS) or content.server != NATIVE:
+            return content
+        if not self.profile.prefixes_tools:
+            content = attrs.evolve(content, name=content.name.removeprefix(PREFIX))
+        if self.profile.names_changed_files and isinstance(content.details, FileChangeDetails):
+            content = attrs.evolve(
+                content, summary=_without_name(content.summary, content.details.path)
+            )
+        return content
+
+    def _hides(self, system_text: str) -> bool:
+        """Return whether the client would cut lines of this text that the user must see."""
+        return self.profile.has_plain_own_texts and "```" in system_text
+
+    def _in_words(
+        self, picture: ChatImageContent, link: str | None
+    ) -> tuple[Role, ChatTextContent]:
+        """Return a text that describes a picture and its file, with its role."""
+        size = len(picture.base64) * 3 // 4 - picture.base64[-2:].count("=")
+        text = f"[a picture: {picture.media_type}, {size:,} bytes]"
+        if link is None:
+            return "system", ChatTextContent(text=text)
+        if not self.profile.has_plain_own_texts:
+            return "system", ChatTextContent(text=f"{text}({link})")
+        # This client cuts long lines of system texts and does not follow links to files.
+        return "assistant", ChatTextContent(text=f"\n\n{text} `{path_of(link)}`\n\n")
+
+    def _pieces(self, role: Role, content: ChatContent) -> Iterable[ChatContent]:
+        field = _TEXTS.get(type(content))
+        if field is None or (role == "user" and not self.profile.splits_echo):
+            return (content,)
+        text: str = getattr(content, field)
+        limit = self.profile.text_limit
+        if len(text) * _MOST_JSON_BYTES <= limit:
+            return (content,)
+        part: Any = content
+        return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
+
+
+def _without_name(summary: str | None, path: str) -> str | None:
+    """Return a summary without the file's name; a reason in brackets after it stays."""
+    name = printable_line(PurePath(path).name, longest=LONGEST_NAME)
+    return summary and re.sub(rf" {re.escape(name)}(?= \(|\Z)", "", summary, count=1)
+
+
+def _wrapping(text: str) -> str:
+    """Return Markdown with each line of a code block as inline code, which wraps."""
+    lines, is_code = [], False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            is_code = not is_code
+            lines.append("")
+        elif is_code and line.strip():
+            ticks = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+            lines.append(f"{ticks} {line} {ticks}  ")  # two blanks: a hard line break
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def pieces(text: str, limit: int) -> Iterator[str]:
+    """Yield a text in pieces of at most `limit` bytes of JSON each.
+
+    A piece ends after a line break if there is one in its second half.
+    """
+    start = size = line_end = line_size = 0
+    for position, character in enumerate(text):
+        cost = _json_cost(character)
+        while size + cost > limit and position > start:
+            cut, cut_size = (line_end, line_size) if line_size * 2 > size else (position, size)
+            yield text[start:cut]
+            start, size, line_size = cut, size - cut_size, 0
+        size += cost
+        if character == "\n":
+            line_end, line_size = position + 1, size
+    if start < len(text):
+        yield text[start:]
+
+
+def _json_cost(character: str) -> int:
+    number = ord(character)
+    if number < 0x20:
+        return 2 if character in "\b\t\n\f\r" else 6
+    if number < 0x80:
+        return 2 if character in '"\\' else 1
+    if number < 0x800:
+        return 2
+    return 3 if number < 0x10000 else 4

@@ -1,0 +1,170 @@
+"""The connected client, and all output to it.
+
+All output for the user goes through `Session`, which formats contents for the client
+(`content_formatting`) and drops output after the connection has closed. Only `drained` and
+`request` wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.codec import Codec
+from eca_protocol.errors import ConnectionClosed
+from eca_protocol.message_transport import StreamTransport
+from eca_protocol.messages import ClientCapabilities, ClientInfo, ShowMessageParams
+from eca_protocol.methods import ECA
+from eca_protocol.peer import Peer
+from eca_protocol.revisions import Revision, window_of
+from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile
+from eca_server.workspace import Root
+
+if TYPE_CHECKING:
+    from eca_protocol.messages import ChatContent, ChatImageContent
+    from eca_server.client.content_formatting import ContentFormatter, Role
+
+__all__ = ["MessageKind", "Session"]
+
+_log = logging.getLogger("eca_server")
+
+_NEWEST = Codec(ECA, Revision.CURRENT)
+
+MessageKind: TypeAlias = Literal["error", "warning", "info"]
+
+_LEVELS: Final[Mapping[MessageKind, int]] = {
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+}
+
+
+class Session:
+    """The state of the client since `initialize`, and the output to it.
+
+    Attributes:
+        client_info: the client's name and version.
+        capabilities: the client's capabilities.
+        revision: the revision of the protocol.
+        roots: the workspace roots.
+        link: returns the URI of the file of a picture in a chat, if there is one.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.client_info = ClientInfo()
+        self.capabilities = ClientCapabilities()
+        self.revision = Revision.R2025_10
+        self.roots: tuple[Root, ...] = ()
+        self._profile = DEFAULT_PROFILE
+        self._shown_once: set[str] = set()
+        self._unshown: list[str] = []
+        self.link: Callable[[str, ChatImageContent], str | None] = lambda _chat_id, _picture: None
+
+    @property
+    def profile(self) -> ClientProfile:
+        """The profile of the client."""
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: ClientProfile) -> None:
+        self._profile = profile
+        vars(self).pop("formatter", None)
+        if isinstance(self._peer.transport, StreamTransport):
+            self._peer.transport.shape = profile.shape
+
+    def writes(self, model: type[Any], field: str) -> bool:
+        """Return whether the client's revision has this field of a message."""
+        return window_of(attrs.fields_dict(model)[field].metadata).written_in(self.revision)
+
+    @cached_property
+    def formatter(self) -> ContentFormatter:
+        """The formatter of contents for this client."""
+        from eca_server.client.content_formatting import (  # noqa: PLC0415 - not needed at the start
+            ContentFormatter,
+        )
+
+        return ContentFormatter(self._profile, self.link)
+
+    def emit(
+        self, chat_id: str, role: Role, content: ChatContent, *, parent_chat_id: str | None = None
+    ) -> None:
+        """Append a content of a chat to the output, in pieces if it is long.
+
+        Args:
+            chat_id: the chat.
+            role: the role of the speaker.
+            content: the content.
+            parent_chat_id: the parent of a subagent's chat.
+        """
+        for message in self.formatter.messages(chat_id, role, content, parent_chat_id):
+            self.notify("chat/contentReceived", message)
+
+    def show(self, kind: MessageKind, message: str, *, chat_id: str | None = None) -> None:
+        """Log a message and show it to the user outside of any chat (`$/showMessage`; W-15).
+
+        A client that does not show it gets the same text in a chat.
+
+        Args:
+            kind: the severity.
+            message: the message.
+            chat_id: the chat that it concerns; None: the next turn of any chat repeats it.
+        """
+        if self._profile.logs_messages:
+            _log.log(_LEVELS[kind], "%s", message)
+        if not self._profile.shows_messages:
+            if chat_id is not None:
+                self.emit(chat_id, "system", _text(message))
+            elif message not in self._unshown:
+                self._unshown.append(message)
+        self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
+
+    def show_once(self, kind: MessageKind, message: str) -> None:
+        """Show the user a message, unless this method has shown the same one before."""
+        if self.is_first(message):
+            self.show(kind, message)
+
+    def is_first(self, message: str) -> bool:
+        """Return whether this is the first call with a message, for notes that are shown once."""
+        is_first = message not in self._shown_once
+        self._shown_once.add(message)
+        return is_first
+
+    def take_unshown(self) -> Sequence[str]:
+        """Return and clear the messages that the client did not show and no turn has repeated."""
+        taken, self._unshown = self._unshown, []
+        return taken
+
+    def notify(self, method: str, params: Any, *, newest: bool = False) -> None:
+        """Append a notification to the output; do nothing on a closed connection.
+
+        Args:
+            method: the name of the method.
+            params: its typed params.
+            newest: use the newest revision: the message belongs to a request that only newer
+                revisions have.
+        """
+        if self._peer.closed:
+            return
+        try:
+            self._peer.notify(method, params, codec=_NEWEST if newest else None)
+        except ConnectionClosed:
+            return
+
+    async def drained(self) -> None:
+        """Wait until the client has read most of the output."""
+        await self._peer.transport.drain()
+
+    async def request(self, method: str, params: Any, *, deadline: float) -> Any:
+        """Send the editor a request. Raises as `Peer.call`; `deadline` is in seconds."""
+        return await self._peer.call(method, params, deadline=deadline)
+
+
+def _text(message: str) -> ChatContent:
+    from eca_protocol.messages import ChatTextContent  # noqa: PLC0415 - not needed at the start
+
+    return ChatTextContent(text=f"{message}\n\n")

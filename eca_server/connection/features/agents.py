@@ -1,0 +1,306 @@
+"""The agent of a turn: its model, instructions and tools, as configured and selected.
+
+The subagents of an agent are fixed when its turn begins. A subagent has no subagents and no
+permission that its parent lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.messages import ChatContext
+from eca_server.agent.chat import Turn
+from eca_server.agent.chat.agent import Agent
+from eca_server.agent.chat.instructions import (
+    System,
+    UnreadablePrompt,
+    compact_prompt,
+    instructions,
+    own_prompt,
+)
+from eca_server.agent.chat.outlet import Outlet
+from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
+from eca_server.agent.commands import hidden_skill_notes
+from eca_server.agent.context import PromptContext, build_context, read_instruction_files
+from eca_server.agent.context.job_notice import job_notice
+from eca_server.agent.jobs import Jobs
+from eca_server.agent.skills import SKILL_TOOL, Skill, is_allowed, list_skills
+from eca_server.agent.tools.approval import NATIVE, Call, Policy, policy_of
+from eca_server.agent.tools.ask_user import AskUser
+from eca_server.agent.tools.native import NativeTools
+from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.permissions import Permissions
+from eca_server.agent.tools.search_tools import CallTool, SearchTools, searchable
+from eca_server.agent.tools.tasks import TASK_TOOL, lists_in
+from eca_server.agent.tools.tool import Tool
+from eca_server.agent.tools.toolbox import ToolBox
+from eca_server.agent.tools.view_image import ViewImage
+from eca_server.client.session import Session
+from eca_server.config import Behavior, Config, apply_behavior
+from eca_server.connection.features.announcer import Announcer
+from eca_server.connection.features.approvals import Approvals
+from eca_server.connection.features.current_models import CurrentModels
+from eca_server.connection.features.folders import Folders
+from eca_server.connection.features.hooks import SessionHooks
+from eca_server.connection.features.selection import Chosen
+from eca_server.connection.features.settings import Settings
+from eca_server.connection.features.tool_sets import ToolSets
+from eca_server.models.backend import BackendError
+from eca_server.models.history import Message, TextPart
+from eca_server.models.models import Model
+from eca_server.system.child_process import chat_environment
+
+if TYPE_CHECKING:
+    from eca_server.connection.features.mcp import MCPServers
+
+__all__ = ["Agents"]
+
+
+SUBAGENT_INSTRUCTIONS: Final = (
+    "You work for another agent, which receives only your last message: put the complete result "
+    "into it. Do not ask questions; they are not answered."
+)
+
+
+@attrs.frozen
+class ParentTurn:
+    """The parent of a subagent: the turn that waits for it, its chat and its policy."""
+
+    chat: Outlet
+    turn: Turn
+    policy: Policy
+
+
+@attrs.frozen(eq=False)
+class Agents:
+    """The maker of agents.
+
+    Attributes:
+        servers: returns the MCP servers, or None if none is configured.
+        limiter: limits the number of concurrent subagents.
+    """
+
+    session: Session
+    settings: Settings
+    models: CurrentModels
+    folders: Folders
+    announcer: Announcer
+    tools: ToolSets
+    approvals: Approvals
+    hooks: SessionHooks
+    jobs: Jobs
+    servers: Callable[[], MCPServers | None]
+    http: HTTPClient
+    limiter: trio.Semaphore
+    working_subagents: dict[str, SubagentChat]
+
+    async def make(
+        self,
+        chat: Outlet,
+        turn: Turn,
+        text: str,
+        *,
+        contexts: Sequence[ChatContext],
+        chosen: Chosen,
+        parent: ParentTurn | None = None,
+    ) -> Agent | None:
+        """Build the agent for a turn; return None after reporting an unusable model.
+
+        The configuration is read before the first wait, so the turn keeps it to its end. With a
+        `parent`, the agent is that turn's subagent.
+        """
+        try:
+            model = self.models.current.find(chosen.model, chosen.variant)
+        except BackendError as error:
+            turn.fail(f"{chosen.model} cannot be used: {error.message}.")
+            return None
+        behavior = chosen.behavior
+        config = apply_behavior(self.settings.config, behavior)
+        policy = policy_of(config, behavior, within=None if parent is None else parent.policy)
+        gitignore = self.settings.follows_gitignore
+        gather = partial(self._gather, chat, text, contexts, gitignore)
+        owner = parent or ParentTurn(chat, turn, policy)
+        native = self._native_tools(chat, owner, config, chosen)
+        if not model.capabilities.images:
+            native = native.without(ViewImage.name)
+        permissions = self._permissions(chat, policy, owner.chat)
+        system = chat.systems.get(behavior)
+        if system is None:
+            system = chat.systems[behavior] = await self._system(turn, config, policy, behavior)
+        if not system.lists_skills and _offers_skills(policy):
+            native = native.without(SKILL_TOOL)
+        if self.announcer.is_introduced and parent is None:
+            self.announcer.announce_tools(behavior)
+        toolbox, more = await self._toolbox(turn, config, policy, native)
+        texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
+        return Agent(
+            model=model,
+            messages=(Message(role="user", parts=(TextPart(text),)),),
+            system="\n\n".join(filter(None, texts)),
+            toolbox=toolbox,
+            permissions=permissions,
+            wants_title=config.chat_title and parent is None,
+            compact_at=_compact_at(config, behavior, model.capabilities.context),
+            answer_max_kb=config.answer_max_kb,
+            gather=gather,
+            title_prompt=config.prompts.chat_title,
+            compact_prompt=await _compact_prompt(turn, config),
+            hooks=await self.hooks.of_turn(turn, config, self._hook_fields(chat, model, chosen)),
+            max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
+            initiator="user" if parent is None else "agent",
+        )
+
+    async def _toolbox(
+        self, turn: Turn, config: Config, policy: Policy, native: NativeTools
+    ) -> tuple[ToolBox, str]:
+        """Return the native tools with those of the MCP servers, and the servers' instructions."""
+        servers = self.servers()
+        if servers is None:
+            return native.toolbox(policy), ""
+        await servers.in_turns.wait(turn)
+        served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
+        if config.mcp_tool_search and served:
+            served = searchable(served)
+            native = native.adding([SearchTools(served=served), CallTool(served=served)])
+        return native.toolbox(policy, served), servers.in_turns.instructions()
+
+    async def _gather(
+        self, chat: Outlet, text: str, contexts: Sequence[ChatContext], gitignore: bool
+    ) -> PromptContext:
+        servers = self.servers()
+        built = await build_context(
+            contexts,
+            text,
+            workspace=self.folders.workspace,
+            http=self.http,
+            resources=None if servers is None else servers.in_turns.reader(chat),
+            gitignore=gitignore,
+        )
+        news = job_notice(self.jobs, chat.id)
+        return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
+
+    def _native_tools(
+        self, chat: Outlet, owner: ParentTurn, config: Config, chosen: Chosen
+    ) -> NativeTools:
+        """Return the tools of a chat; `owner` is its own turn, or the parent of a subagent."""
+        behavior, chat_id = chosen.behavior, owner.chat.id
+        if owner.chat is not chat:
+            native = self.tools.make(chat.ledger, chat_id, reader=chat.id, behavior=behavior)
+            return native.without(AskUser.name).without(TASK_TOOL)
+        lists = [tasks for _, tasks in lists_in(chat.history)]
+        return self.tools.make(
+            chat.ledger,
+            chat_id,
+            behavior=behavior,
+            tasks=lists[-1] if lists else None,
+            more=self._spawn_tools(owner, config, chosen),
+        )
+
+    def _spawn_tools(self, parent: ParentTurn, config: Config, chosen: Chosen) -> Sequence[Tool]:
+        """Return the tool that starts subagents, if the agent of a turn has any."""
+        agents = self.tools.subagents(chosen.behavior)
+
+        async def work(task: Task) -> SubagentChat:
+            agent, text = task.agent, task.text
+            target = Chosen(model=agent.model, variant=agent.variant, behavior=agent.name)
+
+            async def body(chat: SubagentChat) -> None:
+                turn = chat.turn
+                agent = await self.make(chat, turn, text, contexts=(), chosen=target, parent=parent)
+                if agent is not None:
+                    await agent.run(turn)
+
+            async with self.limiter:
+                return await run_task(parent.turn, task, body, self.working_subagents)
+
+        limits = config.tool_call.output_truncation
+        cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
+        model, variant = chosen.model, chosen.variant
+        spawn = SpawnAgent(agents=agents, model=model, variant=variant, cap=cap, work=work)
+        return [spawn] if agents else ()
+
+    def _permissions(self, chat: Outlet, policy: Policy, owner: Outlet) -> Permissions:
+        return Permissions(
+            policy=policy,
+            workspace=self.folders.workspace,
+            memos=self.approvals.memos,
+            variables=chat_environment(self.models.child_variables, chat.id),
+            trusts=lambda: owner.settings.trust or chat.settings.trust,
+        )
+
+    def _hook_fields(self, chat: Outlet, model: Model, chosen: Chosen) -> dict[str, str]:
+        name, variant = f"{model.origin.provider}/{model.origin.model}", chosen.variant
+        return self.hooks.fields(chat, model=name, variant=variant, behavior=chosen.behavior)
+
+    async def _system(self, turn: Turn, config: Config, policy: Policy, behavior: str) -> System:
+        """Build a chat's instructions for a behaviour from its prompt and files."""
+        files = await read_instruction_files(
+            self.folders.workspace,
+            user_directory=self.settings.user_directory,
+            rules=[rule.path for rule in config.rules if rule.path is not None],
+            parents=config.include_parent_agents_files,
+            behavior=behavior,
+            trusted_roots=self.settings.loaded.trusted_roots,
+        )
+        for note in files.notes:
+            turn.say(note, role="system")
+        try:
+            own = await own_prompt(config, behavior)
+        except UnreadablePrompt as error:
+            own = ""
+            turn.say(str(error), role="system")
+        only = config.behaviors.get(behavior, Behavior()).skills
+        skills = await self._listed_skills(turn, policy, only)
+        part = instructions(config.built_in(behavior), self.session.roots, own)
+        text = "\n\n".join(filter(None, [part, files.text, skills]))
+        return System(text=text, lists_skills=bool(skills))
+
+    async def _listed_skills(self, turn: Turn, policy: Policy, only: Sequence[str] | None) -> str:
+        """Return the list of skills that the model may load, a part of its instructions."""
+        files = await self.folders.skill_files.read()
+        self.tools.has_skills = bool(files.skills)
+        if not _offers_skills(policy):
+            return ""
+        named = (each for each in files.skills if is_allowed(each, only))
+        allowed = [each for each in named if _may_be_loaded(each, policy)]
+        text, too_long = list_skills(allowed)
+        for note in (*files.notes, *hidden_skill_notes(allowed), too_long):
+            if note:
+                turn.say(note, role="system")
+        return text
+
+
+def _compact_at(config: Config, behavior: str, context: int | None) -> float:
+    """Return the percentage of the context above which the chat is compacted."""
+    own = config.behaviors.get(behavior, Behavior())
+    tokens_left, percentage = own.auto_compact_tokens_left, own.auto_compact_percentage
+    if tokens_left is None and percentage is None:
+        tokens_left = config.auto_compact_tokens_left
+    if tokens_left is not None and context is not None and tokens_left < context:
+        return 100 * (context - tokens_left) / context
+    return config.auto_compact_percentage if percentage is None else percentage
+
+
+async def _compact_prompt(turn: Turn, config: Config) -> str:
+    try:
+        return await compact_prompt(config)
+    except UnreadablePrompt as error:
+        turn.say(str(error), role="system")
+        return ""
+
+
+def _offers_skills(policy: Policy) -> bool:
+    """Return whether no rule withholds the tool that loads skills."""
+    return policy.withheld(server=NATIVE, tool=SKILL_TOOL, effect="read") is None
+
+
+def _may_be_loaded(skill: Skill, policy: Policy) -> bool:
+    """Return whether no rule denies a skill by its name; a denied one is not worth listing."""
+    call = Call(tool=SKILL_TOOL, arguments={"name": skill.name}, effect="read")
+    return policy.decide(call).verdict != "deny"

@@ -1,0 +1,143 @@
+"""The client's views of chats: what a replay shows, and chats that begin with others' messages.
+
+A fork begins with the messages up to and including the named one; afterwards the chats are
+independent. Before-images of files stay with the first chat: a rollback of the fork undoes only
+changes of the fork (W-43; chapter "Chat fork").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.errors import INVALID_PARAMS, RPCError
+from eca_server.agent.chat import Chat, Chats
+from eca_server.agent.chat.flags import flags_within
+from eca_server.agent.chat.pages import Page, page_of
+from eca_server.agent.chat.replay import ReplayedContent, replayed
+from eca_server.agent.chat.store import ChatSettings
+from eca_server.agent.chat.title import title_of_fork
+from eca_server.agent.chat.tool_call import Naming
+from eca_server.agent.tools.approval import NATIVE, policy_of
+from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.tasks import Tasks, lists_in, reserved_for
+from eca_server.agent.tools.tool import ToolError
+from eca_server.agent.tools.toolbox import ToolBox
+from eca_server.client.session import Session
+from eca_server.connection.features.selection import Selection
+from eca_server.connection.features.settings import Settings
+from eca_server.connection.features.tool_sets import ToolSets
+from eca_server.models.history import Message, ToolCallPart
+
+__all__ = ["ChatViews", "messages_so_far"]
+
+
+@attrs.frozen(eq=False)
+class ChatViews:
+    """The client's views of all chats."""
+
+    session: Session
+    settings: Settings
+    selection: Selection
+    tools: ToolSets
+    chats: Chats
+
+    async def find(self, chat_id: str) -> Chat:
+        """Return the chat with this id.
+
+        Raises:
+            RPCError: it does not exist.
+        """
+        chat = await self.chats.find(chat_id)
+        if chat is None:
+            raise RPCError(
+                INVALID_PARAMS,
+                f"params.chatId: there is no chat {chat_id[:100]!r}",
+                {"code": "chat_not_found"},
+            )
+        return chat
+
+    def announce_cleared(self, chat: Chat) -> None:
+        """Clear the client's view of a chat."""
+        cleared = m.ChatClearedParams(chat_id=chat.id, messages=True)
+        self.session.notify("chat/cleared", cleared, newest=True)
+
+    def announce_opened(self, chat: Chat) -> None:
+        """Announce a chat that the client did not open itself."""
+        opened = m.ChatOpenedParams(chat_id=chat.id, title=chat.title)
+        self.session.notify("chat/opened", opened, newest=True)
+
+    async def fork_chat(
+        self, chat: Chat, messages: Sequence[Message], title: str | None = None
+    ) -> Chat:
+        """Create a chat that begins with messages of an existing one, and show it.
+
+        Without a title, it has that of the existing chat, with a number.
+        """
+        flags = flags_within(chat.settings.flags, messages)
+        settings = attrs.evolve(
+            chat.settings, trust=False, flags=flags, is_named_by_user=True, kind=None
+        )
+        title = title or title_of_fork(chat.title, await self.chats.titles())
+        return await self.begin_chat(messages, title, settings)
+
+    async def begin_chat(
+        self, messages: Sequence[Message], title: str, settings: ChatSettings
+    ) -> Chat:
+        """Create a chat with messages of an existing one, and show it to the client."""
+        chat = await self.chats.begin(messages, title=title, settings=settings)
+        self.selection.restore(chat)
+        await self._show_new(chat)
+        return chat
+
+    async def _show_new(self, chat: Chat) -> None:
+        """Announce a new chat, and show its history."""
+        self.announce_opened(chat)
+        await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
+        chat.titling.announce()
+
+    async def show_again(self, chat: Chat) -> None:
+        """Clear the client's view of a chat and replay its history."""
+        self.announce_cleared(chat)
+        await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
+        chat.titling.announce()
+
+    def contents_of(self, chat: Chat, page: Page) -> Generator[ReplayedContent]:
+        """Yield the contents of a page of a chat, for a replay."""
+        behavior = self.selection.choose(chat).behavior
+        policy = policy_of(self.settings.config, behavior)
+        lists = dict(lists_in(chat.history))
+        described = partial(_described, self.tools.described(behavior).toolbox(policy), lists)
+        return replayed(
+            page.messages,
+            flags=chat.settings.flags,
+            describe=described,
+            shows_subagents=self.session.profile.shows_subagents,
+        )
+
+
+def _described(
+    toolbox: ToolBox, lists: Mapping[str, Tasks], part: ToolCallPart
+) -> tuple[Naming, str | None]:
+    """Return the names, the task list and the present summary of a past call."""
+    server, name = (part.server, part.tool) if part.server else toolbox.resolve(part.name)
+    tool = toolbox.find(server, name)
+    summary = None
+    if tool is not None:
+        try:
+            summary = tool.summary(check_arguments(part.arguments or {}, tool.parameters))
+        except ToolError:
+            summary = None
+    origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"
+    shows = lists[part.id].details if part.id in lists else reserved_for(server, name)
+    return Naming(id=part.id, name=name, server=server, origin=origin, shows=shows), summary
+
+
+def messages_so_far(chat: Chat) -> Sequence[Message]:
+    """Return a chat's messages with those of the turn that runs, up to a call without result."""
+    turn = chat.turn
+    return [*chat.history, *(() if turn is None else turn.calls.complete(turn.messages))]

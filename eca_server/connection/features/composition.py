@@ -1,0 +1,186 @@
+"""The parts of one connection: each is made once, and handed what it needs.
+
+The answer to `initialize` needs none of them (`lifecycle`). What a client may never need is made,
+and its package imported, at its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from eca_server.agent.chat import Chats
+from eca_server.agent.chat.gallery import Gallery
+from eca_server.agent.chat.memory import Memory
+from eca_server.agent.chat.store import Store, store_path, workspace_key
+from eca_server.agent.jobs import Jobs
+from eca_server.client.session import Session
+from eca_server.config import LoadedConfig, data_directory
+from eca_server.connection.features.announcer import Announcer
+from eca_server.connection.features.approvals import Approvals
+from eca_server.connection.features.current_models import CurrentModels
+from eca_server.connection.features.folders import Folders
+from eca_server.connection.features.hooks import SessionHooks
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.jobs import summaries
+from eca_server.connection.features.lazy import Lazy
+from eca_server.connection.features.selection import Selection
+from eca_server.connection.features.settings import Settings
+from eca_server.connection.features.tool_sets import ToolSets
+from eca_server.connection.features.trust import Trust
+from eca_server.models.credentials import Logins
+
+if TYPE_CHECKING:
+    from eca_server.connection.features.editing import Editing
+    from eca_server.connection.features.mcp import MCPServers
+
+__all__ = ["MOST_SUBAGENTS", "Composition"]
+
+MOST_SUBAGENTS: Final = 8
+"""Limit of concurrent subagents in all chats; further ones wait."""
+
+
+class Composition:
+    """The parts of one connection that its chapters share, and their end.
+
+    Attributes:
+        subagents: limits the number of concurrent subagents.
+        on_close: called when the connection ends, before the parts are closed.
+    """
+
+    def __init__(
+        self, host: Host, session: Session, settings: Settings, logins: Lazy[Logins]
+    ) -> None:
+        self.host = host
+        self.session = session
+        self.settings = settings
+        self.logins = logins
+        self.models = CurrentModels(settings, logins, host)
+        self.folders = Folders(session, settings, host)
+        self.selection = Selection(settings, self.models)
+        self.approvals = Approvals()
+        self.jobs = Jobs(host.nursery, self._jobs_changed)
+        self.tools = ToolSets(
+            session, settings, host.options, self.models, self.folders, self.jobs, self.servers
+        )
+        self.announcer = Announcer(session, settings, self.models, self.selection, self.tools)
+        self.hooks = SessionHooks(
+            session, settings, host, self.folders, self.models, self.announcer
+        )
+        self.trust = Trust(
+            session, settings, host.options.environ, self.hooks.begin_session_of_added
+        )
+        self.chats = Lazy(self._make_chats)
+        self.mcp = Lazy(self._make_mcp)
+        self.editing = Lazy(self._make_editing)
+        self.subagents = trio.Semaphore(MOST_SUBAGENTS)
+        self.on_close: list[Callable[[], None]] = [self.models.stop_discovery]
+        self._is_closed = False
+        self._subscribe()
+
+    def servers(self) -> MCPServers | None:
+        """Return the MCP servers; None if none is or was configured: their package is unused."""
+        return self.mcp.get() if self.settings.config.mcp_servers else self.mcp.made
+
+    async def close(self) -> Sequence[str]:
+        """Stop all work within a deadline; return descriptions of what did not end."""
+        self._is_closed = True
+        for stop in self.on_close:
+            stop()
+        problems: list[str] = []
+
+        async def close(part: Callable[[], Awaitable[Sequence[str]]]) -> None:
+            problems.extend(await part())
+
+        async with trio.open_nursery() as closing:
+            closing.start_soon(partial(self.host.peer.cancel_requests, seconds=1.0, but="shutdown"))
+            if self.editing.made is not None:
+                closing.start_soon(self.editing.made.rewrites.close)
+            closing.start_soon(self.hooks.end_session)
+            for part in (self.mcp.made, self.jobs, self.chats.made):
+                if part is not None:
+                    closing.start_soon(close, part.close)
+        return problems
+
+    def follow_servers(self) -> None:
+        """Start and stop MCP servers as configured; do nothing before the introduction."""
+        may_start = self.announcer.is_introduced and not self._is_closed
+        servers = self.servers() if may_start else None
+        if servers is not None:
+            servers.manager.configure(self.settings.config.mcp_servers)
+
+    def _subscribe(self) -> None:
+        """Connect the events of parts with the parts that follow them."""
+
+        def settings_changed(before: LoadedConfig) -> None:
+            if before.config != self.settings.config:
+                self.models.renew()
+            self.folders.follow_settings()
+            self.announcer.announce_changes()
+            self.follow_servers()
+
+        def models_renewed() -> None:
+            if self.editing.made is not None:
+                self.editing.made.completions.forget()
+
+        def folders_changed() -> None:
+            for chat in self.chats.made or ():
+                chat.systems.clear()  # instructions describe the roots and their files
+            if self.mcp.made is not None:
+                self.mcp.made.manager.roots_changed()
+
+        def problems_announced() -> None:
+            if self.settings.loaded.withheld:
+                self.trust.announce()
+
+        self.settings.on_change = settings_changed
+        self.models.on_renew = models_renewed
+        self.models.on_discovery = partial(self.announcer.announce_offer, keeps_selection=True)
+        self.folders.on_change = folders_changed
+        self.announcer.on_problems = problems_announced
+        self.announcer.servers = lambda: (
+            () if self.mcp.made is None else self.mcp.made.announcements()
+        )
+
+    def _make_chats(self) -> Chats:
+        memory = self._make_memory() if self.host.options.keeps_chats else None
+        return Chats(self.session, self.host.nursery, memory, self.hooks.report_status)
+
+    def _make_memory(self) -> Memory:
+        """Return the storage of this workspace's chats."""
+        warn = partial(self.session.show, "warning")
+        store = Store(store_path(self.host.options.environ), on_problem=warn)
+        gallery = Gallery(data_directory(self.host.options.environ))
+        self.session.link = gallery.link
+        return Memory(
+            store,
+            workspace_key(root.path for root in self.session.roots),
+            boundary=lambda: self.folders.workspace,
+            notify=warn,
+            gallery=gallery,
+        )
+
+    def _jobs_changed(self) -> None:
+        self.announcer.announce_jobs(summaries(self.jobs, self.chats.get()))
+
+    def _make_mcp(self) -> MCPServers:
+        from eca_server.connection.features.mcp import MCPServers  # noqa: PLC0415 - see the module's docstring
+
+        return MCPServers(
+            self.session,
+            self.settings,
+            self.host,
+            self.models,
+            self.selection,
+            self.announcer,
+            self.approvals,
+            self.logins.get(),
+        )
+
+    def _make_editing(self) -> Editing:
+        from eca_server.connection.features.editing import Editing  # noqa: PLC0415 - as above
+
+        return Editing(self.session, self.settings, self.models, self.selection, self.host.nursery)

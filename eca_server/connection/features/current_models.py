@@ -1,0 +1,124 @@
+"""The models of a connection, made anew when settings, keys or the facts about models change.
+
+Invariant of the discovery: the client and its turns never wait for it (W-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import trio
+
+from eca_server.config import cache_directory
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.lazy import Lazy
+from eca_server.connection.features.settings import Settings
+from eca_server.models.access import Access
+from eca_server.models.backend import Backend
+from eca_server.models.credentials import Logins, child_environment
+from eca_server.models.discovery import Discovery
+from eca_server.models.listings import Endpoint
+from eca_server.models.models import Models
+
+__all__ = ["CurrentModels"]
+
+
+class CurrentModels:
+    """The models available with the present configuration and keys.
+
+    Attributes:
+        hide: called with every secret in use.
+        on_renew: called when settings or keys changed.
+        on_discovery: called when the discovery has found more models or facts.
+    """
+
+    def __init__(self, settings: Settings, logins: Lazy[Logins], host: Host) -> None:
+        self.hide = host.options.hide
+        self.on_renew: Callable[[], None] = lambda: None
+        self.on_discovery: Callable[[], None] = lambda: None
+        self._discovery = Discovery(cache_directory(host.options.environ))
+        self._discovering = trio.CancelScope()
+        self._renewed = trio.Event()
+        self._settings = settings
+        self._logins = logins
+        self._http = host.http
+        self._options = host.options
+        self._accesses: dict[object, Access] = {}
+        self._models = Lazy(self._make_models)
+        self._child_variables = Lazy(self._make_child_variables)
+
+    @property
+    def current(self) -> Models:
+        """The models that can be used now."""
+        return self._models.get()
+
+    @property
+    def child_variables(self) -> Mapping[str, str]:
+        """The environment of child processes: the server's without its secrets."""
+        return self._child_variables.get()
+
+    def renew(self) -> None:
+        """Recreate the models at their next use, because settings or keys changed."""
+        self._models.reset()
+        self._accesses = {}
+        self._child_variables.reset()
+        self.on_renew()
+        self._renewed.set()
+
+    async def discover(self) -> None:
+        """Discover models now and after each change of settings or keys, until it is stopped."""
+        with self._discovering:
+            while True:
+                self._renewed = trio.Event()
+                await self._look()
+                await self._renewed.wait()
+
+    def stop_discovery(self) -> None:
+        """End the requests for models."""
+        self._discovering.cancel()
+
+    async def _look(self) -> None:
+        models, catalog = self.current, self._settings.config.catalog
+        async with trio.open_nursery() as nursery:
+            for endpoint, backend in models.endpoints.items():
+                if self._discovery.is_due(endpoint):
+                    nursery.start_soon(self._learn, partial(self._list, endpoint, backend))
+            if catalog.refresh and models.has_paid_models:
+                load = partial(self._discovery.load_catalog, self._http, catalog.url)
+                nursery.start_soon(self._learn, load)
+
+    async def _learn(self, ask: Callable[[], Awaitable[bool]]) -> None:
+        """Request models; use the result if it changed."""
+        if await ask():
+            self._models.reset()
+            self.on_discovery()
+
+    async def _list(self, endpoint: Endpoint, backend: Callable[[], Backend]) -> bool:
+        return await self._discovery.ask(endpoint, backend())
+
+    def _make_models(self) -> Models:
+        config, environ, logins = self._settings.config, self._options.environ, self._logins.get()
+        self._http.ca_file = config.network.ca_cert_file
+        self._http.client_certificate = config.network.client_certificate(environ)
+        discovered: dict[str, Any] = {}
+        if self._options.discovers:
+            discovered = {"listing": self._discovery.listing, "catalog": self._discovery.catalog}
+        models = Models(
+            config,
+            environ=environ,
+            http=self._http,
+            stored=logins.read(),
+            logins=logins,
+            accesses=self._accesses,
+            hide=self.hide,
+            **discovered,
+        )
+        self.hide((*models.secrets, *self._settings.loaded.secrets))
+        return models
+
+    def _make_child_variables(self) -> Mapping[str, str]:
+        known = (facts.credential for facts in self.current.providers)
+        credentials = [each for each in known if each is not None]
+        return child_environment(self._options.environ, credentials, self.current.secrets)

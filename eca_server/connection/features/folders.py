@@ -1,0 +1,139 @@
+"""The workspace folders of a connection, what is found in them, and their changes.
+
+New requests use the new folders, a running turn keeps its own, and chats stay in their storage.
+Temporary files of killed servers are removed from opened folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from eca_protocol import messages as m
+from eca_protocol.peer import Handler
+from eca_server.agent.skills import SkillFiles
+from eca_server.client.session import Session
+from eca_server.config import cache_directory, data_directory
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.lazy import Lazy
+from eca_server.connection.features.settings import Settings
+from eca_server.workspace import FileIndex, Root, Workspace, parse_roots, path_of
+from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
+
+__all__ = ["Folders"]
+
+
+class Folders:
+    """The workspace folders, known since `initialize`.
+
+    Attributes:
+        temporary_files: the records of temporary files in the workspace.
+        on_change: called when the folders have changed.
+    """
+
+    def __init__(self, session: Session, settings: Settings, host: Host) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self.temporary_files = TemporaryFiles(data_directory(host.options.environ) / "temporaries")
+        self._session = session
+        self._settings = settings
+        self._environ = host.options.environ
+        self._nursery = host.nursery
+        self._workspace = Lazy(self._make_workspace)
+        self._index = Lazy(self._make_index)
+        self._indexing = trio.CancelScope()
+
+    @property
+    def workspace(self) -> Workspace:
+        """The user's workspace."""
+        return self._workspace.get()
+
+    @property
+    def index(self) -> FileIndex:
+        """The index of the workspace's files, built at the first search and then updated."""
+        return self._index.get()
+
+    @property
+    def skill_files(self) -> SkillFiles:
+        """The files of skills."""
+        named = (each.path for each in self._settings.config.skills)
+        return SkillFiles(
+            workspace=self.workspace,
+            user_directory=self._settings.user_directory,
+            configured=tuple(path for path in named if path is not None),
+        )
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handler of workspace changes."""
+        return {"workspace/didChangeWorkspaceFolders": self._folders_changed}
+
+    def _folders_changed(self, params: m.WorkspaceDidChangeWorkspaceFoldersParams) -> None:
+        added, problems = parse_roots(params.event.added)
+        for problem in problems:
+            self._session.show("warning", problem)
+        removed = set(_paths(params.event.removed))
+        remaining = [root for root in self._session.roots if root.path not in removed]
+        before = {root.path for root in remaining}
+        roots = (*remaining, *(root for root in added if root.path not in before))
+        if roots != self._session.roots:
+            self._change(roots)
+            self._nursery.start_soon(self._reload)
+            self._nursery.start_soon(self.remove_leftovers)
+
+    async def _reload(self) -> None:
+        """Reload the configuration with the new folders."""
+        async with self._settings.changing.place():
+            await self._settings.reload()
+
+    def _change(self, roots: tuple[Root, ...]) -> None:
+        self._session.roots = roots
+        self._settings.load = partial(self._settings.load, roots=[root.path for root in roots])
+        self._indexing.cancel()
+        self._indexing = trio.CancelScope()
+        self._workspace.reset()
+        self._index.reset()
+        self.on_change()
+
+    def follow_settings(self) -> None:
+        """Apply a changed configuration to the index."""
+        if self._index.made is not None:
+            self._index.made.gitignore = self._settings.follows_gitignore
+
+    async def remove_leftovers(self) -> None:
+        """Remove the temporary files of killed servers; wait for those that are too young."""
+        temporaries = self.temporary_files
+        roots = [root.real_path for root in self._session.roots]
+        if not temporaries.directory.is_dir():
+            return
+        clean = partial(trio.to_thread.run_sync, temporaries.clean, roots, abandon_on_cancel=True)
+        if await clean():
+            await trio.sleep(MIN_AGE)
+            await clean()
+
+    def _make_workspace(self) -> Workspace:
+        private = [data_directory(self._environ), cache_directory(self._environ)]
+        return Workspace(self._session.roots, private, self.temporary_files)
+
+    def _make_index(self) -> FileIndex:
+        index = FileIndex(
+            self._session.roots,
+            gitignore=self._settings.follows_gitignore,
+            on_problem=partial(self._session.show_once, "warning"),
+        )
+        self._nursery.start_soon(_keep_fresh, index, self._indexing)
+        return index
+
+
+async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:
+    with scope:
+        await index.run()
+
+
+def _paths(folders: Iterable[m.WorkspaceFolder]) -> Iterator[Path]:
+    """Yield the paths of folders, which need not exist."""
+    for folder in folders:
+        with suppress(ValueError):
+            yield Path(path_of(folder.uri))

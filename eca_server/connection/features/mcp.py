@@ -1,0 +1,214 @@
+"""MCP servers for the client and its turns: how they start, log in, and are announced (W-11, W-36).
+
+The module is imported only if a server is configured or named.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_server.agent.mcp.connection import connect
+from eca_server.agent.mcp.manager import Manager
+from eca_server.agent.mcp.server import Connect, Server, ServerSession
+from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.agent.mcp.states import State
+from eca_server.agent.tools.approval import policy_of
+from eca_server.client.session import Session
+from eca_server.config import MCPServer
+from eca_server.config.directories import home_directory
+from eca_server.connection.features.announcer import Announcer
+from eca_server.connection.features.approvals import Approvals
+from eca_server.connection.features.current_models import CurrentModels
+from eca_server.connection.features.host import Host
+from eca_server.connection.features.mcp_announcements import announcement, shows_offers
+from eca_server.connection.features.mcp_turns import TurnServers
+from eca_server.connection.features.selection import Selection
+from eca_server.connection.features.settings import Settings
+from eca_server.models.credentials import Logins
+from eca_server.secret import mask
+from eca_server.system.browser import open_page
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.authorization.login import Login
+
+__all__ = ["MCPServers"]
+
+_TRANSPORTS: Final[Mapping[str | None, Literal["http", "sse"]]] = {
+    "http": "http",
+    "streamable-http": "http",
+    "sse": "sse",
+}
+_SLOW_TO_START: Final = frozenset(
+    {"npx", "uvx", "docker", "bunx", "pnpm", "deno", "pipx", "podman"}
+)
+_SLOW_SECONDS: Final = 300.0  # they may have to download the server first
+
+
+@attrs.define(eq=False)
+class MCPServers:
+    """The MCP servers of a connection.
+
+    Attributes:
+        manager: starts and stops the servers.
+        in_turns: the servers as turns use them.
+        wanted_logins: the servers for which the user has requested a login.
+    """
+
+    session: Session
+    settings: Settings
+    host: Host
+    models: CurrentModels
+    selection: Selection
+    announcer: Announcer
+    approvals: Approvals
+    logins: Logins
+    wanted_logins: set[str] = attrs.field(factory=set)
+    manager: Manager = attrs.field(init=False)
+    in_turns: TurnServers = attrs.field(init=False)
+    _logins_at: dict[str, tuple[MCPServer, Login]] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.manager = Manager(
+            nursery=self.host.nursery,
+            connect_to=self._connect_to,
+            on_change=self._changed,
+            on_removed=self._removed,
+            on_listed=self._listed,
+        )
+        self.in_turns = TurnServers(self.manager, self.session)
+
+    def announcements(self) -> Iterator[m.MCPServerUpdatedParams]:
+        """Yield the announcements of the servers; a stopping one is announced when it has ended."""
+        for server in self.manager:
+            if server.state is not State.STOPPING:
+                yield self.announcement(server)
+
+    def announcement(self, server: Server) -> m.MCPServerUpdatedParams:
+        """Return the announcement of a server."""
+        _, login = self._logins_at.get(server.name, (None, None))
+        return announcement(
+            self.session,
+            server,
+            policy_of(self.settings.config, self.selection.behavior_in_force()),
+            has_login=login is not None and login.is_known,
+        )
+
+    def login_of(self, name: str, settings: MCPServer) -> Login | None:
+        """Return the login at a server with a URL, which starts the server when it succeeds."""
+        known = self._logins_at
+        if settings.url and (name not in known or known[name][0] != settings):
+            known[name] = settings, self._make_login(name, settings.url, settings)
+        return known[name][1] if settings.url else None
+
+    async def close(self) -> list[str]:
+        """Stop all servers; return a sentence for each that did not end in time."""
+        return [f"the MCP server {name} did not end" for name in await self.manager.close()]
+
+    def _connect_to(self, name: str, settings: MCPServer) -> Connect:
+        log = ServerLog(name)
+        self.host.options.hide(settings.secrets)
+        if name in self._logins_at and self._logins_at[name][0] != settings:
+            self._logins_at[name][1].give_up()
+
+        def connect_now() -> AbstractAsyncContextManager[ServerSession]:
+            login = self.login_of(name, settings)
+            return connect(
+                self._server_settings(name, settings),
+                environment=self.models.child_variables,
+                roots=lambda: self.session.roots,
+                log=log,
+                http=self.host.http,
+                login=login,
+            )
+
+        return connect_now
+
+    def _changed(self, server: Server) -> None:
+        self.approvals.follow(server)
+        self.announcer.announce_server(self.announcement(server))
+        self._show_error(server)
+
+    def _listed(self, server: Server) -> None:
+        if shows_offers(self.session):
+            self.announcer.announce_server(self.announcement(server))
+
+    def _removed(self, server: Server) -> None:
+        gone = attrs.evolve(self.announcement(server), status="stopped", tools=(), has_auth=False)
+        _, login = self._logins_at.pop(server.name, (None, None))
+        if login is not None:
+            login.give_up()
+        self.approvals.forget(server.name)
+        self.announcer.announce_removal(gone)
+
+    def _make_login(self, name: str, url: str, settings: MCPServer) -> Login:
+        from eca_server.agent.mcp.authorization import login  # noqa: PLC0415 - only where needed
+
+        return login.Login(
+            url,
+            http=self.host.http,
+            logins=self.logins,
+            nursery=self.host.nursery,
+            client_id=settings.client_id,
+            client_secret=settings.client_secret,
+            client_name=settings.client_name,
+            client_metadata_url=settings.client_metadata_url,
+            port=settings.oauth_port,
+            shared_by=self._shared_by(settings.auth_scope),
+            hide=self.host.options.hide,
+            on_login=partial(self.manager.start, name),
+        )
+
+    def _shared_by(self, scope: str) -> str:
+        """Return the key of logins with this `authScope`: empty, the workspace's paths, a name."""
+        if scope == "workspace":
+            return os.pathsep.join(sorted(str(root.path) for root in self.session.roots))
+        return "" if scope == "global" else scope
+
+    def _server_settings(self, name: str, settings: MCPServer) -> ServerSettings:
+        """Return the settings with every default filled in."""
+        roots, config = self.session.roots, self.settings.config
+        directory = roots[0].path if roots else home_directory(self.host.options.environ)
+        seconds = settings.start_timeout or config.mcp_timeout
+        if settings.start_timeout is None and Path(settings.command or "").stem in _SLOW_TO_START:
+            seconds = max(seconds, _SLOW_SECONDS)
+        own = os.path.expanduser(settings.cwd or "")  # noqa: PTH111 (pathlib raises for an unknown user)
+        return ServerSettings(
+            name=name,
+            command=settings.command,
+            args=settings.args,
+            env=settings.env,
+            directory=directory / own if own else None,
+            url=settings.url,
+            transport=_TRANSPORTS.get(settings.type),
+            headers=settings.headers,
+            revision=settings.protocol,
+            start_seconds=seconds,
+            keep_alive_seconds=config.mcp_keep_alive,
+        )
+
+    def _show_error(self, server: Server) -> None:
+        error = server.error
+        if error is None:
+            return
+        reason = mask(str(error), *server.settings.secrets)
+        if server.state is State.REQUIRES_AUTH:
+            link = f" Log in here: {error.url}" if error.url else ""
+            text = f"The MCP server {server.name} needs a login: {reason}.{link}"
+            self.session.show("warning", text)
+            if error.url and server.name in self.wanted_logins:
+                self.host.nursery.start_soon(open_page, error.url, self.models.child_variables)
+            self.wanted_logins.discard(server.name)
+        elif server.state is State.FAILED:
+            self.session.show("error", f"The MCP server {server.name} failed: {reason}")
+        else:
+            text = f"The MCP server {server.name} is started again: {reason}"
+            self.session.show("warning", text)

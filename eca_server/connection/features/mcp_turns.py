@@ -1,0 +1,168 @@
+"""The MCP servers in a turn: their tools, instructions and resources.
+
+A turn uses the servers that run when it begins, and waits briefly for starting ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from eca_server.agent.chat import Turn
+from eca_server.agent.chat.citations import markdown_link
+from eca_server.agent.chat.outlet import Outlet
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.manager import Manager
+from eca_server.agent.mcp.messages import ResourceContents, ToolResult
+from eca_server.agent.mcp.names import tool_names
+from eca_server.agent.mcp.server import Server
+from eca_server.agent.mcp.states import State
+from eca_server.agent.mcp.tools import server_tool
+from eca_server.agent.tools.approval import Policy
+from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.toolbox import ServedTool, ToolBox
+from eca_server.client.session import Session
+from eca_server.config import Config
+from eca_server.connection.features.mcp_announcements import withheld_reason
+from eca_server.secret import mask
+
+__all__ = ["MOST_TOOLS", "ResourceReader", "TurnServers"]
+
+MOST_TOOLS: Final = 128
+"""Limit of tools in a request, that of the strictest API."""
+
+MOST_NAMES: Final = 10
+"""Limit of starting servers that a turn names; further ones are counted."""
+
+
+class TurnServers:
+    """The MCP servers of the turns of a connection."""
+
+    def __init__(self, servers: Manager, session: Session) -> None:
+        self._servers = servers
+        self._session = session
+        self._shown_links: set[str] = set()
+        self._has_warned = False
+
+    async def wait(self, turn: Turn) -> None:
+        """Wait briefly for starting servers, and tell the user which ones this turn lacks.
+
+        Login links are shown here, too, because not every client shows messages outside of chats.
+        """
+        starting = self._servers.newly_starting
+        if starting:
+            turn.progress(f"Waiting for MCP servers: {_names(starting)}")
+            late = await self._servers.settled()
+            if late:
+                turn.say(f"Still starting, and not in this turn: {_names(late)}.", role="system")
+        for server in self._servers:
+            error = server.error if server.state is State.REQUIRES_AUTH else None
+            link = None if error is None else error.url
+            if link is None or link in self._shown_links:
+                continue
+            self._shown_links.add(link)
+            profile = self._session.profile
+            if profile.has_plain_own_texts:  # links work in answers alone
+                link_text = markdown_link(f"Log in to the MCP server {server.name}", link)
+                turn.say(f"{link_text}\n\n")
+            elif profile.shows_messages:  # else the turn repeats the message
+                turn.say(f"The MCP server {server.name} needs a login: {link}", role="system")
+
+    def tools(
+        self, turn: Turn, config: Config, policy: Policy, native: ToolBox
+    ) -> tuple[ServedTool, ...]:
+        """Return the tools of the running servers, for one turn with its native tools."""
+        limits = config.tool_call.output_truncation
+        cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
+        taken = frozenset(tool.name for tool in native.offered)
+        listed = {
+            (server.name, tool.name): (server, tool)
+            for server in self._servers.running
+            for tool in server.tools
+        }
+        names = tool_names(listed, taken)
+        served, remaining = [], MOST_TOOLS - len(taken)
+        if config.mcp_tool_search:
+            remaining = len(listed)  # the model searches for tools, so there is no limit
+        for key, (server, tool) in listed.items():
+            reason = withheld_reason(policy, server, tool)
+            remaining -= reason is None
+            if reason is None and remaining < 0:
+                reason = f"no more than {MOST_TOOLS} tools can be offered"
+            made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
+            served.append(
+                ServedTool(server=server.name, name=names[key], tool=made, withheld=reason)
+            )
+        if remaining < 0 and not self._has_warned:
+            self._has_warned = True
+            self._session.show(
+                "warning",
+                f"A request can have {MOST_TOOLS} tools at most: the last {-remaining} are left "
+                "out. Disable others with `disabledTools`, or set `mcpToolSearch`.",
+            )
+        return tuple(served)
+
+    def instructions(self) -> str:
+        """Return the instructions of running servers for the model, each with its origin."""
+        return "\n\n".join(
+            f"Instructions of the MCP server {server.name} for its tools; they are not from the "
+            "user:\n"
+            f"<mcp-server-instructions>\n{server.instructions}\n</mcp-server-instructions>"
+            for server in self._servers.running
+            if server.instructions
+        )
+
+    def reader(self, chat: Outlet) -> ResourceReader:
+        """Return the reader of the servers' resources for a chat."""
+        return ResourceReader(servers=self._servers, chat=chat)
+
+
+async def _call(
+    server: Server, turn: Turn, shown: str, name: str, arguments: Mapping[str, object]
+) -> ToolResult:
+    try:
+        return await server.call_tool(
+            name, arguments, lambda how_far: turn.progress(f"{shown}: {how_far}")
+        )
+    except MCPError as error:
+        reason = mask(error.message, *server.settings.secrets)
+        raise MCPError(reason, kind=error.kind, url=error.url) from None
+
+
+@attrs.frozen(kw_only=True)
+class ResourceReader:
+    """A reader of MCP resources, whose errors contain no secret.
+
+    The resources that were read are recorded in the chat's ledger, which a cleared chat replaces.
+    """
+
+    servers: Manager
+    chat: Outlet
+
+    async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
+        """Return the present content of a resource."""
+        mcp_server = self.servers.get(server)
+        if mcp_server is None:
+            raise MCPError(f"there is no MCP server {server!r}")
+        try:
+            return await mcp_server.give_resource(self.chat.ledger, uri)
+        except MCPError as error:
+            reason = mask(str(error), *mcp_server.settings.secrets)
+            raise MCPError(f"the MCP server {server} did not return it: {reason}") from None
+
+    def changed(self) -> Sequence[tuple[str, str]]:
+        """Return server and URI of resources that changed since the chat read them."""
+        return [
+            (server.name, uri)
+            for server in self.servers.running
+            for uri in server.resource_changes.changed_for(self.chat.ledger)
+        ]
+
+
+def _names(servers: Sequence[str]) -> str:
+    """Return a list of names, shortened if there are many."""
+    more = len(servers) - MOST_NAMES
+    return ", ".join(servers[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

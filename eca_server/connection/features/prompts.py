@@ -1,0 +1,283 @@
+"""The handling of prompts: the turn, the named command, the command context (W-21)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
+from eca_protocol.http import HTTPClient
+from eca_server.agent.chat import Chat, Chats, Prompt, Turn
+from eca_server.agent.chat.agent import Agent
+from eca_server.agent.chat.title import shortened_title
+from eca_server.agent.chat.turn import Body
+from eca_server.agent.commands import (
+    ChatActions,
+    CommandContext,
+    ask_model,
+    login_flows,
+    login_prompt,
+    named_command,
+    run_command,
+    runs_without_model,
+)
+from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
+from eca_server.client.session import Session
+from eca_server.connection.features.agents import Agents
+from eca_server.connection.features.announcer import Announcer
+from eca_server.connection.features.chat_views import ChatViews, messages_so_far
+from eca_server.connection.features.current_models import CurrentModels
+from eca_server.connection.features.folders import Folders
+from eca_server.connection.features.queries import command_files
+from eca_server.connection.features.selecting import Selecting
+from eca_server.connection.features.selection import Chosen, Selection
+from eca_server.connection.features.settings import Settings
+from eca_server.connection.features.trust import Trust
+from eca_server.models.backend import BackendError
+from eca_server.models.credentials import Logins
+from eca_server.models.models import Models
+from eca_server.models.simulator import DEFAULT
+from eca_server.printable import printable_line
+
+if TYPE_CHECKING:
+    from eca_server.connection.features.mcp import MCPServers
+
+__all__ = ["Prompts"]
+
+_NO_MODEL = (
+    "No model is configured. This answer comes from the built-in `simulator/echo`, which "
+    "repeats what you write. To use a model, send `/login`, or set a key such as "
+    "`ANTHROPIC_API_KEY` or `OPENAI_API_KEY` where the editor starts, or "
+    "configure `providers` in `{}`."
+)
+
+
+@attrs.frozen
+class Accepted:
+    """A prompt whose model is chosen: its displayed text, and the body of its turn."""
+
+    text: str
+    body: Body
+    needs_model: bool
+
+
+@attrs.frozen(eq=False)
+class Prompts:
+    """The prompts of all chats.
+
+    Attributes:
+        servers: returns the MCP servers, or None if none is configured.
+        delete: deletes a chat, by its id.
+    """
+
+    session: Session
+    settings: Settings
+    models: CurrentModels
+    selection: Selection
+    folders: Folders
+    announcer: Announcer
+    chats: Chats
+    agents: Agents
+    views: ChatViews
+    selecting: Selecting
+    logins: Logins
+    http: HTTPClient
+    trust: Trust
+    servers: Callable[[], MCPServers | None]
+    delete: Callable[[str], None]
+
+    def begin(self, params: m.ChatPromptParams) -> m.ChatPromptResponse:
+        """Register the turn and answer at once, even if the turn will fail (W-21)."""
+        subagent = self.chats.subagent(params.chat_id)
+        if subagent is not None:
+            subagent.refuse(params.message)
+            model = params.model or subagent.worker.model
+            return m.ChatPromptResponse(chat_id=subagent.id, model=model, status="error")
+        chat = self.chats.open(params.chat_id)
+        if params.chat_id and chat.is_blank:
+            self.session.notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id))
+        accepted = self.accept(chat, params)
+        chat.prompt(Prompt(text=accepted.text, body=accepted.body))
+        return self.answer(chat, params, needs_model=accepted.needs_model)
+
+    def accept(self, chat: Chat, params: m.ChatPromptParams) -> Accepted:
+        """Choose the model and the command of a prompt."""
+        chosen = self.selection.choose(chat, params)
+        self.selection.client_model = chosen.model
+        chat.set(model=chosen.model, variant=chosen.variant, behavior=chosen.behavior)
+        if params.trust is not None:
+            chat.set(trust=params.trust)
+        login = login_prompt(
+            params.message,
+            awaited=chat.awaits_key_of,
+            providers=login_flows(self.settings.config.providers),
+        )
+        chat.awaits_key_of = None if login is None else login.awaits_key_of
+
+        async def body(turn: Turn) -> None:
+            target = chosen
+            name = None if login is not None else named_command(params.message)
+            if login is None and not runs_without_model(name) and await self._settle_trust(turn):
+                target = self.selection.choose(chat, params)
+                chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
+            text = params.message if login is None else login.masked_text
+            context = self._command_context(chat, params, target, text)
+            if login is not None:
+                await login.run(turn, context)
+            elif name:
+                await run_command(name, turn, context)
+            else:
+                if self._lacks_a_model(chat, target) and _is_an_editors(params):
+                    file = self.settings.user_directory / "config.json"
+                    turn.say(_NO_MODEL.format(file), role="system")
+                note = self._unknown_agent(chat, params, target)
+                if note and self.session.is_first(f"{chat.id}: {note}"):
+                    turn.say(note, role="system")
+                await ask_model(turn, context, params.message)
+
+        needs_model = login is None and named_command(params.message) is None
+        return Accepted(params.message if login is None else login.masked_text, body, needs_model)
+
+    def shown_text(self, message: str) -> str:
+        """Return the displayed text of a new chat's first prompt, without a key in it."""
+        providers = login_flows(self.settings.config.providers)
+        login = login_prompt(message, awaited=None, providers=providers)
+        return message if login is None else login.masked_text
+
+    def answer(
+        self, chat: Chat, params: m.ChatPromptParams, *, needs_model: bool
+    ) -> m.ChatPromptResponse:
+        """Return the answer to a prompt; its status is `error` if the model is unusable (W-21)."""
+        model = self.selection.choose(chat, params).model
+        status: m.ChatPromptStatus = "prompting"
+        if chat.awaits_key_of is not None:
+            status = "login"
+        elif needs_model:
+            try:
+                self.models.current.find(model)
+            except BackendError:
+                status = "error"
+        return m.ChatPromptResponse(chat_id=chat.id, model=model, status=status)
+
+    async def ask_aside(self, chat: Chat, question: str) -> Chat:
+        """Ask a question in a fork of a chat that may be running (`/btw`)."""
+        title = f"btw: {shortened_title(self.shown_text(question))}"
+        aside = await self.views.fork_chat(chat, messages_so_far(chat), title)
+        self.begin(_of_chat(aside, question))
+        return aside
+
+    def command_context(self, chat: Chat, text: str) -> CommandContext:
+        """Return the context of a command that is sent to the running turn."""
+        params = _of_chat(chat, text)
+        return self._command_context(chat, params, self.selection.choose(chat, params), text)
+
+    async def _settle_trust(self, turn: Turn) -> bool:
+        """Ask about waiting settings of workspace folders; return whether settings changed."""
+        before = self.settings.loaded
+        if before.withheld:
+            await self.trust.settle(turn)
+        return self.settings.loaded is not before
+
+    def _lacks_a_model(self, chat: Chat, chosen: Chosen) -> bool:
+        """Return whether the simulator answers first because no model is configured."""
+        models, config = self.models.current, self.settings.config
+        return (
+            chosen.model == models.selected == models.names[0] == DEFAULT
+            and config.default_model is None
+            and not chat.history
+        )
+
+    def _unknown_agent(self, chat: Chat, params: m.ChatPromptParams, chosen: Chosen) -> str:
+        """Return a note that the requested agent cannot be selected, or an empty text."""
+        requested = self.selection.unknown_agent(chat, params)
+        if requested is None:
+            return ""
+        known = ", ".join(f"`{name}`" for name in self.settings.config.selectable_behaviors)
+        return (
+            f"The agent `{printable_line(str(requested), longest=80)}` does not exist, or cannot "
+            f"be selected: `{chosen.behavior}` answers instead. Available agents: {known}."
+        )
+
+    def _command_context(
+        self, chat: Chat, params: m.ChatPromptParams, target: Chosen, text: str
+    ) -> CommandContext:
+        async def make_answerer(turn: Turn, text: str) -> Agent | None:
+            contexts = params.contexts
+            return await self.agents.make(chat, turn, text, contexts=contexts, chosen=target)
+
+        def refresh_models() -> Models:
+            self.models.renew()
+            self.announcer.announce_changes()
+            return self.models.current
+
+        servers = self.servers()
+        can_ask = client_asks_questions(self.session)
+        return CommandContext(
+            text=text,
+            chat=chat,
+            loaded=self.settings.loaded,
+            models=self.models.current,
+            model=target.model,
+            behavior=target.behavior,
+            make_agent=make_answerer,
+            logins=self.logins,
+            refresh_models=refresh_models,
+            http=self.http,
+            workspace=self.folders.workspace,
+            gitignore=self.settings.follows_gitignore,
+            command_files=command_files(self.folders, self.settings),
+            skill_files=self.folders.skill_files,
+            ask_user=self._ask_user if can_ask else None,
+            memory=self.chats.memory,
+            trust=self.trust,
+            mcp=None if servers is None else servers.manager,
+            chats=self._chat_actions(),
+        )
+
+    def _chat_actions(self) -> ChatActions:
+        async def find_title(chat_id: str) -> str | None:
+            chat = await self.chats.find(chat_id)
+            return None if chat is None else chat.title or chat.id
+
+        knows_more_chats = self.session.writes(m.ConfigUpdatedParams, "chat_id")
+        return ChatActions(
+            select_model=self.selecting.select_model,
+            select_agent=self.selecting.select_agent,
+            find_title=find_title,
+            delete=self.delete,
+            begin=self.views.begin_chat if knows_more_chats else None,
+            fork=self.views.fork_chat if knows_more_chats else None,
+            ask_aside=self.ask_aside if knows_more_chats else None,
+        )
+
+    async def _ask_user(self, chat: Chat, question: str, labels: Sequence[str]) -> str | None:
+        """Ask the user to choose one of these labels, and return it, or None without an answer."""
+        params = m.ChatAskQuestionParams(
+            chat_id=chat.id,
+            question=question,
+            options=tuple(m.ChatAskQuestionOption(label=label) for label in labels),
+            allow_freeform=False,
+        )
+        try:
+            answered: m.ChatAskQuestionResponse = await self.session.request(
+                "chat/askQuestion", params, deadline=PATIENCE
+            )
+        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed):
+            return None
+        return None if answered.cancelled else answered.answer
+
+
+def _of_chat(chat: Chat, text: str) -> m.ChatPromptParams:
+    """Return a prompt with the model, variant and agent of a chat's last one."""
+    last = chat.settings
+    return m.ChatPromptParams(
+        chat_id=chat.id, message=text, model=last.model, variant=last.variant, agent=last.behavior
+    )
+
+
+def _is_an_editors(params: m.ChatPromptParams) -> bool:
+    """Return whether an editor sent the prompt: editors name the agent, programs do not."""
+    return bool(params.agent or params.behavior)

@@ -1,0 +1,121 @@
+"""The selection of agent, model and variant, for one chat and for all (ruling W-28).
+
+A prompt's own selection wins, then that of its chat, then the last one. A change applies from the
+next turn on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_server.config import AGENT_ALIASES, Behavior
+from eca_server.connection.features.current_models import CurrentModels
+from eca_server.connection.features.settings import Settings
+
+if TYPE_CHECKING:
+    from eca_server.agent.chat import Chat
+    from eca_server.agent.chat.outlet import Outlet
+
+__all__ = ["Chosen", "Selection"]
+
+
+@attrs.frozen(kw_only=True)
+class Chosen:
+    """The target of a prompt: the model as `provider/model`, its variant, the behaviour."""
+
+    model: str
+    variant: str | None
+    behavior: str
+
+
+@attrs.define(eq=False)
+class Selection:
+    """The client's selection for all chats, and for each chat in its `selection`.
+
+    Attributes:
+        model: the model that the user selected last for all chats, or None.
+        variant: the variant of that model, or None.
+        behavior: the behaviour that the user selected last for all chats, or None.
+        initial_behavior: the behaviour in `initializationOptions`, or None.
+        client_model: the model selected in the client, from announcements and its prompts.
+    """
+
+    settings: Settings
+    models: CurrentModels
+    model: str | None = None
+    variant: str | None = None
+    behavior: str | None = None
+    initial_behavior: str | None = None
+    client_model: str | None = None
+
+    def select_model(self, chat: Outlet | None, model: str, variant: str | None) -> None:
+        """Select a model and its variant for a chat, or for all."""
+        if chat is not None:
+            chat.selection.model, chat.selection.variant = model, variant
+        else:
+            self.model, self.variant = model, variant
+            self.client_model = model
+
+    def restore(self, chat: Chat) -> None:
+        """Select the model, variant and agent of a chat's last prompt, as far as they exist."""
+        stored, selected = chat.settings, chat.selection
+        if selected.model is None:
+            selected.model, selected.variant = stored.model, stored.variant
+        if selected.model not in self.models.current.names:
+            selected.model, selected.variant = None, None
+        selected.behavior = selected.behavior or stored.behavior
+
+    def behavior_in_force(self, *requested: str | None) -> str:
+        """Return the behaviour in force, the first selectable one of several candidates.
+
+        These are `requested`, the last selected, the client's initial and the configured one.
+        """
+        config = self.settings.config
+        selectable = config.selectable_behaviors
+        candidates = (*requested, self.behavior, self.initial_behavior, config.default_behavior)
+        ours = (AGENT_ALIASES.get(name, name) for name in candidates if name is not None)
+        return next((name for name in ours if name in selectable), selectable[0])
+
+    def variant_in_force(
+        self, model: str, selected: str | None, behavior: str | None = None
+    ) -> str:
+        """Return a model's variant: the selected one, else the agent's own, else an empty text."""
+        own = self.own_settings(behavior or self.behavior_in_force()).variant
+        variants = self.models.current.variants(model)
+        return next((each for each in (selected, own) if each in variants), "")
+
+    def own_settings(self, behavior: str) -> Behavior:
+        """Return the settings of a behaviour."""
+        return self.settings.config.behaviors.get(behavior, Behavior())
+
+    def choose(
+        self, chat: Outlet | None = None, params: m.ChatPromptParams | None = None
+    ) -> Chosen:
+        """Return the target of a prompt; without `params`, of a prompt without own selection."""
+        prompt = params or m.ChatPromptParams(message="")
+        own = None if chat is None else chat.selection
+        behavior = self.behavior_in_force(
+            prompt.agent or prompt.behavior, None if own is None else own.behavior
+        )
+        selected = [(own.model, own.variant)] if own is not None and own.model else []
+        if self.model:
+            selected.append((self.model, self.variant))
+        models = self.models.current
+        first = selected[0][0] if selected else models.default_for(behavior)
+        model = models.canonical_name(prompt.model or first)
+        configured = self.own_settings(behavior).variant
+        variants = (variant for name, variant in selected if name == model)
+        variant = prompt.variant or next(variants, configured)
+        return Chosen(model=model, variant=variant, behavior=behavior)
+
+    def unknown_agent(self, chat: Chat, params: m.ChatPromptParams) -> str | None:
+        """Return the requested agent if it cannot be selected, or None."""
+        own = chat.selection.behavior
+        names = (params.agent, params.behavior, own, self.behavior, self.initial_behavior)
+        requested = next((name for name in names if name is not None), None)
+        selectable = self.settings.config.selectable_behaviors
+        is_known = requested is None or AGENT_ALIASES.get(requested, requested) in selectable
+        return None if is_known else requested

@@ -1,0 +1,120 @@
+"""The configuration in force: its loading, its changes, and the user's changes of it.
+
+A changed file is used once it was unchanged between two checks, so that a file still being written
+is not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from eca_server.config import Config, LoadedConfig, load, user_directory
+from eca_server.connection.features.host import Options
+
+__all__ = ["Settings", "Turnstile", "Watcher"]
+
+
+class Settings:
+    """The configuration in force.
+
+    Attributes:
+        load: loads the configuration from the sources that `initialize` named.
+        loaded: the last result of `load`; a running turn keeps its own.
+        changing: serializes changes of the user's stored settings.
+        on_change: called with the previous configuration when a changed or reloaded one is used.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.load: Callable[..., LoadedConfig] = partial(
+            load, initialization_options=None, roots=(), environ=options.environ
+        )
+        self.loaded = LoadedConfig(config=Config(), problems=(), sources=())
+        self.changing = Turnstile()
+        self.on_change: Callable[[LoadedConfig], None] = lambda _before: None
+        self._options = options
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self.loaded.config
+
+    @property
+    def user_directory(self) -> Path:
+        """The directory of the user's configuration, `~/.config/eca`."""
+        return user_directory(self._options.environ)
+
+    @property
+    def follows_gitignore(self) -> bool:
+        """True if trees and searches omit files that Git ignores."""
+        return any(each.type == "gitignore" for each in self.config.ignore_files)
+
+    def put_in_force(self, loaded: LoadedConfig) -> None:
+        """Use a configuration for all new work."""
+        before, self.loaded = self.loaded, loaded
+        self.on_change(before)
+
+    async def reload(self) -> None:
+        """Load the configuration again, and put it in force."""
+        load_again = partial(self.load, previous=self.loaded)
+        self.put_in_force(await trio.to_thread.run_sync(load_again))
+
+    async def watch(self, seconds: float) -> None:
+        """Check the files every so many seconds, for ever."""
+        watcher = Watcher(self)
+        while True:
+            await trio.sleep(seconds)
+            await watcher.look()
+
+
+class Watcher:
+    """A watcher that reloads the configuration when one of its files has changed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._in_force = self._read = settings.loaded
+
+    async def look(self) -> None:
+        """Reload changed files; apply the result if they are unchanged at the next check."""
+        settings = self._settings
+        if settings.loaded is not self._in_force:  # reloaded elsewhere
+            self._in_force = self._read = settings.loaded
+        # In a thread: a file may be on a disk that does not answer.
+        if not await trio.to_thread.run_sync(self._read.is_current, abandon_on_cancel=True):
+            load_again = partial(settings.load, previous=settings.loaded)
+            self._read = await trio.to_thread.run_sync(load_again, abandon_on_cancel=True)
+        elif settings.loaded is self._in_force and self._read is not self._in_force:
+            self._in_force = self._read
+            settings.put_in_force(self._read)
+
+
+class Turnstile:
+    """A lock that tasks hold one at a time, in the order of their places."""
+
+    def __init__(self) -> None:
+        self._places: deque[trio.Event] = deque()
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """Return the next place, a context manager that must be entered."""
+        place = trio.Event()
+        self._places.append(place)
+        return self._in_place(place)
+
+    @asynccontextmanager
+    async def _in_place(self, place: trio.Event) -> AsyncIterator[None]:
+        try:
+            self._wake_first()
+            await place.wait()
+            yield
+        finally:
+            self._places.remove(place)
+            self._wake_first()
+
+    def _wake_first(self) -> None:
+        if self._places:
+            self._places[0].set()

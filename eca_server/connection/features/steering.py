@@ -1,0 +1,75 @@
+"""Messages to a running turn: texts, commands, side questions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from eca_protocol import messages as m
+from eca_protocol.peer import Handler
+from eca_server.agent.chat import Chat, Chats, Turn
+from eca_server.agent.chat.subagents import SubagentChat
+from eca_server.agent.chat.turn import Steer, SteeredCommand
+from eca_server.agent.commands import arguments_of, named_command, run_command, steering_of
+from eca_server.agent.commands.btw import ask_aside
+from eca_server.connection.features.prompts import Prompts
+
+__all__ = ["make_handlers"]
+
+_log = logging.getLogger("eca_server.agent.chat")
+
+
+def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapping[str, Handler]:
+    """Return the handlers of steering."""
+
+    def prompt_steer(params: m.ChatPromptSteerParams) -> None:
+        chat = chats.at(params.chat_id)
+        turn = None if chat is None else chat.turn
+        if chat is None or turn is None:
+            return
+        if isinstance(chat, SubagentChat):
+            turn.steers.append(Steer(text=params.message))
+            return
+        name = named_command(params.message)
+        steering = steering_of(name)
+        if steering == "at once":
+            nursery.start_soon(_ask_aside, prompts, chat, turn, params.message)
+        elif steering == "refused":
+            turn.say(
+                f"`/{name}` cannot run during a turn, because it changes the chat or starts a "
+                "turn of its own. Send it again once this turn has ended.",
+                role="system",
+            )
+        else:
+            is_command = steering == "between requests"
+            command = _command(prompts, chat, params.message) if is_command else None
+            turn.steers.append(Steer(text=params.message, command=command))
+
+    def prompt_steer_remove(params: m.ChatPromptSteerRemoveParams) -> None:
+        chat = chats.at(params.chat_id)
+        if chat is not None and chat.turn is not None:
+            chat.turn.steers.clear()
+
+    return {"chat/promptSteer": prompt_steer, "chat/promptSteerRemove": prompt_steer_remove}
+
+
+def _command(prompts: Prompts, chat: Chat, text: str) -> SteeredCommand:
+    name = named_command(text) or ""
+
+    async def run(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> None:
+        if name == "compact":
+            await compact(arguments_of(text))
+        else:
+            await run_command(name, turn, prompts.command_context(chat, text))
+
+    return run
+
+
+async def _ask_aside(prompts: Prompts, chat: Chat, turn: Turn, text: str) -> None:
+    try:
+        await ask_aside(turn, prompts.command_context(chat, text))
+    except Exception:  # noqa: BLE001 - a bug must not end the server
+        _log.exception("a side question of chat %s failed", chat.id)
+        turn.say("The side question failed; see the server's log.", role="system")

@@ -1,0 +1,162 @@
+"""The native tools of a chat, and their announcement to the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol import messages as m
+from eca_protocol.revisions import Revision
+from eca_server.agent.chat.subagents import SPAWN_TOOL, SpawnAgent
+from eca_server.agent.jobs import Jobs
+from eca_server.agent.sandbox import sandbox_for
+from eca_server.agent.skills import SKILL_TOOL, LoadSkill
+from eca_server.agent.tools.approval import NATIVE, policy_of
+from eca_server.agent.tools.ledger import Ledger
+from eca_server.agent.tools.native import NativeTools, native_tools
+from eca_server.agent.tools.search_tools import CallTool, SearchTools
+from eca_server.agent.tools.tasks import Tasks, TaskTool
+from eca_server.agent.tools.tool import Tool
+from eca_server.agent.tools.toolbox import PREFIX
+from eca_server.client.session import Session
+from eca_server.config import AGENT_ALIASES, Behavior, apply_behavior
+from eca_server.config.matchers import matches_name
+from eca_server.connection.features.current_models import CurrentModels
+from eca_server.connection.features.folders import Folders
+from eca_server.connection.features.host import Options
+from eca_server.connection.features.settings import Settings
+
+__all__ = ["BRIEF", "ToolSets", "announced_tool"]
+
+SUBAGENT: Final = "subagent"
+"""The mode of agents that are subagents."""
+
+BRIEF: Final = 80
+"""Limit of a tool's description for clients with small reads, in characters."""
+
+
+@attrs.define(eq=False)
+class ToolSets:
+    """The makers of native tools.
+
+    Attributes:
+        servers: returns the MCP servers, or None if none is configured.
+        has_skills: whether there were skills when a chat's instructions were last built.
+    """
+
+    session: Session
+    settings: Settings
+    options: Options
+    models: CurrentModels
+    folders: Folders
+    jobs: Jobs
+    servers: Callable[[], object | None]
+    has_skills: bool = False
+
+    def make(
+        self,
+        ledger: Ledger | None = None,
+        chat_id: str = "",
+        *,
+        reader: str = "",
+        behavior: str = "",
+        tasks: Tasks | None = None,
+        more: Iterable[Tool] = (),
+    ) -> NativeTools:
+        """Return the native tools of a chat, with the descriptions and limits of a behaviour.
+
+        `reader` is the chat of a subagent that gets them; `more` are tools of this chat alone.
+        """
+        is_current = self.session.revision is Revision.CURRENT
+        config = apply_behavior(self.settings.config, behavior)
+        return native_tools(
+            config,
+            session=self.session,
+            workspace=self.folders.workspace,
+            environment=self.models.child_variables,
+            ledger=ledger or Ledger(),
+            chat_id=chat_id,
+            reader=reader,
+            jobs=self.jobs if is_current else None,
+            more=[
+                LoadSkill(files=self.folders.skill_files, agent=config.behaviors.get(behavior)),
+                *([TaskTool(tasks=tasks or Tasks())] if is_current else ()),
+                *more,
+            ],
+            reserved=(SKILL_TOOL, SPAWN_TOOL),
+            sandbox=sandbox_for(
+                config.tool_call.sandbox,
+                (root.real_path for root in self.session.roots),
+                self.options.environ,
+                () if config.netrc_file is None else (config.netrc_file,),
+            ),
+        )
+
+    def described(self, behavior: str) -> NativeTools:
+        """Return the native tools of a behaviour, to describe them to the client."""
+        agents = self.subagents(behavior)
+        return self.make(behavior=behavior, more=[SpawnAgent(agents=agents)] if agents else ())
+
+    def subagents(self, behavior: str) -> Mapping[str, Behavior]:
+        """Return the subagents of an agent, by name; only some clients can show them."""
+        if not self.session.writes(m.ChatContentReceivedParams, "parent_chat_id"):
+            return {}
+        behaviors = self.settings.config.behaviors
+        own = behaviors.get(behavior, Behavior()).subagents
+        return {
+            name: each
+            for name, each in behaviors.items()
+            if name
+            and SUBAGENT in each.mode
+            and _may_spawn(behavior, each)
+            and _is_listed(name, own)
+        }
+
+    def announcement(self, behavior: str) -> m.EcaServerUpdatedParams:
+        """Return the announcement of the native tools, and of those that a behaviour disables."""
+        config, native = self.settings.config, self.described(behavior)
+        if not self.has_skills:
+            native = native.without(SKILL_TOOL)
+        if config.mcp_tool_search and self.servers() is not None:
+            native = native.adding([SearchTools(), CallTool()])
+        toolbox = native.toolbox(policy_of(config, behavior))
+        prefix = PREFIX if self.session.profile.prefixes_tools else ""
+        return m.EcaServerUpdatedParams(
+            name="ECA",
+            status="running",
+            tools=tuple(
+                announced_tool(
+                    self.session,
+                    name=prefix + tool.name,
+                    description=tool.description,
+                    parameters=tool.parameters,
+                    disabled=toolbox.find(NATIVE, PREFIX + tool.name) is None,
+                )
+                for tool in native.tools
+            ),
+        )
+
+
+def announced_tool(
+    session: Session, *, name: str, description: str, parameters: Any, disabled: bool
+) -> m.ServerTool:
+    """Return the announcement of a tool."""
+    brief = session.profile.brief_tools
+    return m.ServerTool(
+        name=name,
+        description=description[:BRIEF] if brief else description,
+        parameters={"type": "object"} if brief else parameters,
+        disabled=disabled,
+    )
+
+
+def _is_listed(name: str, agents: Sequence[str] | None) -> bool:
+    """Return whether an agent has no list of subagents, or its list names this one."""
+    return agents is None or any(matches_name(each, {name}, if_late=False) for each in agents)
+
+
+def _may_spawn(behavior: str, subagent: Behavior) -> bool:
+    names = {AGENT_ALIASES.get(name, name) for name in subagent.spawnable_by}
+    return not names or behavior in names

@@ -1,7 +1,0 @@
-"""Gemini's own API: Google's and Vertex AI's."""
-
-from __future__ import annotations
-
-from eca_server.llm.google.backend import Google
-
-__all__ = ["Google"]

@@ -1,8 +1,0 @@
-"""Ollama's own API: local models, which are loaded at their first request."""
-
-from __future__ import annotations
-
-from eca_server.llm.ollama.address import address_of
-from eca_server.llm.ollama.backend import Ollama
-
-__all__ = ["Ollama", "address_of"]

@@ -1,0 +1,192 @@
+"""The backend for the Messages API.
+
+A paused answer is continued here, so that callers see one answer. If the provider refuses the
+reasoning of earlier answers, the request is repeated once without it, and the user is notified.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import attrs
+from typing_extensions import override
+
+from eca_server.models.answer import Answer
+from eca_server.models.anthropic.decoder import MessagesDecoder
+from eca_server.models.anthropic.messages import MessagesWriter
+from eca_server.models.anthropic.models import read_model
+from eca_server.models.anthropic.request import DROPPABLE, mark_messages, write_request
+from eca_server.models.anthropic.thinking import thinking_support
+from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.encoding import HistoryEncoder
+from eca_server.models.events import Event, Finished, Started, Usage
+from eca_server.models.history import Message, ReasoningPart
+from eca_server.models.http_backend import AmendedRequest, HTTPBackend, refused_parameter
+
+__all__ = ["Anthropic"]
+
+MAX_PAUSES = 10
+"""The most pauses of one answer, while the provider's own tools run."""
+
+MAX_PAGES = 20
+"""The most pages that are read of a listing of models."""
+
+_CACHE = "cache_control"
+_MARGIN = 256
+"""Tokens that the same prompt may count more the next time."""
+_LEAST_ANSWER = 1_024
+
+_OVER_WINDOW = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)")
+_OVER_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
+_THINKING_REFUSED = re.compile(
+    r"(?=.*thinking)(?=.*(block|signature|expected|modified))", re.IGNORECASE | re.DOTALL
+)
+_REASONING_DROPPED = (
+    "The provider refused the model's earlier reasoning; the chat continues without it."
+)
+
+
+class Anthropic(HTTPBackend):
+    """A model behind an endpoint that speaks the Messages API.
+
+    Args:
+        settings: the arguments of `HTTPBackend`.
+    """
+
+    path = "/v1/messages"
+    models_path = "/v1/models?limit=1000"
+    headers: ClassVar[Mapping[str, str]] = {
+        "accept": "text/event-stream",
+        "anthropic-version": "2023-06-01",
+    }
+    droppable = DROPPABLE
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._thinking_support = thinking_support(self.wire_model, self.capabilities)
+        self._writer = MessagesWriter(self.origin, images=self.capabilities.images)
+        self._encoder = HistoryEncoder(self._writer, mark=self._mark)
+        self._notified: set[str | None] = set()
+
+    @override
+    def write(self, request: Request) -> dict[str, Any]:
+        trailing = [] if request.paused is None else [self._writer.paused(request.paused)]
+        return write_request(
+            request,
+            messages=self._encoder.written(request.messages, trailing=trailing),
+            origin=self.origin,
+            wire_model=self.wire_model,
+            support=self._thinking_support,
+            capabilities=self.capabilities,
+            cached=_CACHE not in self._refused,
+        )
+
+    @override
+    def decoder(self, request: Request, headers: Mapping[str, str]) -> MessagesDecoder:
+        last = request.messages[-1] if request.messages else None
+        return MessagesDecoder(
+            may_be_empty=request.paused is not None or (last is not None and last.role == "tool"),
+            request_id=headers.get("request-id"),
+        )
+
+    @override
+    def headers_for(self, request: Request | None) -> Mapping[str, str]:
+        if request is None or request.reasoning_effort is None or not self._thinking_support.betas:
+            return self.headers
+        return {**self.headers, "anthropic-beta": ",".join(self._thinking_support.betas)}
+
+    @override
+    def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
+        """Also recognize a refusal of cache marks, which are nested in the request."""
+        text = f"{error.message} {error.raw}"
+        fields = {} if _CACHE in self._refused else {_CACHE: True}
+        if refused_parameter(error.status, text, fields, [_CACHE]):
+            return _CACHE
+        return super().refused_field(error, payload)
+
+    @override
+    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
+        """Retry with a shorter answer, or with a history without reasoning."""
+        if error.status != 400:
+            return None
+        if match := _OVER_WINDOW.search(error.message):
+            remaining = int(match[2]) - int(match[1]) - _MARGIN
+            if remaining < _LEAST_ANSWER:
+                return None
+            return AmendedRequest(request=attrs.evolve(request, max_output_tokens=remaining))
+        if match := _OVER_LIMIT.search(error.message):
+            limit = int(match[1])
+            self.capabilities = attrs.evolve(self.capabilities, output=limit)
+            return AmendedRequest(request=attrs.evolve(request, max_output_tokens=limit))
+        without = [_without_thinking(message) for message in request.messages]
+        if without == list(request.messages) or not _THINKING_REFUSED.search(error.message):
+            return None
+        note = None if request.cache_key in self._notified else _REASONING_DROPPED
+        self._notified.add(request.cache_key)
+        return AmendedRequest(request=attrs.evolve(request, messages=without), note=note)
+
+    @override
+    async def models(self) -> Sequence[ModelInfo]:
+        """List the models of all pages."""
+        models_found: list[ModelInfo] = []
+        path = self.models_path
+        for _ in range(MAX_PAGES):
+            listed = await self.get(path)
+            models_found += self.parse_models(listed)
+            last = listed.get("last_id") if listed.get("has_more") is True else None
+            if not isinstance(last, str):
+                break
+            path = f"{self.models_path}&after_id={quote(last, safe='')}"
+        return models_found
+
+    @override
+    def read_models(self, listed: Any) -> Sequence[ModelInfo]:
+        return [read_model(each) for each in listed["data"] if each.get("lifecycle") != "retired"]
+
+    def _mark(self, written: list[dict[str, Any]]) -> None:
+        if _CACHE not in self._refused:
+            mark_messages(written)
+
+    @override
+    async def _events(self, request: Request) -> AsyncGenerator[Event, None]:
+        answer, earlier = Answer(), Usage()
+        for pauses in range(MAX_PAUSES + 1):
+            latest, paused = Usage(), False
+            async with aclosing(super()._events(request)) as events:
+                async for event in events:
+                    match event:
+                        case Started() if pauses:
+                            continue
+                        case Usage():
+                            latest = event
+                            yield _sum(earlier, latest)
+                            continue
+                        case Finished(reason="pause") if pauses < MAX_PAUSES:
+                            paused = True
+                            continue
+                    answer.feed(event)
+                    yield event
+            if not paused:
+                return
+            earlier = _sum(earlier, latest)
+            request = attrs.evolve(request, paused=answer.message(self.origin))
+
+
+def _without_thinking(message: Message) -> Message:
+    parts = tuple(part for part in message.parts if not isinstance(part, ReasoningPart))
+    return message if len(parts) == len(message.parts) else attrs.evolve(message, parts=parts)
+
+
+def _sum(first: Usage, second: Usage) -> Usage:
+    """Return the sum of two usages of one answer."""
+
+    def total(name: str) -> Any:
+        counts = [getattr(each, name) for each in (first, second)]
+        known = [count for count in counts if count is not None]
+        return sum(known) if known else None
+
+    return Usage(**{field.name: total(field.name) for field in attrs.fields(Usage)})

@@ -1,0 +1,151 @@
+"""Backends, each made from a provider and the name of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, MutableMapping
+from urllib.parse import urlsplit
+
+import attrs
+
+from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.config import Config
+from eca_server.config.reading import deep_merge
+from eca_server.models.access import (
+    VERSION,
+    Access,
+    KeyAccess,
+    LoginAccessConfig,
+    TokenAccess,
+    join_url,
+)
+from eca_server.models.apis import API, APIS
+from eca_server.models.backend import Backend
+from eca_server.models.facts import Capabilities
+from eca_server.models.history import Origin
+from eca_server.models.known_providers import KnownProvider
+from eca_server.models.provider import Provider, is_local
+from eca_server.secret import Secret
+
+__all__ = ["Backends", "Timers"]
+
+
+@attrs.frozen(kw_only=True)
+class Timers:
+    """The four timers of a request, in seconds.
+
+    Attributes:
+        connect: for the connection.
+        first_byte: until the answer begins; None: 60, or 600 for a model on this machine or
+            network, which may have to be loaded first.
+        idle: between two bytes.
+        no_progress: between two events, whatever bytes come.
+    """
+
+    connect: float = 10
+    first_byte: float | None = None
+    idle: float = 120
+    no_progress: float = 600
+
+    @classmethod
+    def of(cls, config: Config) -> Timers:
+        """Return the configured timers."""
+        configured = {
+            "connect": config.connect_timeout,
+            "first_byte": config.first_byte_timeout,
+            "idle": config.stream_idle_timeout,
+            "no_progress": config.no_progress_timeout,
+        }
+        return cls(**{name: value for name, value in configured.items() if value is not None})
+
+    def deadlines(self, url: str) -> Deadlines:
+        """Return the deadlines that the HTTP client enforces."""
+        first_byte = self.first_byte or (600 if is_local(url) else 60)
+        return Deadlines(connect=self.connect, first_byte=first_byte, idle=self.idle)
+
+
+class Backends:
+    """The backends of models over HTTP.
+
+    Args:
+        http: the client that they share.
+        timers: the timers of every request.
+        accesses: the accesses with fetched tokens, which outlive these backends.
+        hide: called with each new secret before it is used.
+    """
+
+    def __init__(
+        self,
+        *,
+        http: HTTPClient,
+        timers: Timers,
+        accesses: MutableMapping[object, Access],
+        hide: Callable[[Iterable[Secret]], None],
+    ) -> None:
+        self._http = http
+        self._timers = timers
+        self._accesses = accesses
+        self._hide = hide
+        self._refused: dict[str, set[str]] = {}
+
+    def make(self, provider: Provider, requested: str, capabilities: Capabilities) -> Backend:
+        """Return a new backend for a model or one of its variants.
+
+        Args:
+            provider: its provider, without a missing setting.
+            requested: the user's name of the model; "": only the list of models is needed.
+            capabilities: the model's capabilities.
+        """
+        assert provider.url, "a provider without a base has a missing setting"
+        settings = provider.settings
+        model, variant = provider.split_variant(requested)
+        chosen = provider.model(model)
+        name = provider.api_of(model)
+        return APIS[name].load()(
+            http=self._http,
+            origin=Origin(api=name, provider=provider.name, model=model),
+            server=provider.server,
+            access=self._access(provider, provider.url, APIS[name]),
+            wire_model=chosen.model_name,
+            path=settings.completion_url_relative_path,
+            extra_payload=deep_merge(chosen.extra_payload, variant),
+            extra_headers={**settings.extra_headers, **chosen.extra_headers},
+            deadlines=self._timers.deadlines(provider.url),
+            no_progress=self._timers.no_progress,
+            capabilities=capabilities,
+            refused=self._refused.setdefault(provider.name, set()),
+            think_tags=provider.think_tags,
+        )
+
+    def _access(self, provider: Provider, url: str, api: API) -> Access:
+        """Return the access to a provider for one of its APIs; an access with tokens is shared."""
+        known = provider.known_server
+        if not provider.settings.completion_url_relative_path:
+            url = _rooted(url, api, known)
+        make = APIS[provider.api].access
+        if make is None and provider.tokens is None:
+            header = (known and known.key_header) or api.key_header
+            return KeyAccess(url=url, key=provider.key, header=header)
+        config = LoginAccessConfig(
+            http=self._http,
+            url=provider.configured_url,
+            host=provider.settings.auth.url,
+            key=provider.key,
+            tokens=provider.tokens,
+            hide=self._hide,
+        )
+        identity = (provider.name, config.url, config.host, None if config.tokens else config.key)
+        if identity not in self._accesses:
+            self._accesses[identity] = make(config) if make else TokenAccess(url, config)
+        return self._accesses[identity]
+
+
+def _rooted(url: str, api: API, known: KnownProvider | None) -> str:
+    """Append the root of an API to a base, unless its path has a version or needs no root."""
+    *before, last = urlsplit(url.strip()).path.rstrip("/").split("/")
+    own = None if known is None else known.root
+    if not before:
+        root = api.root if own is None else own
+    else:
+        needs_it = api.roots_paths and own is None and not VERSION.fullmatch(last)
+        root = api.root if needs_it else ""
+    return join_url(url, root) if root else url

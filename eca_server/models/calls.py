@@ -1,0 +1,75 @@
+"""Tool calls, for the decoders of all APIs: ids of our own, and strict reading of arguments.
+
+Arguments that are not exactly an object are never repaired: the model receives the error and can
+correct itself. Accepted arguments can be nested into any message.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from eca_server.models.events import Event, ToolCallArguments, ToolCallFinished, ToolCallStarted
+
+__all__ = ["MAX_NESTING", "complete_call", "is_too_deep", "new_call_key", "read_arguments"]
+
+MAX_NESTING = 100
+"""The nesting limit of a call's arguments: messages to clients, hooks, MCP servers and models nest
+them in other JSON, which has only `json.MAX_DEPTH` levels."""
+
+_CUT_OFF = "cut off by the output limit. Split the work into smaller calls."
+
+
+def new_call_key() -> str:
+    """Return an id for a tool call that is unique in all chats."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def read_arguments(raw: str, *, truncated: bool) -> tuple[Mapping[str, Any] | None, str | None]:
+    """Return the arguments, or an error for the model; an empty text means no arguments.
+
+    Args:
+        raw: the text that the model wrote.
+        truncated: the answer ended at its limit, so unparsable arguments are incomplete.
+    """
+    if not raw.strip():
+        return (None, f"the call was {_CUT_OFF}") if truncated else ({}, None)
+    try:
+        arguments = json.loads(raw)
+    except InvalidJSON as error:
+        if truncated:
+            return None, f"the arguments were {_CUT_OFF}"
+        return None, f"the arguments are not valid JSON: {error}. Write one JSON object."
+    if not isinstance(arguments, dict):
+        return None, f"the arguments: expected a JSON object, got {raw[:60]}"
+    if is_too_deep(arguments):
+        return None, f"the arguments: expected at most {MAX_NESTING} levels of nesting, got more"
+    return arguments, None
+
+
+def complete_call(
+    key: str, name: str, raw: str, *, provider_id: str | None = None, opaque: Any = None
+) -> list[Event]:
+    """Return the events of a call that came in one piece."""
+    arguments, error = read_arguments(raw, truncated=False)
+    return [
+        ToolCallStarted(key=key, name=name, provider_id=provider_id),
+        *([ToolCallArguments(key, raw)] if raw else []),
+        ToolCallFinished(key=key, raw=raw, arguments=arguments, error=error, opaque=opaque),
+    ]
+
+
+def is_too_deep(arguments: Mapping[str, Any]) -> bool:
+    """Return whether a call's arguments are nested deeper than `MAX_NESTING`."""
+    level: list[Any] = [arguments]
+    for _ in range(MAX_NESTING):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(inner, Mapping | list)
+        ]
+    return bool(level)

@@ -1,0 +1,269 @@
+"""Keys and tokens stored by `/login`, in a file of their own.
+
+- Only the user can read the file.
+- The file is replaced as a whole, under a lock, so that servers do not overwrite each other.
+- A damaged file is reported, and moved aside when a login is stored.
+- Messages about the file never contain a key.
+
+Everything here touches the disk: call it in a worker thread, except the first `read`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from eca_protocol.errors import ECAError
+from eca_server.config import Problem, data_directory, make_data_directory
+from eca_server.config.files import Unreadable, read_text
+from eca_server.config.lock import Locked, lock_in_thread
+from eca_server.config.private_file import make_private, replace_file
+from eca_server.models.credentials import system_keyring
+from eca_server.models.credentials.oauth import Authentication, Client, TokenSet
+from eca_server.secret import Secret, parse_key
+
+__all__ = ["Logins", "LoginsError", "StoredKeys"]
+
+_LOCK_SECONDS = 2.0
+_IN_KEYRING: Final = {"in": "keyring"}
+"""The file's entry for a login that is in the system's keyring."""
+
+
+class LoginsError(ECAError):
+    """The file of logins cannot be read or written; the message says why."""
+
+
+class _Damaged(LoginsError):
+    """The file is not a file of logins, whatever its version."""
+
+
+@attrs.frozen(kw_only=True)
+class StoredKeys:
+    """The result of `Logins.read`.
+
+    Attributes:
+        keys: the keys by provider; for a token set, its access token.
+        tokens: the token sets by provider.
+        problem: the reason why stored logins may be missing.
+    """
+
+    keys: Mapping[str, Secret] = attrs.field(factory=dict)
+    tokens: Mapping[str, TokenSet] = attrs.field(factory=dict)
+    problem: Problem | None = None
+
+
+class Logins:
+    """The user's stored logins.
+
+    Args:
+        environ: the environment variables, which determine the path of the file.
+        in_keyring: returns whether new logins go to the system's keyring; the file then only
+            notes that a login exists.
+
+    Attributes:
+        path: the file; it need not exist.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], *, in_keyring: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.path = data_directory(environ) / "logins.json"
+        self._in_keyring = in_keyring
+        self._unlocked: dict[str, dict[str, Any]] = {}
+
+    @property
+    def is_locked(self) -> bool:
+        """True if the keyring has a login that was not read yet. Touches the disk."""
+        with suppress(LoginsError):
+            return any(name not in self._unlocked for name in self._names_in_keyring())
+        return False
+
+    def unlock(self) -> None:
+        """Read the logins in the keyring, which may prompt the user; not for the event loop.
+
+        Raises:
+            LoginsError: the keyring cannot be read.
+        """
+        try:
+            for name in self._names_in_keyring():
+                content = json.loads(system_keyring.get(name) or "{}")
+                self._unlocked[name] = content if isinstance(content, dict) else {}
+        except (system_keyring.KeyringError, ValueError) as error:
+            raise LoginsError(str(error)) from None
+
+    def _names_in_keyring(self) -> list[str]:
+        providers = self._load()["providers"]
+        return [name for name, login in providers.items() if login == _IN_KEYRING]
+
+    def read(self) -> StoredKeys:
+        """Return the stored keys. A file that others can read is made private first."""
+        try:
+            providers = self._load()["providers"]
+        except LoginsError as error:
+            return StoredKeys(problem=Problem(source=str(self.path), message=str(error)))
+        keys: dict[str, Secret] = {}
+        tokens: dict[str, TokenSet] = {}
+        for name, entry in providers.items():
+            login = self._unlocked.get(name, {}) if entry == _IN_KEYRING else entry
+            # Only manual edits can make an entry invalid.
+            with suppress(ValueError, TypeError, KeyError, OverflowError):
+                if "access" in login:
+                    tokens[name] = _tokens(login)
+                    keys[name] = tokens[name].access
+                else:
+                    keys[name] = _key(login["key"])
+        return StoredKeys(keys=keys, tokens=tokens)
+
+    def names(self) -> Collection[str]:
+        """Return the names of the providers with a login, also of those in a locked keyring."""
+        with suppress(LoginsError):
+            return tuple(self._load()["providers"])
+        return ()
+
+    def store(self, provider: str, login: Secret | TokenSet) -> Path | None:
+        """Store a provider's login and replace its previous one.
+
+        Returns:
+            The new path of a damaged file of logins, if one was moved aside.
+
+        Raises:
+            LoginsError: the login cannot be stored; earlier logins are unchanged.
+        """
+        plain = _plain(login)
+        in_keyring = self._in_keyring()
+
+        def change(providers: dict[str, Any]) -> None:
+            if in_keyring:
+                system_keyring.put(provider, json.dumps(plain))
+                self._unlocked[provider] = plain
+            providers[provider] = _IN_KEYRING if in_keyring else plain
+
+        return self._change(change, over_damage=True)
+
+    def remove(self, provider: str) -> bool:
+        """Remove a provider's login and return whether there was one.
+
+        Raises:
+            LoginsError: as in `store`.
+        """
+        removed = []
+
+        def change(providers: dict[str, Any]) -> None:
+            if providers.get(provider) == _IN_KEYRING:
+                system_keyring.remove_stored(provider)
+            removed.append(providers.pop(provider, None))
+
+        self._change(change)
+        return removed[0] is not None
+
+    @property
+    def renewal_lock(self) -> Path:
+        """The lock held while a token is renewed; the file itself stays unlocked."""
+        return self.path.with_name(f"{self.path.name}.renewal.lock")
+
+    def _change(
+        self, change: Callable[[dict[str, Any]], None], *, over_damage: bool = False
+    ) -> Path | None:
+        aside = None
+        try:
+            make_data_directory(self.path.parent)
+            lock = self.path.with_name(f"{self.path.name}.lock")
+            with lock_in_thread(lock, seconds=_LOCK_SECONDS):
+                try:
+                    content = self._load()
+                except _Damaged:
+                    if not over_damage:
+                        raise
+                    aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+                    self.path.rename(aside)
+                    content = _empty()
+                change(content["providers"])
+                replace_file(self.path, json.dumps(content, indent=2).encode())
+        except system_keyring.KeyringError as error:
+            raise LoginsError(str(error)) from None
+        except Locked:
+            raise LoginsError("another server is writing it: try again") from None
+        except OSError as error:
+            raise LoginsError(error.strerror or type(error).__name__) from None
+        return aside
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            text = read_text(self.path)
+        except Unreadable as error:
+            if error.absent:
+                return _empty()
+            raise LoginsError(error.message) from None
+        make_private(self.path)
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError):
+            raise _Damaged("expected JSON, got something else") from None
+        if not isinstance(content, dict) or "version" not in content:
+            raise _Damaged("expected logins of version 1, got something else")
+        if content["version"] != 1:
+            raise LoginsError("expected logins of version 1, got a different version")
+        if not isinstance(content.get("providers"), dict):
+            raise _Damaged("expected logins of version 1, got something else")
+        return content
+
+
+def _empty() -> dict[str, Any]:
+    return {"version": 1, "providers": {}}
+
+
+def _plain(login: Secret | TokenSet) -> dict[str, Any]:
+    """Return a login in the form that the file stores."""
+    if isinstance(login, Secret):
+        return {"key": login.reveal()}
+    client = login.client
+    return {
+        "access": login.access.reveal(),
+        "refresh": login.refresh and login.refresh.reveal(),
+        "expiresAt": login.expires_at,
+        "obtainedAt": login.obtained_at,
+        "clientId": client.id,
+        "tokenUrl": client.token_url,
+        **(
+            {"clientSecret": client.secret.reveal(), "clientAuthentication": client.authentication}
+            if client.secret
+            else {}
+        ),
+        **({"resource": client.resource} if client.resource else {}),
+    }
+
+
+def _tokens(login: Mapping[str, Any]) -> TokenSet:
+    """Read a token set of the file; raise ValueError, TypeError or KeyError if it is invalid."""
+    ends = login["expiresAt"]
+    return TokenSet(
+        access=_key(login["access"]),
+        refresh=None if login["refresh"] is None else _key(login["refresh"]),
+        expires_at=None if ends is None else float(ends),
+        obtained_at=float(login["obtainedAt"]),
+        client=Client(
+            id=str(login["clientId"]),
+            token_url=str(login["tokenUrl"]),
+            secret=_key(login["clientSecret"]) if "clientSecret" in login else None,
+            authentication=_authentication(login),
+            resource=str(login["resource"]) if "resource" in login else None,
+        ),
+    )
+
+
+def _authentication(login: Mapping[str, Any]) -> Authentication:
+    in_header = login.get("clientAuthentication") == "client_secret_basic"
+    return "client_secret_basic" if in_header else "client_secret_post"
+
+
+def _key(text: Any) -> Secret:
+    key = parse_key(text) if isinstance(text, str) else None
+    if key is None:
+        raise ValueError("expected a key, got none")
+    return key

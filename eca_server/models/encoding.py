@@ -1,0 +1,122 @@
+"""Histories as JSON, encoded incrementally. No I/O.
+
+A history grows at its end, so a turn encodes only what is new. A history with a different beginning
+is encoded as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from eca_protocol import json
+from eca_server.models.history import Message, Repair
+
+__all__ = ["EncodedJSON", "HistoryEncoder", "Pending", "Writer", "encoded"]
+
+_MOST_CACHED = 8
+_LARGEST_CACHED = 8 * 2**20  # bytes
+
+Pending = list[Any]
+"""Content that an API can only place before, or in, a later message."""
+
+
+class Writer(Protocol):
+    """A writer of messages in the format of an API."""
+
+    def write(
+        self, messages: Iterable[Message], pending: Pending
+    ) -> tuple[list[dict[str, Any]], Pending]:
+        """Write repaired messages after the pending content; return the still pending one, too."""
+        ...
+
+    def end(self, pending: Pending) -> list[dict[str, Any]]:
+        """Write the content that is pending at the end of the history."""
+        ...
+
+
+@attrs.frozen
+class EncodedJSON:
+    """A value as JSON, in pieces."""
+
+    pieces: Sequence[bytes] = attrs.field(repr=False)
+
+
+def encoded(payload: Mapping[str, Any]) -> bytes:
+    """Encode an object as JSON; values at its top level may be `EncodedJSON`."""
+    pieces: list[bytes] = []
+    for name, value in payload.items():
+        pieces += b"," if pieces else b"{", json.dumps(name), b":"
+        pieces += value.pieces if isinstance(value, EncodedJSON) else [json.dumps(value)]
+    return b"".join([*pieces, b"}"])
+
+
+class HistoryEncoder:
+    """An encoder of histories, with a cache of the latest encoded prefixes.
+
+    Args:
+        writer: the writer of the API.
+        mark: may change the written messages at the end of a history, anew in each request; they
+            include the last two user messages.
+    """
+
+    def __init__(
+        self, writer: Writer, *, mark: Callable[[list[dict[str, Any]]], None] | None = None
+    ) -> None:
+        self._writer = writer
+        self._mark = mark or (lambda _written: None)
+        self._prefixes: deque[_Prefix] = deque(maxlen=_MOST_CACHED)
+
+    def written(
+        self, messages: Sequence[Message], before: Sequence[Any] = (), trailing: Sequence[Any] = ()
+    ) -> EncodedJSON:
+        """Encode the repaired messages as an array, between the values `before` and `trailing`."""
+        history = list(messages)
+        prefix = next((each for each in self._prefixes if each.matches(history)), None)
+        if prefix is None:
+            prefix = _Prefix(self._writer, self._mark)
+        else:
+            self._prefixes.remove(prefix)
+        prefix.grow(history)
+        if 0 < len(prefix.json) <= _LARGEST_CACHED:
+            self._prefixes.append(prefix)
+        end = (prefix.rest(history) + _members(trailing)).removesuffix(b",")
+        return EncodedJSON([b"[", _members(before), bytes(prefix.json), end, b"]"])
+
+
+class _Prefix:
+    """The settled beginning of a history, which later messages cannot change.
+
+    Attributes:
+        json: its encoded messages, each with a comma after it.
+    """
+
+    def __init__(self, writer: Writer, mark: Callable[[list[dict[str, Any]]], None]) -> None:
+        self.json = bytearray()
+        self._writer = writer
+        self._mark = mark
+        self._repair = Repair()
+        self._pending: Pending = []
+
+    def matches(self, history: list[Message]) -> bool:
+        """Return whether a history begins with this prefix."""
+        return self._repair.continues(history)
+
+    def grow(self, history: list[Message]) -> None:
+        """Add the newly settled messages of a history with this prefix."""
+        written, self._pending = self._writer.write(self._repair.settle(history), self._pending)
+        self.json += _members(written)
+
+    def rest(self, history: list[Message]) -> bytes:
+        """Encode the messages after the prefix, each with a comma after it."""
+        written, pending = self._writer.write(self._repair.rest(history), self._pending)
+        written += self._writer.end(pending)
+        self._mark(written)
+        return _members(written)
+
+
+def _members(array: Sequence[Any]) -> bytes:
+    return json.dumps(array)[1:-1] + b"," if array else b""

@@ -1,0 +1,202 @@
+"""The class of an error, from its status, its code and its text: tables, and their precedence.
+
+A code counts more than a status, and a status more than text, since statuses are unreliable. Only
+text that names an overflow overrules a status that means no more than "bad request".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from eca_server.models.backend import ErrorKind
+
+__all__ = ["TRANSIENT", "classify"]
+
+TRANSIENT: frozenset[ErrorKind] = frozenset(
+    ("empty_response", "network", "overloaded", "premature_stop", "rate_limit", "timeout")
+)
+"""The classes that a retry may overcome."""
+
+_CODES: Mapping[ErrorKind, tuple[str, ...]] = {
+    "quota": (
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "organization_spend_limit_exceeded",
+        "project_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
+        "usage_limit_reached",
+        "billing_error",
+        "budget_exceeded",
+        "enforced_spend_limit_reached",
+        *("1113", "1304", "1308", "1309", "1310"),
+    ),
+    "auth": (
+        "authentication_error",
+        "invalid_api_key",
+        "api_key_invalid",
+        "unauthorized",
+        *("1000", "1001", "1002", "1003", "1004"),
+    ),
+    "permission": ("permission_error", "permission_denied"),
+    "rate_limit": ("rate_limit_error", "rate_limit_exceeded", "1302", "1303"),
+    "overloaded": (
+        "overloaded_error",
+        "server_is_overloaded",
+        "service_unavailable_error",
+        "slow_down",
+        "unavailable",
+        "api_error",
+        "server_error",
+        "internal_server_error",
+        *("1234", "1305", "1312"),
+    ),
+    "timeout": ("timeout_error",),
+    "model_not_found": ("model_not_found", "model_not_supported", "deploymentnotfound", "1211"),
+    "request_too_large": ("request_too_large",),
+    "context_overflow": (
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "model_max_prompt_tokens_exceeded",
+        "1261",
+    ),
+    "content_filter": (
+        "content_filter",
+        "content_policy_violation",
+        "invalid_prompt",
+        "data_inspection_failed",
+        "bio_policy",
+        "misalignment_policy_violation",
+        "image_content_policy_violation",
+        "responsibleaipolicyviolation",
+        "1301",
+    ),
+    "invalid_image": (
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+        "image_file_too_large",
+        "image_parse_error",
+        "image_too_large",
+        "image_too_small",
+        "invalid_base64_image",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_mode",
+        "invalid_image_url",
+        "unsupported_image_media_type",
+    ),
+    "unsupported_feature": ("unsupported_parameter", "unsupported_value"),
+}
+
+_STATUSES: Mapping[ErrorKind, tuple[int, ...]] = {
+    "auth": (401,),
+    "quota": (402,),
+    "permission": (403,),
+    "request_too_large": (413,),
+    "rate_limit": (429,),
+    "configuration": (407,),
+    "overloaded": (408, 409, 425, 498, 500, 502, 503, 504, *range(520, 530)),
+}
+
+_WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
+    "quota": (r"credit balance is too low", r"insufficient (credits|balance|funds)"),
+    "auth": (r"api key not valid", r"(invalid|incorrect) api key"),
+    "request_too_large": (r"payload size exceeds",),
+    "invalid_image": (
+        r"image exceeds",
+        r"could not process image",
+        r"invalid base64",
+        r"unsupported image",
+        r"unable to process input image",
+        r"image.*(too small|too large|below the minimum)",
+    ),
+    "unsupported_feature": (
+        r"does not support (tools|images?|thinking)",
+        r"(function calling|developer instruction|thinking) is not (enabled|supported)",
+        r"unsupported (parameter|value)",
+        r"unknown field",
+        r"extra inputs are not permitted",
+        r"unrecognized request argument",
+        r"no endpoints found that (support|can handle)",
+    ),
+    "model_not_found": (
+        r"model\b.*\bnot (found|exist)",
+        r"(no such|unknown) model",
+        r"model.*does not exist",
+    ),
+}
+
+_OVERFLOW = (
+    r"context.?(length|window|size)",
+    r"too many tokens",
+    r"prompt is too long",
+    r"input is too long",
+    r"maximum (prompt|context) length",
+    r"token.{0,80}exceed",
+    r"exceed.{0,80}token",
+    r"reduce the length",
+    r"context the overflows",
+    r"longer than the maximum model length",
+    r"too large for model",
+    r"range of input length",
+)
+
+_SAY_LITTLE = ("api_error", "internal_server_error", "server_error")
+"""Codes of any internal error; llama.cpp sends one with an overflow."""
+
+_FORBIDDEN: Mapping[ErrorKind, tuple[str, ...]] = {
+    "auth": (r"token.{0,40}(expired|invalid)", r"(expired|invalid).{0,40}token"),
+    "content_filter": (r"moderation", r"flagged"),
+}
+"""The class of a status 403 that is no lack of permission."""
+
+_KIND_OF_CODE = {code: kind for kind, codes in _CODES.items() for code in codes}
+_KIND_OF_STATUS = {status: kind for kind, statuses in _STATUSES.items() for status in statuses}
+
+
+def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
+    """Return the class of an error; each argument may be unknown."""
+    text = message.lower()
+    if "tokens per min" in text:
+        # A request beyond the limit per minute never fits, however long the wait.
+        return "context_overflow" if "too large" in text else "rate_limit"
+    kind = _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or "")
+    if kind and (code or "").lower() not in _SAY_LITTLE:
+        return kind
+    if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, text):
+        return "context_overflow"
+    if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), text):
+        return "quota"
+    if status == 403:
+        kind = _kind_of_words(text, _FORBIDDEN)
+    return kind or _kind_of_status(status) or _kind_of_words(text) or _kind_of_rest(status, text)
+
+
+def _kind_of_quota(code: str) -> ErrorKind | None:
+    """Return the class of an exhausted quota of Google's, which is named by its period."""
+    if "PerDay" in code:
+        return "quota"
+    return "rate_limit" if "PerMinute" in code else None
+
+
+def _kind_of_status(status: int | None) -> ErrorKind | None:
+    return _KIND_OF_STATUS.get(status) if status is not None else None
+
+
+def _kind_of_words(
+    text: str, meanings: Mapping[ErrorKind, tuple[str, ...]] = _WORDS
+) -> ErrorKind | None:
+    return next((kind for kind, patterns in meanings.items() if _any(patterns, text)), None)
+
+
+def _kind_of_rest(status: int | None, text: str) -> ErrorKind:
+    if status is None:
+        return "unknown"
+    if status == 404 and "model" in text:
+        return "model_not_found"
+    return "overloaded" if status >= 500 else "invalid_request"
+
+
+def _any(patterns: tuple[str, ...], text: str) -> bool:
+    return any(re.search(pattern, text, re.DOTALL) for pattern in patterns)

@@ -1,0 +1,295 @@
+"""The `BackendError` for a failed request, whatever its form.
+
+A message contains the provider's own text, without keys, since some providers quote a refused key.
+`error_kinds` decides the class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eca_protocol import json
+from eca_protocol.errors import HTTPError, InvalidJSON
+from eca_server.models.backend import BackendError, ErrorKind
+from eca_server.models.error_kinds import TRANSIENT, classify
+from eca_server.models.retry_after import demanded_wait
+from eca_server.printable import printable_lines
+from eca_server.secret import mask
+
+__all__ = [
+    "error_from_fault",
+    "error_from_page",
+    "error_from_payload",
+    "error_from_response",
+    "error_in_payload",
+    "explanation_of",
+    "is_binary",
+    "user_message",
+]
+
+_REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+
+_HOPELESS: frozenset[ErrorKind] = frozenset(("auth", "context_overflow", "quota"))
+"""Classes that the same request meets again, whatever a header says."""
+
+_FAULTS: Mapping[str, tuple[ErrorKind, bool]] = {
+    "connect": ("network", True),
+    "broken": ("network", True),
+    "proxy": ("network", True),
+    "timeout": ("timeout", True),
+    "resources": ("resources", True),
+    "tls": ("tls", False),
+    "protocol": ("protocol", False),
+    "config": ("configuration", False),
+}
+"""The class of each kind of HTTP fault, and whether a retry may help."""
+
+_EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
+    "auth": ("the key was refused", "Check the key of this provider."),
+    "configuration": ("the configuration is wrong", "Correct the configuration."),
+    "content_filter": ("the provider's filter stopped it", "Rephrase the prompt."),
+    "context_overflow": ("the conversation is too long", "Start a new chat or a shorter prompt."),
+    "empty_response": ("the model answered nothing", "Try again, or with a shorter prompt."),
+    "invalid_image": ("an image was refused", "Send it in a different size or format."),
+    "invalid_request": ("the request was refused", ""),
+    "model_not_found": ("the provider knows no such model", "Choose a different model."),
+    "network": ("the provider cannot be reached", "Check the url and the network."),
+    "overloaded": ("the provider is overloaded or failing", "Try again later."),
+    "permission": ("the key may not do this", "Check what the key is allowed to do."),
+    "premature_stop": ("the answer broke off", "Send the prompt again, or send `continue`."),
+    "protocol": ("the answer cannot be read", "Check that the url leads to this kind of API."),
+    "quota": ("the credit or plan is used up", "Trying again does not help: check the account."),
+    "rate_limit": ("too many requests", "Try again later."),
+    "request_too_large": (
+        "the request is too large",
+        "Leave out images or contexts, or `/compact` the chat.",
+    ),
+    "resources": ("the request cannot be sent", "Then try again."),
+    "timeout": ("no answer came in time", "Try again later."),
+    "tls": (
+        "the connection cannot be secured",
+        "Set `network.caCertFile` to trust certificates of your own.",
+    ),
+    "unknown": ("the provider reported an error", ""),
+    "unsupported_feature": ("the model does not support this", "Choose a different model."),
+}
+"""The explanation of each class, and what the user can do."""
+
+
+_SHORT = 120
+"""Seconds below which a wait is shown in seconds, and is no sign of an exhausted daily quota."""
+
+
+def user_message(error: BackendError, *, provider: str, model: str) -> str:
+    """Return the paragraph for the user: the model, the error, the provider's text, the advice."""
+    return f"{provider}/{model}: {explanation_of(error)}"
+
+
+def explanation_of(error: BackendError) -> str:
+    """Return the same as `user_message`, without the model."""
+    explanation, advice = _EXPLANATIONS[error.kind]
+    facts = [f"status {error.status}"] if error.status else []
+    facts += [f"request {error.request_id}"] if error.request_id else []
+    detail = printable_lines(error.message.strip()[:600].rstrip("."))
+    if error.retry_after and (error.kind != "quota" or error.retry_after > _SHORT):
+        advice = f"The provider asks to wait {_in_units(error.retry_after)}. {advice}"
+    aside = f" ({', '.join(facts)})" if facts else ""
+    text = detail if detail.startswith(explanation) else f"{explanation}: {detail}"
+    return f"{text}{aside}. {advice}".strip()
+
+
+def _in_units(seconds: float) -> str:
+    if seconds < _SHORT:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{round(minutes / 60)} h"
+
+
+def error_from_fault(fault: HTTPError) -> BackendError:
+    """Return the error for a failed exchange."""
+    kind, retryable = _FAULTS[fault.kind]
+    return BackendError(kind, mask(str(fault)), retryable=retryable)
+
+
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> BackendError:
+    """Return the error for an answer with a status of 300 or more; `body` may be truncated."""
+    text = body.decode("utf-8", "replace")
+    try:
+        payload = json.loads(body)
+    except InvalidJSON:
+        payload = None
+    code, provider_text = _code_and_message(payload)
+    excerpt = "" if is_binary(body) else _first_words(text)
+    message = provider_text or excerpt or f"HTTP status {status} without a text"
+    kind = classify(status, code, message)
+    retryable = kind in TRANSIENT
+    if 300 <= status < 400:
+        kind, retryable = "configuration", False
+        message = f"the server redirects to {headers.get('location', 'nowhere')}, nothing was sent"
+    elif status == 403 and text.lstrip().startswith("<"):
+        kind = "network"  # from a proxy or firewall, not the provider
+    should_retry = headers.get("x-should-retry", "").lower()
+    if should_retry == "false" or (should_retry == "true" and kind not in _HOPELESS):
+        retryable = should_retry == "true"
+    ids = (headers[name] for name in _REQUEST_ID_HEADERS if name in headers)
+    return BackendError(
+        kind,
+        mask(message),
+        status=status,
+        code=code,
+        retry_after=demanded_wait(headers, payload, message, status=status),
+        retryable=retryable,
+        request_id=next(ids, None),
+        raw=mask(text[:2000]),
+    )
+
+
+def error_from_page(content_type: str, body: bytes) -> BackendError:
+    """Return the error for an answer that is not JSON but, say, a page; `body` may be truncated."""
+    if is_binary(body):
+        kind = content_type[:80] if content_type.isprintable() else ""
+        return BackendError(
+            "protocol",
+            f"expected an answer in JSON, got {kind or 'binary data'}, not text",
+        )
+    text = body.decode("utf-8", "replace")
+    excerpt = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are only tags
+    content = f"{content_type[:80]}: {excerpt}" if content_type else excerpt
+    return BackendError(
+        "protocol", mask(f"expected an answer in JSON, got {content}"), raw=mask(text[:2000])
+    )
+
+
+def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | None:
+    """Return the error in a chunk of an answer with status 200; None if there is none.
+
+    Args:
+        payload: the parsed chunk.
+        failed: the event's name is `error`, so the chunk is an error whatever it contains.
+    """
+    if isinstance(payload, list) and payload and isinstance(payload[0], dict):
+        return error_in_payload(payload[0], failed=True)
+    if not isinstance(payload, dict):
+        got = json.dumps(payload).decode()[:60]
+        return BackendError("protocol", f"expected an object in the stream, got {got}")
+    groq = payload.get("x_groq")
+    if isinstance(groq, dict) and groq.get("error"):
+        return error_from_payload({"error": groq["error"]})
+    is_named = payload.get("error") or "error" in (payload.get("object"), payload.get("type"))
+    is_bare = "detail" in payload or {"code", "msg"} <= payload.keys()
+    if failed or is_named or (is_bare and not payload.get("choices")):
+        return error_from_payload(payload)
+    return None
+
+
+def error_from_payload(payload: Mapping[str, Any]) -> BackendError:
+    """Return the error for an object that came without a status of its own."""
+    code, text = _code_and_message(payload)
+    message = text or code or "the provider reported an error without a text"
+    status = int(code) if code and re.fullmatch(r"[45]\d\d", code) else None
+    kind = classify(status, code, message)
+    return BackendError(
+        kind,
+        mask(message),
+        status=status,
+        code=code,
+        retry_after=demanded_wait({}, payload, message),
+        retryable=kind in TRANSIENT,
+        raw=mask(json.dumps(payload).decode()[:2000]),
+    )
+
+
+def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
+    """Read the code and the message of an error body, in every known form."""
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
+    if not isinstance(payload, dict):
+        return None, None
+    error = payload.get("error")
+    if isinstance(error, str):
+        return _code(payload), error
+    inner: Mapping[str, Any] = error if isinstance(error, dict) else payload
+    text = next((inner[name] for name in ("message", "msg", "detail") if inner.get(name)), None)
+    if (within := _error_within(text)) is not None:
+        return _code_and_message(within)
+    message = _words(text)
+    metadata = inner.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
+        message = f"{message}: {metadata['raw'][:500]}"
+    return _code(inner), message
+
+
+def _code(error: Mapping[str, Any]) -> str | None:
+    """Return the most specific of an error's codes: a known one, else the first."""
+    codes = _codes(error.get(name) for name in ("code", "type", "status"))
+    detail_codes = _codes(_detailed(error.get("details")))
+    known = (code for code in detail_codes + codes if classify(None, code, "") != "unknown")
+    unknown = (code for code in codes + detail_codes if code != "error")
+    return next(known, None) or next(unknown, None)
+
+
+def _codes(values: Iterable[Any]) -> list[str]:
+    return [str(value) for value in values if isinstance(value, int | str) and value]
+
+
+def _detailed(details: Any) -> list[Any]:
+    """Return the causes in details: Anthropic's code, Google's reasons and exhausted quotas."""
+    if isinstance(details, dict):
+        return [details.get("error_code")]
+    entries = (
+        [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    )
+    violations = [each.get("violations") for each in entries]
+    quotas = [
+        each.get("quotaId")
+        for listed in violations
+        if isinstance(listed, list)
+        for each in listed
+        if isinstance(each, dict)
+    ]
+    longest_first = sorted(quotas, key=lambda quota: "PerDay" not in str(quota))
+    return [*(each.get("reason") for each in entries), *longest_first]
+
+
+def _error_within(text: Any) -> Any:
+    """Return the error that some gateways quote as the text of another; None: there is none."""
+    if not isinstance(text, str) or not text.lstrip().startswith(("{", "[{")):
+        return None
+    try:
+        within = json.loads(text)
+    except InvalidJSON:
+        return None
+    first = within[0] if isinstance(within, list) else within
+    return first if isinstance(first, dict) and "error" in first else None
+
+
+def _words(value: Any) -> str | None:
+    """Return a text, or the texts in FastAPI's lists of errors."""
+    if isinstance(value, dict):
+        value = value.get("detail", [value])
+    if isinstance(value, list):
+        complaints = [_complaint(item) for item in value if isinstance(item, dict)]
+        return "; ".join(complaints) or None
+    return str(value) if value is not None else None
+
+
+def _complaint(item: Mapping[str, Any]) -> str:
+    where = item.get("loc")
+    path = ".".join(map(str, where)) if isinstance(where, list) else ""
+    return f"{path}: {item.get('msg', item)}"
+
+
+def is_binary(body: bytes) -> bool:
+    """Return whether the beginning of a body holds control bytes, as pictures and archives do."""
+    return _CONTROL.search(body, 0, 1024) is not None
+
+
+def _first_words(text: str) -> str:
+    """Return the title of a page, else the first line, at most 200 characters."""
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    plain = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
+    return next((line.strip()[:200] for line in plain.splitlines() if line.strip()), "")

@@ -1,0 +1,202 @@
+"""Access to Copilot: a GitHub login is exchanged for short tokens, each with its base URL.
+
+The login goes to GitHub only, a short token to Copilot only, and neither is stored here. A token's
+lifetime is measured on our own clock, since the system's may be wrong. The client's name is our
+own; for a service that requires a different one, the user sets it (`extraHeaders`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import trio
+
+from eca_protocol import json
+from eca_protocol.errors import HTTPError, InvalidJSON
+from eca_protocol.http import Deadlines
+from eca_server.models.access import LoginAccessConfig, Target, join_url
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.errors import error_from_fault, error_from_response
+from eca_server.models.history import ImagePart, Part, ToolResultPart
+from eca_server.secret import Secret, parse_key
+
+__all__ = ["BASE", "CopilotAccess"]
+
+BASE: Final = "https://api.githubcopilot.com"
+"""The base URL until GitHub names one."""
+
+_IDENTITY: Final[Mapping[str, str]] = {
+    "editor-version": "eca-python/0.1",
+    "editor-plugin-version": "eca-python/0.1",
+    "x-github-api-version": "2025-05-01",
+}
+_DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
+_LIFETIME: Final = 1500.0
+"""Seconds until a token is renewed, if GitHub does not say."""
+
+
+@attrs.frozen(kw_only=True)
+class _Token:
+    """A short token.
+
+    Attributes:
+        secret: the token.
+        base: the base URL of requests with it.
+        due: the time of its renewal, on trio's clock.
+    """
+
+    secret: Secret
+    base: str
+    due: float
+
+
+class CopilotAccess:
+    """An `Access` for all APIs of one login.
+
+    Args:
+        config: the GitHub login and the configuration.
+    """
+
+    def __init__(self, config: LoginAccessConfig) -> None:
+        self._config = config
+        self._token_url = (
+            join_url(config.host, "/api/v3/copilot_internal/v2/token")
+            if config.host
+            else "https://api.github.com/copilot_internal/v2/token"
+        )
+        self._login: Secret | None = None
+        self._token: _Token | None = None
+        self._lock = trio.Lock()
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The login and the current token."""
+        known = (self._login, None if self._token is None else self._token.secret)
+        return tuple(each for each in known if each is not None)
+
+    async def target(self, path: str, request: Request | None = None) -> Target:
+        """Return the target with the current token and Copilot's headers."""
+        token = await self._current()
+        headers = {
+            **_IDENTITY,
+            "authorization": f"Bearer {token.secret.reveal()}",
+            "x-request-id": str(uuid.uuid4()),
+        }
+        if request is not None:
+            is_first = request.initiator == "user" and request.paused is None
+            headers["openai-intent"] = "conversation-agent"
+            headers["x-initiator"] = "user" if is_first else "agent"
+            if _has_images(request):
+                headers["copilot-vision-request"] = "true"
+        return Target(join_url(token.base, path), headers)
+
+    async def renew(self, target: Target) -> bool:
+        """Fetch a new token, since one may be refused before its expiry."""
+        token = self._token
+        if token is not None and target.headers["authorization"].endswith(token.secret.reveal()):
+            self._token = None
+        await self._current()
+        return True
+
+    def adjust_error(self, error: BackendError) -> None:
+        """Explain the statuses and codes of Copilot."""
+        if error.code == "model_not_supported":
+            error.kind = "model_not_found"
+            error.message += ". Switch the model on in the Copilot settings of your GitHub account"
+        elif error.status == 466 or "editor-version" in error.message.lower():
+            error.kind = "permission"
+            error.message += (
+                ". Copilot requires a known client: set the headers that you may use in "
+                "`providers.github-copilot.extraHeaders`"
+            )
+        elif error.status == 422:
+            error.kind = "content_filter"
+        elif error.status == 424:
+            error.kind, error.retryable = "overloaded", True
+
+    async def _current(self) -> _Token:
+        async with self._lock:
+            if self._token is None or trio.current_time() >= self._token.due:
+                self._token = await self._fetch_token()
+            return self._token
+
+    async def _fetch_token(self) -> _Token:
+        login = self._login = await self._config.login()
+        headers = {
+            **_IDENTITY,
+            "accept": "application/json",
+            "authorization": f"token {login.reveal()}",
+        }
+        try:
+            async with self._config.http.stream(
+                "GET",
+                self._token_url,
+                headers=headers,
+                deadlines=_DEADLINES,
+                shows_certificate=True,
+            ) as response:
+                body = await response.read()
+        except HTTPError as fault:
+            raise error_from_fault(fault) from fault
+        if response.status != 200:
+            raise _refusal(response.status, response.headers, body)
+        return self._read(body)
+
+    def _read(self, body: bytes) -> _Token:
+        try:
+            answer = json.loads(body)
+            secret = parse_key(answer["token"])
+        except (InvalidJSON, ValueError, TypeError, KeyError, AttributeError):
+            secret = None
+        if secret is None:
+            raise BackendError("protocol", "expected a Copilot token, got something else")
+        self._config.hide([secret])
+        lifetime, endpoints = answer.get("refresh_in"), answer.get("endpoints")
+        listed = str(endpoints.get("api")) if isinstance(endpoints, dict) else ""
+        is_base = listed.startswith(("https://", "http://127.0.0.1:"))
+        seconds = lifetime if isinstance(lifetime, int | float) and lifetime > 0 else _LIFETIME
+        return _Token(
+            secret=secret,
+            base=self._config.url or (listed if is_base else BASE),
+            due=trio.current_time() + seconds,
+        )
+
+
+def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> BackendError:
+    """Return the error for a refused token: the login has ended, or the user has no Copilot."""
+    error = error_from_response(status, headers, body)
+    message = error.message
+    details = _details(body)
+    if details.get("message"):
+        message = f"{details['message']} {details.get('url') or ''}".strip()
+    if status == 401:
+        error.kind, message = (
+            "auth",
+            f"GitHub refused the login, log in again with `/login`: {message}",
+        )
+    elif status in (403, 404):
+        error.kind, message = "permission", f"this GitHub login has no Copilot: {message}"
+    error.message = message
+    return error
+
+
+def _details(body: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except InvalidJSON:
+        return {}
+    details = answer.get("error_details") if isinstance(answer, dict) else None
+    return details if isinstance(details, dict) else {}
+
+
+def _has_images(request: Request) -> bool:
+    return any(_is_image(part) for message in request.messages for part in message.parts)
+
+
+def _is_image(part: Part) -> bool:
+    if isinstance(part, ToolResultPart):
+        return any(isinstance(each, ImagePart) for each in part.parts)
+    return isinstance(part, ImagePart)

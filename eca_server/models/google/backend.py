@@ -1,0 +1,139 @@
+"""The backend for Gemini.
+
+If the provider refuses the signatures of earlier answers, the request is repeated once without
+them, and the user is notified.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+from typing_extensions import override
+
+from eca_server.json_members import count_in
+from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.corrections import CorrectingBackend
+from eca_server.models.encoding import HistoryEncoder
+from eca_server.models.facts import ModelFacts
+from eca_server.models.google.decoder import MODEL_ERRORS, GeminiDecoder
+from eca_server.models.google.generations import generation_of
+from eca_server.models.google.messages import ContentWriter, legal_name
+from eca_server.models.google.request import refused_option, write_request
+from eca_server.models.history import Message
+from eca_server.models.http_backend import AmendedRequest
+
+__all__ = ["Google"]
+
+MAX_PAGES = 20
+"""The most pages that are read of a listing of models."""
+
+
+_SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
+_REASONING_DROPPED = (
+    "The provider refused the model's earlier reasoning; the chat continues without it."
+)
+
+
+class Google(CorrectingBackend):
+    """A model behind an endpoint that speaks Gemini's own API.
+
+    Args:
+        settings: the arguments of `HTTPBackend`.
+    """
+
+    path = "/models/{model}:streamGenerateContent?alt=sse"
+    models_path = "/models?pageSize=1000"
+    model_error_codes = MODEL_ERRORS
+
+    def __init__(self, **settings: Any) -> None:
+        model = (settings.pop("wire_model", None) or settings["origin"].model).rpartition("models/")
+        super().__init__(**{**settings, "wire_model": model[2]})
+        self._generation = generation_of(self.wire_model, self.capabilities)
+        images = self.capabilities.images
+        self._encoder = HistoryEncoder(ContentWriter(self.origin, self._generation, images=images))
+        self._notified: set[str | None] = set()
+
+    @override
+    def write(self, request: Request) -> dict[str, Any]:
+        return write_request(
+            request,
+            generation=self._generation,
+            capabilities=self.capabilities,
+            histories=self._encoder,
+            without=self._refused,
+        )
+
+    @override
+    def decoder(self, request: Request, headers: Mapping[str, str]) -> GeminiDecoder:
+        last = request.messages[-1] if request.messages else None
+        return GeminiDecoder(
+            names={legal_name(tool.name): tool.name for tool in request.tools},
+            may_be_empty=last is not None and last.role == "tool",
+        )
+
+    @override
+    def refused_field(self, error: BackendError, payload: Mapping[str, Any]) -> str | None:
+        """Recognize a refused option, which is nested in the request."""
+        return refused_option(error.message, payload) if error.status == 400 else None
+
+    @override
+    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
+        """Retry without signatures, or with a correction for the model."""
+        if error.code == "MISSING_THOUGHT_SIGNATURE" or (
+            error.status == 400 and _SIGNATURE.search(error.message)
+        ):
+            unsigned = [self._unsigned(message) for message in request.messages]
+            if unsigned == list(request.messages):
+                return None
+            note = None if request.cache_key in self._notified else _REASONING_DROPPED
+            self._notified.add(request.cache_key)
+            return AmendedRequest(request=attrs.evolve(request, messages=unsigned), note=note)
+        return super().amend(request, error)
+
+    @override
+    async def models(self) -> Sequence[ModelInfo]:
+        """List the models of all pages."""
+        models_found: list[ModelInfo] = []
+        path = self.models_path
+        for _ in range(MAX_PAGES):
+            listed = await self.get(path)
+            models_found += self.parse_models(listed)
+            following = listed.get("nextPageToken")
+            if not isinstance(following, str) or not following:
+                break
+            path = f"{self.models_path}&pageToken={quote(following, safe='')}"
+        return models_found
+
+    @override
+    def read_models(self, listed: Any) -> Sequence[ModelInfo]:
+        """Read the models that generate content."""
+        methods = "supportedGenerationMethods"
+        return [
+            _model(each)
+            for each in listed["models" if "models" in listed else "publisherModels"]
+            if methods not in each or "generateContent" in each[methods]
+        ]
+
+    def _unsigned(self, message: Message) -> Message:
+        """Return the message without its origin, as if a different model had made it."""
+        return attrs.evolve(message, origin=None) if message.origin == self.origin else message
+
+
+def _model(listed: Mapping[str, Any]) -> ModelInfo:
+    """Read one model of a listing.
+
+    Raises:
+        KeyError: the model has no name.
+    """
+    return ModelInfo(
+        name=str(listed["name"]).rpartition("models/")[2],
+        facts=ModelFacts(
+            reasoning=listed.get("thinking") is True or None,
+            context=count_in(listed, "inputTokenLimit"),
+            output=count_in(listed, "outputTokenLimit"),
+        ),
+    )

@@ -1,0 +1,228 @@
+"""Histories in the format of Gemini. No I/O.
+
+Signed parts go back to the same model only, at their position and with their boundaries. The first
+call of a step without a signature gets the documented placeholder. The results of calls made
+together are in one message, in the order of the calls.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from eca_server.models.encoding import Pending
+from eca_server.models.google.generations import Generation
+from eca_server.models.history import (
+    BlockPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    Part,
+    ReasoningPart,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+__all__ = ["ContentWriter", "legal_name"]
+
+UNSIGNED = "skip_thought_signature_validator"
+"""The placeholder for the signature of a call that a different model made."""
+
+_SIGNATURE = "thoughtSignature"
+_READ_AS_FILES = ("application/pdf", "audio/", "image/", "video/")
+
+_Part = dict[str, Any]
+
+
+def legal_name(name: str) -> str:
+    """Return a tool's name as this API accepts it: it begins with a letter."""
+    return name if re.match("[A-Za-z_]", name) else f"_{name}"[:64]
+
+
+@attrs.frozen(kw_only=True)
+class _CarriedState:
+    """State that a message needs from the messages before it.
+
+    Attributes:
+        user_parts: parts of the user, to which the next message may add.
+        calls: the calls of the last answer: tool's name and provider's id, by our id.
+    """
+
+    user_parts: tuple[_Part, ...] = ()
+    calls: Mapping[str, tuple[str, str | None]] = attrs.field(factory=dict)
+
+
+class ContentWriter:
+    """A `Writer` for Gemini.
+
+    Args:
+        origin: the model whose opaque parts are sent back.
+        generation: the model's options.
+        images: whether the model accepts images.
+    """
+
+    def __init__(self, origin: Origin, generation: Generation, *, images: bool = True) -> None:
+        self._origin = origin
+        self._generation = generation
+        self._images = images
+
+    def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Part], Pending]:
+        """Write messages; user parts are carried over to the next message."""
+        [carried] = pending or [_CarriedState()]
+        user_parts, calls = list(carried.user_parts), carried.calls
+        written: list[_Part] = []
+        for message in messages:
+            if message.role == "assistant":
+                written += _content("user", user_parts)
+                user_parts, calls = [], self._call_ids(message)
+                written += _content("model", self._answer(message, calls))
+            elif message.role == "tool":
+                user_parts += self._results(message, calls)
+            else:
+                user_parts += self._user_content(message.parts)
+        return written, [_CarriedState(user_parts=tuple(user_parts), calls=calls)]
+
+    def end(self, pending: Pending) -> list[_Part]:
+        """Write the carried user parts as the last message."""
+        return [each for carried in pending for each in _content("user", carried.user_parts)]
+
+    def _user_content(self, parts: Iterable[Part]) -> Iterator[_Part]:
+        for part in parts:
+            match part:
+                case TextPart(text):
+                    yield {"text": text}
+                case ImagePart() if self._images:
+                    yield _inline(part)
+                case ImagePart():
+                    yield {"text": "[image omitted: this model does not accept images]"}
+                case FilePart():
+                    yield from _file(part)
+
+    def _call_ids(self, message: Message) -> dict[str, tuple[str, str | None]]:
+        used_ids: set[str] = set()
+        calls: dict[str, tuple[str, str | None]] = {}
+        for part in message.parts:
+            if isinstance(part, ToolCallPart):
+                provider_id = part.provider_id if message.origin == self._origin else None
+                provider_id = None if provider_id in used_ids else provider_id
+                used_ids |= {provider_id} if provider_id else set()
+                calls[part.id] = legal_name(part.name), provider_id
+        return calls
+
+    def _answer(self, message: Message, calls: Mapping[str, tuple[str, str | None]]) -> list[_Part]:
+        is_own = message.origin == self._origin
+        parts = self._verbatim(message, calls) if is_own else []
+        parts = parts or self._foreign(message, calls)
+        first = next((part for part in parts if "functionCall" in part), None)
+        if first is not None and self._generation.signs:
+            first.setdefault(_SIGNATURE, UNSIGNED)
+        return parts
+
+    def _foreign(
+        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
+    ) -> list[_Part]:
+        """Write an answer of a different model."""
+        parts: list[_Part] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    parts.append({"text": text})
+                case ServerToolPart():
+                    parts.append({"text": f"[used {part.kind}]"})
+                case ImagePart():
+                    parts.append({"text": "[image generated by you]"})
+                case ToolCallPart():
+                    parts.append(_call(part, calls[part.id]))
+        return parts
+
+    def _verbatim(
+        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
+    ) -> list[_Part]:
+        """Write an answer of this very model as it came."""
+        parts: list[_Part] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    parts.append({"text": text})
+                case ReasoningPart() if part.text or part.opaque:
+                    parts.append({"text": part.text, "thought": True, **_signed(part)})
+                case ImagePart():
+                    parts.append(_inline(part))
+                case ToolCallPart():
+                    parts.append({**_call(part, calls[part.id]), **_signed(part)})
+                case BlockPart(raw={"part": dict(raw)}):
+                    _remove_text(parts, raw.get("text"))
+                    parts.append(dict(raw))
+                case BlockPart(raw={"picture": dict(raw)}) if parts and "inlineData" in parts[-1]:
+                    parts[-1].update(raw)
+        return parts
+
+    def _results(
+        self, message: Message, calls: Mapping[str, tuple[str, str | None]]
+    ) -> list[_Part]:
+        parts: list[_Part] = []
+        trailing: list[_Part] = []
+        for result in message.parts:
+            assert isinstance(result, ToolResultPart)
+            name, provider_id = calls[result.call_id]
+            shown = list(self._user_content(result.parts))
+            texts = [part["text"] for part in shown if "text" in part]
+            images = [part for part in shown if "text" not in part]
+            if images and not self._generation.images_in_results:
+                texts.append("[shown after the results]")
+                trailing += images
+                images = []
+            output = {"error" if result.is_error else "output": "\n".join(texts)}
+            response: _Part = {"name": name, "response": output}
+            response |= {"id": provider_id} if provider_id else {}
+            response |= {"parts": images} if images else {}
+            parts.append({"functionResponse": response})
+        return [*parts, *trailing]
+
+
+def _content(role: str, parts: Iterable[_Part]) -> list[_Part]:
+    listed = list(parts)
+    return [{"role": role, "parts": listed}] if listed else []
+
+
+def _call(part: ToolCallPart, identity: tuple[str, str | None]) -> _Part:
+    name, provider_id = identity
+    call: _Part = {"name": name, "args": dict(part.arguments or {})}
+    return {"functionCall": {**call, "id": provider_id} if provider_id else call}
+
+
+def _signed(part: ReasoningPart | ToolCallPart) -> Mapping[str, Any]:
+    """Return the fields that a part has besides those of our own format."""
+    match part.opaque:
+        case {"part": dict(signed)}:
+            return signed
+    return {}
+
+
+def _remove_text(parts: list[_Part], text: Any) -> None:
+    """Remove a text from the end that is written again with its signature."""
+    if text and parts and parts[-1].keys() == {"text"} and parts[-1]["text"].endswith(text):
+        before = parts.pop()["text"].removesuffix(text)
+        parts += [{"text": before}] if before else []
+
+
+def _file(part: FilePart) -> Iterator[_Part]:
+    if part.media_type.startswith(_READ_AS_FILES):
+        yield {"text": f"The file {part.name}:"}
+        yield _inline(part)
+    elif part.media_type.startswith("text/"):
+        yield {"text": f"The file {part.name}:\n\n{part.data.decode('utf-8', 'replace')}"}
+    else:
+        yield {"text": f"[file {part.name} omitted: its type cannot be read]"}
+
+
+def _inline(part: ImagePart | FilePart) -> _Part:
+    data = base64.b64encode(part.data).decode("ascii")
+    return {"inlineData": {"mimeType": part.media_type, "data": data}}

@@ -1,0 +1,124 @@
+"""Ollama's data on its models: the installed ones, one of them, the loaded ones. No I/O.
+
+A field that an older server lacks is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from eca_server.models.backend import ModelInfo
+from eca_server.models.facts import ModelFacts
+from eca_server.models.ollama.request import LEVELS
+
+__all__ = ["ModelDetails", "loaded_context", "read_details", "read_installed"]
+
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
+
+_LEVELS: Mapping[str, tuple[str, ...]] = {"gptoss": ("low", "medium", "high")}
+"""Efforts by a model's architecture, for servers that do not list them; other models can only
+switch reasoning on and off."""
+
+_NO_CHAT = ("bert", "nomic-bert")
+"""Families of embedding models, for servers that list no capabilities."""
+
+
+@attrs.frozen(kw_only=True)
+class ModelDetails:
+    """The known details of one model; None is unknown.
+
+    Attributes:
+        tools: it calls tools.
+        images: it accepts images.
+        thinking: it reasons before it answers.
+        efforts: its reasoning efforts; empty: reasoning is on or off.
+        most: the largest context, in tokens.
+        chosen: the fixed context of its Modelfile.
+        hosted: it runs elsewhere, with its full context.
+    """
+
+    tools: bool | None = None
+    images: bool | None = None
+    thinking: bool | None = None
+    efforts: tuple[str, ...] = ()
+    most: int | None = None
+    chosen: int | None = None
+    hosted: bool = False
+
+
+def read_installed(listed: Any) -> Iterator[ModelInfo]:
+    """Yield the chat models.
+
+    Their context is left out, since models are rarely loaded with the largest one.
+
+    Raises:
+        TypeError, KeyError: the value is no such list.
+    """
+    for each in listed["models"]:
+        names = each.get("capabilities")
+        abilities = names if isinstance(names, list) else None
+        details = each.get("details")
+        family = details.get("family") if isinstance(details, dict) else None
+        if family in _NO_CHAT or (abilities is not None and "completion" not in abilities):
+            continue
+        yield ModelInfo(
+            name=str(each.get("model") or each["name"]),
+            facts=ModelFacts(
+                tools=None if abilities is None else "tools" in abilities,
+                images=None if abilities is None else "vision" in abilities,
+                reasoning="thinking" in (abilities or ()) or None,
+            ),
+        )
+
+
+def read_details(shown: Any) -> ModelDetails:
+    """Read the details of one model; invalid values are unknown."""
+    if not isinstance(shown, dict):
+        return ModelDetails()
+    listed, info, thinking = (
+        shown.get(name) for name in ("capabilities", "model_info", "thinking")
+    )
+    abilities: dict[str, bool] = {}
+    if isinstance(listed, list):
+        abilities = {name: name in listed for name in ("tools", "vision", "thinking")}
+    info = info if isinstance(info, dict) else {}
+    architecture = str(info.get("general.architecture"))
+    values = thinking.get("values") if isinstance(thinking, dict) else None
+    efforts = (
+        tuple(level for level in LEVELS if level in values)
+        if isinstance(values, list)
+        else _LEVELS.get(architecture, ())
+    )
+    chosen = _NUM_CTX.search(str(shown.get("parameters")))
+    return ModelDetails(
+        tools=abilities.get("tools"),
+        images=abilities.get("vision"),
+        thinking=abilities.get("thinking"),
+        efforts=efforts,
+        most=_size(info.get(f"{architecture}.context_length")),
+        chosen=int(chosen[1]) if chosen else None,
+        hosted=bool(shown.get("remote_host")),
+    )
+
+
+def loaded_context(running: Any, name: str) -> int | None:
+    """Return the context size of a loaded model, 0 if unknown; None: it is not loaded."""
+    models = running.get("models") if isinstance(running, dict) else None
+    for each in models if isinstance(models, list) else ():
+        if isinstance(each, dict) and _full(name) in (each.get("model"), each.get("name")):
+            return _size(each.get("context_length")) or 0
+    return None
+
+
+def _full(name: str) -> str:
+    """Return a model's name with its tag, which may be omitted."""
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _size(value: Any) -> int | None:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and value > 0 else None

@@ -1,0 +1,198 @@
+"""The fragments of Chat Completions: tool calls, reasoning details, usage. No I/O.
+
+Every known dialect is accepted; unknown ones are errors, not guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from eca_protocol import json
+from eca_server.models.backend import BackendError
+from eca_server.models.calls import read_arguments
+from eca_server.models.counts import token_count
+from eca_server.models.events import (
+    Event,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+
+__all__ = ["ToolCalls", "merge_details", "read_usage"]
+
+
+@attrs.define(kw_only=True)
+class _Call:
+    key: str
+    index: int | None
+    provider_id: str | None
+    name: str | None = None
+    pieces: list[str] = attrs.field(factory=list)
+    opaque: Any = None
+
+    @property
+    def raw(self) -> str:
+        return "".join(self.pieces)
+
+
+class ToolCalls:
+    """The tool calls of an answer, joined from their fragments.
+
+    A fragment belongs to the call whose id it repeats; without an id, to the call of its index;
+    without either, to the last call. It starts a new call if it has a new id or index, or if the
+    call it would belong to is complete and it has a name and a new object: some servers give every
+    call the index 0, the same id, or neither.
+    """
+
+    def __init__(self, new_key: Callable[[], str]) -> None:
+        self._new_key = new_key
+        self._calls: list[_Call] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def feed(self, fragment: Any) -> list[Event]:
+        """Add an entry of a `tool_calls` list.
+
+        Raises:
+            BackendError: it belongs to no call and starts none, or is no entry.
+        """
+        if not isinstance(fragment, dict):
+            raise BackendError("protocol", f"expected a tool call, got {str(fragment)[:60]}")
+        function = fragment.get("function")
+        function = function if isinstance(function, dict) else {}
+        name = function.get("name") or None
+        if name is not None and not isinstance(name, str):
+            raise BackendError("protocol", f"expected a tool's name, got {str(name)[:60]}")
+        text = _arguments_text(function.get("arguments"))
+        call = self._call_for(fragment, name, text)
+        begins = call.name is None and name is not None
+        if text:
+            call.pieces.append(text)
+        if extra := fragment.get("extra_content"):
+            call.opaque = {"extra_content": extra}
+        if not begins:
+            return [ToolCallArguments(call.key, text)] if text and call.name else []
+        call.name = name
+        assert name is not None
+        started = ToolCallStarted(key=call.key, name=name, provider_id=call.provider_id)
+        raw = call.raw  # includes pieces from before the name was known
+        return [started, ToolCallArguments(call.key, raw)] if raw else [started]
+
+    def finish(self, *, truncated: bool) -> list[Event]:
+        """Finish every call; in a truncated answer, a call with unparsable arguments does not run.
+
+        Raises:
+            BackendError: a call has no name.
+        """
+        events: list[Event] = []
+        for call in self._calls:
+            if call.name is None:
+                raise BackendError("protocol", "a tool call came without a name", raw=call.raw)
+            arguments, error = read_arguments(call.raw, truncated=truncated)
+            events.append(
+                ToolCallFinished(
+                    key=call.key,
+                    raw=call.raw,
+                    arguments=arguments,
+                    error=error,
+                    opaque=call.opaque,
+                )
+            )
+        return events
+
+    def _call_for(self, fragment: Mapping[str, Any], name: str | None, text: str) -> _Call:
+        index, provider_id = fragment.get("index"), fragment.get("id") or None
+        existing = self._known(index, provider_id, name)
+        if existing is not None and not (
+            name and text.startswith("{") and _is_object(existing.raw)
+        ):
+            return existing
+        if name is None and provider_id is None:
+            raise BackendError(
+                "protocol", f"a piece of tool call {index!r} came, which was never opened"
+            )
+        call = _Call(key=self._new_key(), index=index, provider_id=provider_id)
+        self._calls.append(call)
+        return call
+
+    def _known(self, index: int | None, provider_id: str | None, name: str | None) -> _Call | None:
+        latest_first = self._calls[::-1]
+        if provider_id is not None:
+            for call in latest_first:
+                if call.provider_id == provider_id and index in (None, call.index):
+                    return call
+            if name is not None:
+                return None
+        if index is not None:
+            return next((call for call in latest_first if call.index == index), None)
+        return latest_first[0] if latest_first else None
+
+
+def _arguments_text(arguments: Any) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments).decode()
+
+
+def _is_object(raw: str) -> bool:
+    return raw.rstrip().endswith("}") and read_arguments(raw, truncated=True)[0] is not None
+
+
+def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:
+    """Merge a delta's `reasoning_details` into the collected ones; return the text it added.
+
+    Fragments of one index and type belong together: their texts are joined, other fields replaced.
+    """
+    added = []
+    for fragment in fragments if isinstance(fragments, list) else ():
+        if not isinstance(fragment, dict):
+            continue
+        text = fragment.get("text") or fragment.get("summary")
+        if isinstance(text, str):
+            added.append(text)
+        index, kind = fragment.get("index"), fragment.get("type")
+        same = (existing for existing in details if existing.get("index") == index is not None)
+        existing = next((existing for existing in same if existing.get("type") == kind), None)
+        if existing is None:
+            details.append(dict(fragment))
+            continue
+        for name, value in fragment.items():
+            grows = name in ("text", "summary", "data") and isinstance(value, str)
+            if grows and isinstance(existing.get(name), str):
+                existing[name] += value
+            elif value is not None:
+                existing[name] = value
+    return "".join(added)
+
+
+def read_usage(counts: Mapping[str, Any]) -> Usage:
+    """Return token counts that do not overlap, from any dialect."""
+
+    def number(*path: str) -> int | None:
+        value: Any = counts
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return token_count(value)
+
+    prompt, output = number("prompt_tokens"), number("completion_tokens")
+    read = number("prompt_tokens_details", "cached_tokens")
+    if read is None:
+        read = number("prompt_cache_hit_tokens")
+    written = number("prompt_tokens_details", "cache_write_tokens")
+    thought, total = number("completion_tokens_details", "reasoning_tokens"), number("total_tokens")
+    if None not in (prompt, output, thought, total) and total == prompt + output + thought:  # type: ignore[operator]  # none of them is None
+        output += thought  # type: ignore[operator]  # a dialect that counts it apart from the output
+    cost = counts.get("cost")
+    return Usage(
+        input=None if prompt is None else max(0, prompt - (read or 0) - (written or 0)),
+        cache_read=read,
+        cache_write=written,
+        output=output,
+        reasoning=thought,
+        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+    )

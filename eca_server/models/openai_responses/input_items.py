@@ -1,0 +1,241 @@
+"""A history in the format of Responses: its input items. Pure functions.
+
+Items that the server wants back go, in their order, only to the model that made them. A reasoning
+item never appears without the item that it led to.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from eca_server.models.encoding import Pending
+from eca_server.models.history import (
+    BlockPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    ReasoningPart,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.models.openai_responses.output_items import SEPARATOR
+from eca_server.models.openai_responses.profiles import Profile
+
+__all__ = ["ResponsesWriter"]
+
+_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONGEST_ID = 64
+
+_Item = dict[str, Any]
+
+
+@attrs.frozen
+class _CallIds:
+    """The written ids of calls.
+
+    Attributes:
+        pending: ids of calls without a result, by our ids.
+        used: all ids.
+    """
+
+    pending: dict[str, str] = attrs.field(factory=dict)
+    used: set[str] = attrs.field(factory=set)
+
+    def copy(self) -> _CallIds:
+        return _CallIds(dict(self.pending), set(self.used))
+
+    def add(self, part: ToolCallPart, *, own: bool) -> str:
+        """Return the model's own id of its call, else ours; a hash if ours is not legal."""
+        provider_id = part.provider_id if own else None
+        if provider_id and len(provider_id) <= _LONGEST_ID and provider_id not in self.used:
+            call_id = provider_id
+        elif _LEGAL_ID.fullmatch(part.id) and part.id not in self.used:
+            call_id = part.id
+        else:
+            call_id = f"call_{hashlib.sha256(part.id.encode('utf-8', 'replace')).hexdigest()[:24]}"
+        self.used.add(call_id)
+        self.pending[part.id] = call_id
+        return call_id
+
+
+class ResponsesWriter:
+    """A `Writer` for Responses; the ids of calls are carried over.
+
+    Args:
+        origin: the model whose own messages are sent back as they came.
+        profile: the server's options.
+        images: whether the model accepts images.
+        refused: ids of reasoning items that the server refused.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        profile: Profile,
+        *,
+        images: bool = True,
+        refused: Container[str] = (),
+    ) -> None:
+        self._origin = origin
+        self._profile = profile
+        self._images = images
+        self._refused = refused
+
+    def write(
+        self, messages: Iterable[Message], pending: Pending
+    ) -> tuple[list[dict[str, Any]], Pending]:
+        """Write messages; the ids of calls are carried over."""
+        ids = pending[0].copy() if pending else _CallIds()
+        items: list[_Item] = []
+        for message in messages:
+            if message.role == "user":
+                items.append({"role": "user", "content": self._user_content(message)})
+            elif message.role == "tool":
+                items += self._results(message, ids)
+            elif message.origin == self._origin:
+                items += self._own(message, ids)
+            else:
+                items += self._foreign(message, ids)
+        return items, [ids]
+
+    def end(self, pending: Pending) -> list[dict[str, Any]]:
+        """Return no items: every call has a result."""
+        return []
+
+    def _user_content(self, message: Message) -> str | list[_Item]:
+        content: list[_Item] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    content.append({"type": "input_text", "text": text})
+                case ImagePart() | FilePart():
+                    content.append(self._attachment(part))
+        return _plain(content)
+
+    def _own(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+        """Write an answer of this very model: its items as they came, without their ids.
+
+        Without storage an id refers to nothing; only reasoning items must have theirs.
+        """
+        thoughts: list[_Item] = []  # held back until the item they led to
+        texts: list[str] = []
+        after_message = False
+        for part in message.parts:
+            item: _Item | None = None
+            match part:
+                case TextPart(text):
+                    texts.append(text.removeprefix(SEPARATOR) if after_message else text)
+                    after_message = False
+                    continue
+                case ReasoningPart(opaque=dict(opaque)) if self._can_be_returned(opaque):
+                    yield from _flush(thoughts, _message(texts))
+                    thoughts.append(opaque)
+                    continue
+                case BlockPart(raw={"type": "message"} as head):
+                    after_message = True
+                    item = _message(texts, head)
+                case BlockPart(raw=dict(raw)) | ServerToolPart(raw=dict(raw)):
+                    yield from _flush(thoughts, _message(texts))
+                    item = raw
+                case ToolCallPart():
+                    yield from _flush(thoughts, _message(texts))
+                    item = _call(part, ids.add(part, own=True))
+            yield from _flush(thoughts, item)
+        yield from _flush(thoughts, _message(texts))
+
+    def _foreign(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+        """Write the text and calls of a different model's answer."""
+        texts: list[str] = []
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    texts.append(text)
+                case ServerToolPart():
+                    texts.append(f"[used {part.kind}]")
+                case ImagePart():
+                    texts.append("[image generated by you]")
+                case ToolCallPart():
+                    if message_item := _message(texts):
+                        yield message_item
+                    yield _call(part, ids.add(part, own=False))
+        if message_item := _message(texts):
+            yield message_item
+
+    def _can_be_returned(self, item: Mapping[str, Any]) -> bool:
+        readable = item.get("encrypted_content") or item.get("content")
+        return bool(readable) and item.get("id") not in self._refused
+
+    def _results(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
+        later: list[_Item] = []  # images that outputs cannot contain
+        for result in message.parts:
+            assert isinstance(result, ToolResultPart)
+            text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
+            content = [{"type": "input_text", "text": f"{'Error: ' * result.is_error}{text}"}]
+            shown = [
+                self._attachment(part) for part in result.parts if not isinstance(part, TextPart)
+            ]
+            texts = [each for each in shown if each["type"] == "input_text"]
+            if len(texts) < len(shown) and not self._profile.images_in_results:
+                content += [*texts, {"type": "input_text", "text": "[shown after the results]"}]
+                later += [each for each in shown if each not in texts]
+            else:
+                content += shown
+            yield {
+                "type": "function_call_output",
+                "call_id": ids.pending.pop(result.call_id),
+                "output": _plain([part for part in content if part.get("text") != ""]),
+            }
+        if later:
+            yield {"role": "user", "content": later}
+
+    def _attachment(self, part: ImagePart | FilePart) -> _Item:
+        if isinstance(part, FilePart):
+            return {"type": "input_file", "filename": part.name, "file_data": _data_url(part)}
+        if not self._images:
+            text = "[image omitted: this model does not accept images]"
+            return {"type": "input_text", "text": text}
+        return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
+
+
+def _call(part: ToolCallPart, call_id: str) -> _Item:
+    return {
+        "type": "function_call",
+        "call_id": call_id,
+        "name": part.name,
+        "arguments": part.raw,
+    }
+
+
+def _message(texts: list[str], head: Mapping[str, Any] | None = None) -> _Item | None:
+    """Take the texts and return them as a message; None if they are blank."""
+    text = "".join(texts)
+    texts.clear()
+    return {**(head or {}), "role": "assistant", "content": text} if text.strip() else None
+
+
+def _plain(content: list[_Item]) -> str | list[_Item]:
+    """Return a string if there is only text, for servers that accept nothing else."""
+    if all(part["type"] == "input_text" for part in content):
+        return "\n\n".join(part["text"] for part in content)
+    return content
+
+
+def _flush(thoughts: list[_Item], item: _Item | None) -> Iterator[_Item]:
+    """Yield the reasoning that led to an item, then the item; without an item, keep both."""
+    if item is not None:
+        yield from thoughts
+        thoughts.clear()
+        yield item
+
+
+def _data_url(part: ImagePart | FilePart) -> str:
+    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"

@@ -1,0 +1,337 @@
+"""The output items of an answer over Responses: pieces in, events out. No I/O.
+
+Text that a server omits from the stream is taken from the completed item, so that the pieces join
+to its text. Data to be sent back comes from the completed item, never from its first event.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from eca_server.json_members import list_in
+from eca_server.models.backend import BackendError
+from eca_server.models.calls import read_arguments
+from eca_server.models.events import (
+    Block,
+    Citation,
+    Event,
+    Image,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    RefusalDelta,
+    ServerTool,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+
+__all__ = ["SEPARATOR", "AnswerState", "Message", "OutputItem"]
+
+SEPARATOR = "\n\n"
+"""The separator of two messages of one answer, and of two parts of one reasoning."""
+
+_CLIENT_ITEMS = frozenset(
+    {
+        "apply_patch_call",
+        "computer_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "shell_call",
+    }
+)
+"""Items that expect an output from the client; without it the server refuses them."""
+
+
+class OutputItem(Protocol):
+    """One output item, from its first event to its end."""
+
+    def begin(self) -> list[Event]:
+        """Open the item; emit the events that are known at once."""
+        ...
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        """Decode an event of the item, such as `output_text.delta`; ignore unknown ones."""
+        ...
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        """Close the item.
+
+        Args:
+            whole: the completed item; None if the answer ended without it.
+            truncated: whether it is incomplete.
+        """
+        ...
+
+
+@attrs.define
+class AnswerState:
+    """State that the items of one answer share.
+
+    Attributes:
+        new_key: makes the keys of tool calls.
+        visible: characters of text so far.
+        refused: whether the model refused.
+        cited: the URLs of the sources so far.
+    """
+
+    new_key: Callable[[], str]
+    visible: int = 0
+    refused: bool = False
+    cited: set[str] = attrs.field(factory=set)
+    reasonings: int = 0
+    blocks: int = 0
+
+    def item(self, head: Mapping[str, Any]) -> OutputItem:
+        """Make a new item; `head` is its known part."""
+        match head.get("type"):
+            case "message":
+                return Message(self)
+            case "reasoning":
+                return _Reasoning(self)
+            case "function_call":
+                return _Call(self, head)
+            case "web_search_call":
+                return _Search(head)
+        return _Other(self)
+
+    def block(self, raw: Mapping[str, Any]) -> Block:
+        """Make a block to be sent back as it is."""
+        self.blocks += 1
+        return Block(raw=raw, position=self.blocks - 1)
+
+
+class Message:
+    """A message of the model."""
+
+    def __init__(self, answer: AnswerState) -> None:
+        self._answer = answer
+        self._text_length = 0
+        self._refusal_length = 0
+        self._parts: dict[int, int] = {}  # the start of each part in the visible text
+
+    def begin(self) -> list[Event]:
+        """Emit nothing: a message opens with its first text."""
+        return []
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        """Decode a text, a refusal or a citation."""
+        match kind, event:
+            case "output_text.delta", {"delta": str(text)}:
+                return self.text(text, event.get("content_index"))
+            case "refusal.delta", {"delta": str(text)}:
+                return self._refusal(text)
+            case "output_text.annotation.added", {"annotation": dict(annotation)}:
+                return self._cite(annotation, event.get("content_index"))
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        """Emit the text that was not streamed, and the block to be sent back."""
+        events: list[Event] = []
+        if whole is None:
+            return events
+        text_length, refusal_length = (
+            self._text_length,
+            self._refusal_length,
+        )  # in order of the parts
+        for index, part in enumerate(list_in(whole, "content")):
+            match part:
+                case {"type": "output_text", "text": str(text)}:
+                    events += self.text(text[text_length:], index)
+                    text_length = max(0, text_length - len(text))
+                    for each in list_in(part, "annotations"):
+                        events += self._cite(each, index) if isinstance(each, dict) else []
+                case {"type": "refusal", "refusal": str(text)}:
+                    events += self._refusal(text[refusal_length:])
+                    refusal_length = max(0, refusal_length - len(text))
+        if self._text_length:
+            phase = whole.get("phase")
+            raw = {"type": "message", **({"phase": phase} if phase else {})}
+            events.append(self._answer.block(raw))
+        return events
+
+    def text(self, text: str, index: Any) -> list[Event]:
+        """Emit a piece of the text of the part with this index."""
+        if not text:
+            return []
+        answer = self._answer
+        separated = not self._text_length and answer.visible
+        if separated:
+            answer.visible += len(SEPARATOR)
+        if type(index) is int and index not in self._parts:
+            self._parts[index] = answer.visible
+        self._text_length += len(text)
+        answer.visible += len(text)
+        return [TextDelta(SEPARATOR), TextDelta(text)] if separated else [TextDelta(text)]
+
+    def _refusal(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._refusal_length += len(text)
+        self._answer.refused = True
+        return [RefusalDelta(text)]
+
+    def _cite(self, annotation: Mapping[str, Any], index: Any) -> list[Event]:
+        url = annotation.get("url")
+        if not isinstance(url, str) or not url or url in self._answer.cited:
+            return []
+        self._answer.cited.add(url)
+        at = self._parts.get(index, 0) if isinstance(index, int) else 0
+        match annotation:
+            case {"start_index": int(start), "end_index": int(end)}:
+                span: tuple[int, int] | None = (at + start, at + end)
+            case _:
+                span = None
+        return [Citation(url=url, title=str(annotation.get("title") or ""), span=span)]
+
+
+class _Reasoning:
+    def __init__(self, answer: AnswerState) -> None:
+        answer.reasonings += 1
+        self._key = f"reasoning_{answer.reasonings}"
+        self._field = ""  # the summary or the text itself: only one of them is shown
+        self._part: Any = None
+        self._length = 0
+
+    def begin(self) -> list[Event]:
+        return [ReasoningStarted(self._key)]
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        match kind, event:
+            case "reasoning_summary_text.delta", {"delta": str(text)}:
+                return self._text(text, "summary", event.get("summary_index"))
+            case (("reasoning_text.delta" | "reasoning.delta"), {"delta": str(text)}):
+                return self._text(text, "content", event.get("content_index"))
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        events: list[Event] = []
+        for field in ("summary", "content"):
+            if self._length and field != self._field:
+                continue
+            parts = list_in(whole or {}, field)
+            texts = [part.get("text") for part in parts if isinstance(part, dict)]
+            text = SEPARATOR.join(text for text in texts if isinstance(text, str) and text)
+            events += self._text(text[self._length :], field, self._part)
+        opaque = None if whole is None or truncated else _without_nulls(whole)
+        return [*events, ReasoningFinished(key=self._key, opaque=opaque)]
+
+    def _text(self, text: str, field: str, part: Any) -> list[Event]:
+        if not text or (self._length and field != self._field):
+            return []
+        if self._length and part != self._part:
+            text = SEPARATOR + text
+        self._field, self._part = field, part
+        self._length += len(text)
+        return [ReasoningDelta(self._key, text)]
+
+
+class _Call:
+    def __init__(self, answer: AnswerState, head: Mapping[str, Any]) -> None:
+        self._key = answer.new_key()
+        self._head = head
+        self._begun = False
+        self._pieces: list[str] = []
+
+    def begin(self) -> list[Event]:
+        name = self._head.get("name")
+        if self._begun or not isinstance(name, str) or not name:
+            return []
+        self._begun = True
+        call_id = self._head.get("call_id")
+        provider_id = call_id if isinstance(call_id, str) and call_id else None
+        raw = "".join(self._pieces)  # includes pieces from before the name was known
+        started = ToolCallStarted(key=self._key, name=name, provider_id=provider_id)
+        return [started, ToolCallArguments(self._key, raw)] if raw else [started]
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        match kind, event:
+            case "function_call_arguments.delta", {"delta": str(text)} if text:
+                self._pieces.append(text)
+                return [ToolCallArguments(self._key, text)] if self._begun else []
+            case "function_call_arguments.done", {"arguments": str(text)}:
+                return self._rest(text)
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        self._head = {**self._head, **(whole or {})}
+        events = [*self._rest(self._head.get("arguments")), *self.begin()]
+        raw = "".join(self._pieces)
+        if not self._begun:
+            raise BackendError("protocol", "a tool call came without a name", raw=raw)
+        arguments, error = read_arguments(raw, truncated=truncated)
+        finished = ToolCallFinished(key=self._key, raw=raw, arguments=arguments, error=error)
+        return [*events, finished]
+
+    def _rest(self, whole: Any) -> list[Event]:
+        text = whole[sum(map(len, self._pieces)) :] if isinstance(whole, str) else ""
+        if text:
+            self._pieces.append(text)
+        return [ToolCallArguments(self._key, text)] if text and self._begun else []
+
+
+class _Search:
+    def __init__(self, head: Mapping[str, Any]) -> None:
+        self._key = str(head.get("id") or "web_search")
+
+    def begin(self) -> list[Event]:
+        return [ServerTool(key=self._key, kind="web_search", phase="started")]
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        action = (whole or {}).get("action")
+        action = action if isinstance(action, dict) else {}
+        queries = [action.get("query"), *list_in(action, "queries")]
+        sources = [each.get("url") for each in list_in(action, "sources") if isinstance(each, dict)]
+        urls = [url for url in (action.get("url"), *sources) if isinstance(url, str)]
+        return [
+            ServerTool(
+                key=self._key,
+                kind="web_search",
+                phase="finished",
+                query=next((query for query in queries if isinstance(query, str) and query), None),
+                urls=tuple(urls),
+                raw=None if whole is None else _without_nulls(whole),
+            )
+        ]
+
+
+class _Other:
+    """An item that is not shown, except for an image."""
+
+    def __init__(self, answer: AnswerState) -> None:
+        self._answer = answer
+
+    def begin(self) -> list[Event]:
+        return []
+
+    def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
+        return []
+
+    def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
+        kind = None if whole is None or truncated else whole.get("type")
+        if whole is None or not isinstance(kind, str) or not kind or kind in _CLIENT_ITEMS:
+            return []
+        block = self._answer.block(_without_nulls(whole))
+        match whole:
+            case {"type": "image_generation_call", "result": str(data)}:
+                media_type = f"image/{whole.get('output_format') or 'png'}"
+                try:
+                    return [Image(media_type=media_type, data=base64.b64decode(data)), block]
+                except binascii.Error:
+                    raise BackendError("protocol", "an image is not valid base64") from None
+        return [block]
+
+
+def _without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as it is sent back: some servers refuse the nulls that they sent."""
+    return {name: value for name, value in item.items() if value is not None}

@@ -1,0 +1,51 @@
+"""The reasoning of a history that goes back to the model.
+
+The user decides for those APIs that can do without reasoning; the others refuse an answer whose
+reasoning is missing. No model receives the reasoning of a different one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import attrs
+
+from eca_server.models.history import Message, Origin, ReasoningPart
+
+__all__ = ["ReasoningHistory", "origin_of_dropped_reasoning", "select_reasoning"]
+
+ReasoningHistory = Literal["all", "turn", "off"]
+"""All reasoning, the reasoning since the user's last message, none."""
+
+
+def select_reasoning(messages: Sequence[Message], which: ReasoningHistory) -> Sequence[Message]:
+    """Return the history with the reasoning that the model is sent."""
+    if which == "all":
+        return messages
+    end = len(messages)
+    if which == "turn":
+        users = (place for place in range(end - 1, -1, -1) if messages[place].role == "user")
+        end = next(users, 0)
+    return [*map(_without_reasoning, messages[:end]), *messages[end:]]
+
+
+def origin_of_dropped_reasoning(messages: Sequence[Message], reader: Origin) -> Origin | None:
+    """Return the model of the last answer, if `reader` continues without its reasoning.
+
+    None: it is the same model, or it did not reason.
+    """
+    answers = (message for message in reversed(messages) if message.role == "assistant")
+    last = next(answers, None)
+    if last is None or last.origin == reader:
+        return None
+    thought = any(
+        message.origin == last.origin and _without_reasoning(message) is not message
+        for message in messages
+    )
+    return last.origin if thought else None
+
+
+def _without_reasoning(message: Message) -> Message:
+    parts = tuple(part for part in message.parts if not isinstance(part, ReasoningPart))
+    return message if len(parts) == len(message.parts) else attrs.evolve(message, parts=parts)

@@ -1,0 +1,139 @@
+"""Requests to models as OpenTelemetry spans, by the GenAI conventions.
+
+Content is recorded only if that is enabled. Without a listener an event costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any
+
+from eca_protocol import json
+from eca_server.models.answer import Answer
+from eca_server.models.backend import Request
+from eca_server.models.events import Event, Finished, Started, Usage
+from eca_server.models.history import (
+    Message,
+    Origin,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.system.telemetry import Operation, operation
+
+__all__ = ["traced"]
+
+_PROVIDER_NAMES = {
+    "azure": "azure.ai.openai",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}
+"""Providers with a different name in the conventions."""
+
+
+@asynccontextmanager
+async def traced(
+    origin: Origin,
+    request: Request,
+    stream: AbstractAsyncContextManager[AsyncIterator[Event]],
+) -> AsyncIterator[AsyncIterator[Event]]:
+    """Yield the events of `stream`, the answer to `request`, and record them on a span."""
+    async with operation(
+        "chat",
+        origin.model,
+        gen_ai__provider__name=_PROVIDER_NAMES.get(origin.provider, origin.provider),
+        gen_ai__request__model=origin.model,
+    ) as span:
+        if not span.is_recorded:
+            async with stream as events:
+                yield events
+            return
+        span.set(
+            gen_ai__conversation__id=request.cache_key,
+            gen_ai__request__max_tokens=request.max_output_tokens,
+            gen_ai__request__stream=True,
+        )
+        if span.records_content:
+            span.set(
+                gen_ai__system_instructions=_json([{"type": "text", "content": request.system}]),
+                gen_ai__input__messages=_messages(request.messages),
+            )
+        recorder = _Recorder(span, origin)
+        try:
+            async with stream as events, aclosing(recorder.watch(events)) as watched:
+                yield watched
+        finally:
+            recorder.record()
+
+
+class _Recorder:
+    """A recorder of an answer's attributes on the span."""
+
+    def __init__(self, span: Operation, origin: Origin) -> None:
+        self._span = span
+        self._origin = origin
+        self._usage = Usage()
+        self._answer = Answer() if span.records_content else None
+
+    async def watch(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
+        """Yield the same events."""
+        async for event in events:
+            if self._answer is not None:
+                self._answer.feed(event)
+            match event:
+                case Started(response_id=response_id, model=model):
+                    self._span.set(gen_ai__response__id=response_id, gen_ai__response__model=model)
+                case Usage():
+                    self._usage = event
+                case Finished(reason=reason):
+                    self._span.set(gen_ai__response__finish_reasons=[reason])
+            yield event
+
+    def record(self) -> None:
+        """Record the attributes that are known at the end, however the answer ends."""
+        usage = self._usage
+        prompt = [usage.input, usage.cache_read, usage.cache_write]
+        tokens = sum(count or 0 for count in prompt) if any(prompt) else None
+        self._span.set(
+            gen_ai__usage__input_tokens=tokens,
+            gen_ai__usage__cache_read__input_tokens=usage.cache_read,
+            gen_ai__usage__cache_creation__input_tokens=usage.cache_write,
+            gen_ai__usage__output_tokens=usage.output,
+            gen_ai__usage__reasoning__output_tokens=usage.reasoning,
+        )
+        self._span.count_tokens("input", tokens)
+        self._span.count_tokens("output", usage.output)
+        if self._answer is not None:
+            self._span.set(gen_ai__output__messages=_messages([self._answer.message(self._origin)]))
+
+
+def _messages(messages: Sequence[Message]) -> str:
+    return _json(
+        [
+            {"role": message.role, "parts": [_part(part) for part in message.parts]}
+            for message in messages
+        ]
+    )
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "content": text}
+        case ReasoningPart(text=text):
+            return {"type": "reasoning", "content": text}
+        case ToolCallPart(id=call_id, name=name, arguments=arguments):
+            return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+        case ToolResultPart(call_id=call_id, parts=parts):
+            text = "".join(inner.text for inner in parts if isinstance(inner, TextPart))
+            return {"type": "tool_call_response", "id": call_id, "response": text}
+        case _:
+            return {"type": type(part).__name__.removesuffix("Part").lower()}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value).decode()

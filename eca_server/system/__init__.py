@@ -1,0 +1,1 @@
+"""The machine around the server: processes, signals, logs, streams, traces."""

@@ -1,0 +1,1 @@
+"""Tools for implementers: the conformance suite, the inspector, and their pages."""

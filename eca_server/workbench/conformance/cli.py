@@ -1,0 +1,392 @@
+"""The command line of `conformance`.
+
+Exit codes: 0 conformant, 1 not conformant, 2 wrong usage, 3 the target cannot be started, 4 the
+suite itself failed, 130 and 143 ended by a signal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from eca_protocol.errors import StartFailed
+from eca_protocol.json import dumps
+from eca_protocol.revisions import Revision, parse_revision
+from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
+from eca_protocol.testing.conformance.client.suite import DUPLICATES as CLIENT_DUPLICATES
+from eca_protocol.testing.conformance.client.suite import (
+    ClientCase,
+    client_cases,
+    run_client_suite,
+)
+from eca_protocol.testing.conformance.duplicates import DUPLICATES
+from eca_protocol.testing.conformance.known import (
+    known_failures,
+    known_text,
+    new_suite_errors,
+    unexpected,
+)
+from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
+from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.suite import SECONDS, run_suite
+from eca_protocol.testing.conformance.target import Target
+from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_server.printable import printable_line, printable_lines
+from eca_server.system.command_line import Parser, write_to_user
+from eca_server.system.signals import until_a_signal
+from eca_server.workbench.conformance.badge import render_badge
+from eca_server.workbench.conformance.compare import Change, compare, describe_changes
+from eca_server.workbench.conformance.html import render_html
+from eca_server.workbench.conformance.junit import render_junit
+from eca_server.workbench.conformance.progress import Progress
+from eca_server.workbench.conformance.table import render_table
+from eca_server.workbench.report_files import Outputs, OutputsInvalid
+
+__all__ = ["run"]
+
+_DESCRIPTION = """\
+Check a server's conformance to the ECA protocol. COMMAND starts the server, in any
+language; the suite acts as its editor and its model, and judges each observable
+requirement. With --client, COMMAND starts a client that acts without a user, such
+as the test of an editor's plugin; the suite acts as its server.
+
+The model listens at a loopback address. The server gets it in ECA_CONFIG, in
+upstream's format, or in a file made from --config-template. In that file, in
+COMMAND, in --config-arg and in --env the suite replaces {{url}}, {{key}},
+{{model}}, {{workspace}} and {{file}} (the path of that file). A client gets in
+{{server}} the path of the program to start as its server; without it in COMMAND,
+the client speaks over its own stdin and stdout.
+"""
+
+_EPILOG = """\
+Exit codes: 0 conformant, 1 not conformant, 2 wrong usage, 3 COMMAND cannot be
+started, 4 no judged requirement is broken, but the suite itself failed in a case
+or cannot write a report, 130 and 143 ended by a signal.
+"""
+
+AnyCase: TypeAlias = Case | ClientCase
+_Read = TypeVar("_Read")
+
+_CANNOT_START: Final = 3
+_SUITE_FAILED: Final = 4
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="eca-server conformance",
+        usage="eca-server conformance [options] -- COMMAND [ARGUMENT ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_target_options(parser.add_argument_group("COMMAND").add_argument)
+    _add_suite_options(parser.add_argument_group("the suite").add_argument)
+    add = parser.add_argument_group("reports").add_argument
+    add("--verbose", action="store_true", help="print every requirement")
+    for name, help_ in _FILES.items():
+        add(name, type=Path, metavar="FILE", help=help_)
+    return parser
+
+
+_FILES: Final = {
+    "--json-out": "write the findings as a JSON list",
+    "--junit": "write a JUnit XML report",
+    "--html": "write an HTML report",
+    "--badge": "write a badge as SVG",
+    "--compare": "compare with an earlier --json-out",
+    "--known-failures": "ids, one per line; their failures do not fail the run",
+    "--write-known-failures": "write the ids of this run's failures",
+}
+"""The options that name a file."""
+
+
+def _add_target_options(add: Callable[..., object]) -> None:
+    clients = sorted(PERSONALITIES)
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    add("--client", action="store_true", help="COMMAND is a client")
+    editions = "2025-06, 2025-09, 2025-10 or current (default: the target's own)"
+    add("--edition", type=_edition, metavar="EDITION", help=editions)
+    as_client = f"behave like this client: {', '.join(clients)}"
+    add("--as", dest="personality", choices=clients, metavar="CLIENT", help=as_client)
+    add("--cwd", type=Path, metavar="FOLDER", help="working folder of COMMAND")
+    env = "an environment variable of COMMAND; may be repeated"
+    add("--env", type=_variable, metavar="NAME=VALUE", help=env, **repeated)
+    template = "template of its configuration file"
+    add("--config-template", type=Path, metavar="FILE", help=template)
+    argument = "an argument appended to COMMAND, such as --config={{file}}; may be repeated"
+    add("--config-arg", metavar="ARGUMENT", help=argument, **repeated)
+    apis, api = ("openai-chat", "anthropic"), "the model's API (default: %(default)s)"
+    add("--api", choices=apis, default=apis[0], help=api)
+
+
+def _add_suite_options(add: Callable[..., object]) -> None:
+    only = "requirements, cases or chapters by name, such as 'W-2*' or stops; may be repeated"
+    add("--only", action="append", default=[], metavar="PATTERN", help=only)
+    add("--list", action="store_true", help="list the cases without running them")
+    add("--jobs", type=_count, metavar="N", help="parallel cases (default: by CPUs)")
+    limit = "time limit; later requirements are untestable (default: %(default)g)"
+    add("--seconds", type=_seconds, default=SECONDS, metavar="N", help=limit)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command, and return the exit code."""
+    try:
+        return _run_command(arguments)
+    except OSError as fault:
+        _report_error(f"{fault}; this is not a verdict on the target")
+    except Exception:  # noqa: BLE001 - a bug must not look like a verdict
+        write_to_user(printable_lines(traceback.format_exc()), sys.stderr)
+        _report_error(
+            "the suite itself failed; this is not a verdict on the target. Please report it."
+        )
+    return _SUITE_FAILED
+
+
+def _run_command(arguments: Sequence[str]) -> int:
+    words = list(arguments)
+    split = words.index("--") if "--" in words else len(words)
+    command = tuple(words[split + 1 :])
+    options = _options(words[:split])
+    selected = _select_cases(options)
+    if not selected:
+        return _refuse(f"--only: no case or requirement is called {' or '.join(options.only)}")
+    if options.list:
+        write_to_user("".join(map(_case_text, selected.values())), sys.stdout)
+        return 0
+    if not command:
+        return _refuse("expected `-- COMMAND`, which starts the target")
+    try:
+        _outputs(options).check()
+        known = _read(options.known_failures, lambda text: known_failures(text.decode()))
+        earlier = _read(options.compare, Run.from_json)
+        target = _target(options, command)
+    except (OutputsInvalid, OSError, ValueError) as fault:
+        return _refuse(str(fault))
+    return _judge(options, target, selected, known or frozenset(), earlier)
+
+
+def _judge(
+    options: argparse.Namespace,
+    target: Target,
+    selected: Mapping[str, AnyCase],
+    known: Collection[str],
+    earlier: Run | None,
+) -> int:
+    progress = Progress(sys.stderr, len(selected))
+
+    async def judge() -> Run | StartFailed | OSError:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(progress.keep_current)
+            try:
+                return await _run(options, target, selected.values(), progress)
+            except (StartFailed, OSError) as fault:
+                return fault
+            finally:
+                nursery.cancel_scope.cancel()
+
+    outcome, signal_number = trio.run(until_a_signal, judge)
+    if outcome is None:
+        return 128 + (signal_number or 0)
+    if isinstance(outcome, OSError):
+        raise outcome
+    if isinstance(outcome, StartFailed):
+        _report_error(f"the target cannot be started: {outcome}")
+        return _CANNOT_START
+    if options.only:
+        outcome = _restrict(outcome, options, selected)
+        earlier = earlier and _restrict(earlier, options, selected)
+    changes = None if earlier is None else compare(earlier, outcome)
+    write_to_user(
+        printable_lines(render_table(outcome, known, verbose=options.verbose)), sys.stdout
+    )
+    if changes is not None:
+        lines = "".join(f"{line}\n" for line in describe_changes(changes))
+        write_to_user(f"\n{printable_lines(lines)}", sys.stdout)
+    failures = _outputs(options).write(outcome, _renderers(selected, known, changes))
+    for fault in failures:
+        _report_error(f"{fault}; this is not a verdict on the target")
+    if unexpected(outcome, known):
+        return 1
+    return _SUITE_FAILED if failures or new_suite_errors(outcome, known) else 0
+
+
+async def _run(
+    options: argparse.Namespace, target: Target, cases: Iterable[AnyCase], progress: Progress
+) -> Run:
+    if options.client:
+        return await run_client_suite(
+            target,
+            cases=[case for case in cases if isinstance(case, ClientCase)],
+            jobs=options.jobs,
+            seconds=options.seconds,
+            on_case=progress.add,
+        )
+    return await run_suite(
+        target,
+        cases=[case for case in cases if isinstance(case, Case)],
+        jobs=options.jobs,
+        seconds=options.seconds,
+        on_case=progress.add,
+    )
+
+
+def _outputs(options: argparse.Namespace) -> Outputs:
+    """Return the output files by option."""
+    files = {
+        "--json-out": options.json_out,
+        "--junit": options.junit,
+        "--html": options.html,
+        "--badge": options.badge,
+        "--write-known-failures": options.write_known_failures,
+    }
+    return Outputs({option: file for option, file in files.items() if file is not None})
+
+
+def _renderers(
+    cases: Mapping[str, AnyCase], known: Collection[str], changes: tuple[Change, ...] | None
+) -> Mapping[str, Callable[[Run], str]]:
+    """Return the renderer of each option's file."""
+    return {
+        "--json-out": lambda run: dumps(run.to_json()).decode() + "\n",
+        "--junit": lambda run: render_junit(run, known),
+        "--html": lambda run: render_html(run, cases, known=known, changes=changes),
+        "--badge": lambda run: render_badge(run, known),
+        "--write-known-failures": known_text,
+    }
+
+
+def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
+    """Return the cases that a pattern names, with the named requirements; all without a pattern.
+
+    A requirement equal to another one is judged by the cases of that one.
+    """
+    patterns: Sequence[str] = options.only
+    cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
+    same = _duplicates(options)
+    named = {id_ for id_ in REQUIREMENTS if _is_named(id_, patterns)}
+    named |= {same[id_] for id_ in named if id_ in same}
+    selected: dict[str, AnyCase] = {}
+    for name, case in cases.items():
+        rows = tuple(id_ for id_ in case.rows if id_ in named)
+        if not patterns or _is_named(name, patterns):
+            selected[name] = case
+        elif rows:
+            selected[name] = attrs.evolve(case, rows=rows)
+    return selected
+
+
+def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, AnyCase]) -> Run:
+    """Keep only the findings on named requirements, and on those of the selected cases.
+
+    The requirements of a named case include those that are judged with them.
+    """
+    patterns: Sequence[str] = options.only
+    rows = {id_ for case in selected.values() for id_ in case.rows}
+    whole = {id_ for name in selected if _is_named(name, patterns) for id_ in selected[name].rows}
+    rows |= {id_ for id_, judged in _duplicates(options).items() if judged in whole}
+    findings = (f for f in outcome.findings if f.id in rows or _is_named(f.id, patterns))
+    return attrs.evolve(outcome, findings=tuple(findings))
+
+
+def _duplicates(options: argparse.Namespace) -> Mapping[str, str]:
+    """Return the requirements that are judged with another one, and that one."""
+    return CLIENT_DUPLICATES if options.client else DUPLICATES
+
+
+def _is_named(name: str, patterns: Sequence[str]) -> bool:
+    return any(is_named(name, pattern) for pattern in patterns)
+
+
+def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
+    template: Path | None = options.config_template
+    words = (*command, *options.config_arg, *dict(options.env).values())
+    if template is None and any("{{file}}" in word for word in words):
+        raise ValueError("{{file}} needs --config-template FILE")
+    return Target(
+        command=command,
+        cwd=options.cwd,
+        env=dict(options.env),
+        template=None if template is None else template.read_text("utf-8"),
+        template_name=template.name if template else "",
+        config_args=tuple(options.config_arg),
+        api=options.api,
+        edition=options.edition,
+        personality=PERSONALITIES.get(options.personality, PLAIN),
+    )
+
+
+def _case_text(case: AnyCase) -> str:
+    return f"{case.name}\n    {case.summary}\n    {' '.join(case.rows)}\n"
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    options, rest = parser.parse_known_args(words)
+    if rest and not rest[0].startswith("-"):
+        parser.error(f"expected `--` before the command: `-- {' '.join(rest)}`")
+    if rest:
+        parser.error(f"unknown options: {' '.join(rest)}")
+    return options
+
+
+def _read(path: Path | None, read: Callable[[bytes], _Read]) -> _Read | None:
+    """Read a file, if there is one.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: its content is invalid; the text begins with its name.
+    """
+    if path is None:
+        return None
+    try:
+        return read(path.read_bytes())
+    except ValueError as fault:
+        raise ValueError(f"{path}: {fault}") from fault
+
+
+def _edition(name: str) -> Revision:
+    try:
+        return parse_revision(name)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from fault
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"expected seconds, got {text!r}")
+    return seconds
+
+
+def _refuse(why: str) -> int:
+    _report_error(why)
+    return 2
+
+
+def _report_error(why: str) -> None:
+    text = "\n".join(printable_line(line, longest=2000) for line in why.splitlines())
+    sys.stderr.write(f"eca-server conformance: {text}\n")

@@ -1,0 +1,148 @@
+"""The HTML report: one file with each requirement, and the exchange of each breach."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from eca_protocol.revisions import EVER, Revision, Window
+from eca_protocol.testing.conformance.cases import Case
+from eca_protocol.testing.conformance.client.suite import ClientCase
+from eca_protocol.testing.conformance.known import Conclusion, conclusion, new_suite_errors
+from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.verdicts import Finding, Verdict
+from eca_server.workbench.conformance.compare import DESCRIPTIONS, Change
+from eca_server.workbench.conformance.exchange import draw_exchange
+from eca_server.workbench.pages import render_page
+
+__all__ = ["render_html"]
+
+_NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
+    "fail": ("failed", "bad"),
+    "warn": ("warning", "odd"),
+    "pass": ("passed", "good"),
+    "untestable": ("untestable", ""),
+    "not-applicable": ("not applicable", ""),
+}
+"""The word and the colour of each verdict."""
+
+_COLOURS: Final[Mapping[Conclusion, str]] = {
+    "not conformant": "bad",
+    "not judged whole": "odd",
+    "only known failures": "odd",
+    "nothing judged": "odd",
+    "conformant": "good",
+}
+_GRAVITY: Final[tuple[Verdict, ...]] = ("not-applicable", "untestable", "pass", "warn", "fail")
+
+
+def render_html(
+    run: Run,
+    cases: Mapping[str, Case | ClientCase],
+    *,
+    known: Collection[str] = (),
+    changes: tuple[Change, ...] | None = None,
+) -> str:
+    """Render the page.
+
+    Args:
+        run: the run.
+        cases: the cases by name, for their descriptions.
+        known: names of known failures, which do not fail the run.
+        changes: the changes since an earlier run; None without one.
+    """
+    counts = run.counts()
+    judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
+    met = f"{counts.get('pass', 0)} of {judged} requirements met" if judged else "nothing judged"
+    conclusion_ = conclusion(run, known)
+    findings = sorted(enumerate(run.findings), key=lambda each: -_GRAVITY.index(each[1].verdict))
+    return render_page(
+        "conformance.html",
+        title=f"{run.target}: {met}",
+        name=run.target,
+        badges=[(conclusion_, _COLOURS[conclusion_])],
+        warnings=_warnings(run, known),
+        about={
+            "Edition": run.edition.value,
+            "Started": run.started.isoformat(timespec="seconds"),
+            "Duration": f"{run.seconds:.1f} s",
+        },
+        tiles=[
+            (f"{counts.get(verdict, 0):,}", word, kind if counts.get(verdict) else "")
+            for verdict, (word, kind) in _NAMES.items()
+        ],
+        filters={"all": f"all {len(run.findings)}"}
+        | {
+            _trait(verdict): f"{word} {counts[verdict]}"
+            for verdict, (word, _) in _NAMES.items()
+            if counts.get(verdict)
+        },
+        changes=_changes(changes),
+        sections=_sections(run),
+        findings=findings,
+        known=known,
+        names=_NAMES,
+        trait=_trait,
+        gravity=_GRAVITY.index,
+        draw_exchange=draw_exchange,
+        facts_of=functools.partial(_facts, cases),
+    )
+
+
+def _warnings(run: Run, known: Collection[str]) -> list[str]:
+    ended = [each for each in run.incidents if each.case not in known]
+    faults = new_suite_errors(run, known)
+    return [f"the target ended during {each.case}: {each.what}" for each in ended] + [
+        f"in {each.case} {each.reason}; this is not an error of the target" for each in faults
+    ]
+
+
+def _changes(changes: tuple[Change, ...] | None) -> dict[str, list[str]] | None:
+    """Return the changed requirements by description."""
+    if changes is None:
+        return None
+    ids = {kind: [each.id for each in changes if each.kind == kind] for kind in DESCRIPTIONS}
+    return {DESCRIPTIONS[kind]: changed for kind, changed in ids.items() if changed}
+
+
+def _sections(run: Run) -> list[tuple[str, str, Counter[Verdict]]]:
+    """Return each section of the table with its verdicts, as a text and counted."""
+    sections: dict[str, Counter[Verdict]] = {}
+    for finding in run.findings:
+        sections.setdefault(finding.requirement.section, Counter())[finding.verdict] += 1
+    return [
+        (
+            section,
+            ", ".join(
+                f"{counts[each]} {word}" for each, (word, _) in _NAMES.items() if counts[each]
+            ),
+            counts,
+        )
+        for section, counts in sections.items()
+    ]
+
+
+def _trait(verdict: Verdict) -> str:
+    return _NAMES[verdict][0].replace(" ", "-")
+
+
+def _facts(cases: Mapping[str, Case | ClientCase], finding: Finding) -> dict[str, str | None]:
+    row = finding.requirement
+    case = cases.get(finding.case)
+    return {
+        "Applies to": f"{row.side}, {row.level}, {_editions(row.window)}",
+        "Ruling": row.ruling,
+        "Expected": finding.expected,
+        "Got": finding.got,
+        "Case": f"{finding.case}: {case.summary}" if case else finding.case,
+    }
+
+
+def _editions(window: Window) -> str:
+    if window == EVER:
+        return "all editions"
+    if window.until is Revision.CURRENT:
+        return f"since {window.since.value}"
+    return f"{window.since.value} to {window.until.value}"

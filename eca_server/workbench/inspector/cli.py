@@ -1,0 +1,61 @@
+"""The command line of `inspect`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from eca_server.system.command_line import Parser, port, repair_streams, run_to_end
+from eca_server.workbench.inspector.command import inspect, newest_transcript, write_page
+
+__all__ = ["run"]
+
+_DESCRIPTION = """\
+Show a conversation recorded by `tap`: every message between editor, server, model,
+tools and MCP servers, its latency, and the requirements of the protocol that it
+breaks. Without TRANSCRIPT the newest one is shown. A transcript that is still being
+written is followed. The page is served on this machine only, needs the whole
+address with its token, and masks texts that look like secrets.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command, and return the exit code."""
+    repair_streams()
+    return run_to_end("eca-server inspect", lambda: _run(_parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    transcript: Path | None = options.transcript or newest_transcript()
+    if transcript is None:
+        sys.stderr.write(
+            "eca-server inspect: there is no transcript yet; record one with `eca-server tap`\n"
+        )
+        return 2
+    if options.out is not None:
+        return write_page(transcript, options.out)
+    opens = not options.no_open
+    return inspect(transcript, port=options.port, opens=opens, with_tap=options.beside_tap)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="eca-server inspect",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "transcript", nargs="?", type=Path, metavar="TRANSCRIPT", help="default: the newest one"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the page to one file instead of serving it"
+    )
+    parser.add_argument(
+        "--port", type=port, default=0, help="the page's port (default: a free one)"
+    )
+    parser.add_argument("--no-open", action="store_true", help="open no browser")
+    parser.add_argument("--beside-tap", action="store_true", help=argparse.SUPPRESS)
+    return parser

@@ -1,0 +1,64 @@
+"""Fixtures of tests of whole turns with tools: a folder, a scripted provider, an editor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from eca_protocol.testing.provider import Provider, Reply, finish, reply, tool_call
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
+
+ALLOW: dict[str, Any] = {"toolCall": {"approval": {"byDefault": "allow"}}}
+RUN = {"command": "echo hello"}
+
+
+def calls(*made: tuple[str, Any]) -> Reply:
+    """An answer of calls: names with arguments, or with the text that stands for them."""
+    steps = [
+        tool_call(name, given if isinstance(given, str) else json.dumps(given), call_id=f"p{i}",
+                  index=i)
+        for i, (name, given) in enumerate(made)
+    ]  # fmt: skip
+    return reply(*steps, finish("tool_calls"))
+
+
+@asynccontextmanager
+async def session(
+    folder: Path, *script: Reply, data: Path | None = None, **config: Any
+) -> AsyncIterator[tuple[Editor, Provider]]:
+    """A session in a folder; its chats are kept in `data`, if that is given."""
+    provider = Provider(script, otherwise=reply("the end"))
+    async with provider:
+        configured = provider_config(provider.url, chat={"title": False}, **config)
+        kept = {} if data is None else {"XDG_DATA_HOME": str(data)}
+        async with editor(configured, started=False, keeps_chats=bool(kept), **kept) as ours:
+            await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+            yield ours, provider
+
+
+def of_calls(ours: Editor) -> list[Content]:
+    return [each for each in ours.contents() if each["type"].startswith("toolCall")]
+
+
+def order(contents: list[Content]) -> list[str]:
+    """The kinds, without the pieces of arguments after the first."""
+    kinds = [each["type"].removeprefix("toolCall") for each in contents]
+    return [
+        kind
+        for position, kind in enumerate(kinds)
+        if kind != "Prepare" or position == 0 or kinds[position - 1] != "Prepare"
+    ]
+
+
+def results(provider: Provider, request: int = -1) -> list[str]:
+    """Return the results of calls that the model was sent."""
+    messages = provider.requests[request].body["messages"]
+    return [str(each["content"]) for each in messages if each["role"] == "tool"]
+
+
+async def decide(ours: Editor, what: str, call: Content, **more: Any) -> None:
+    await ours.tell(f"chat/toolCall{what}", {"chatId": "c", "toolCallId": call["id"], **more})

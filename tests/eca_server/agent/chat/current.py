@@ -1,0 +1,61 @@
+"""Fixtures of tests of today's edition: a client with all of its capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import Editor, editor
+
+CURRENT: dict[str, Any] = {
+    "codeAssistant": {
+        "chat": True,
+        "editor": {"diagnostics": True, "definition": True, "references": True},
+        "chatCapabilities": {"askQuestion": True},
+    }
+}
+
+
+@asynccontextmanager
+async def current(
+    config: Mapping[str, Any] | None = None,
+    *,
+    data: Path | None = None,
+    folder: Path | None = None,
+    **params: Any,
+) -> AsyncIterator[Editor]:
+    """An editor of today; its chats are kept in `data`, if that is given."""
+    kept = {} if data is None else {"XDG_DATA_HOME": str(data)}
+    folders = [] if folder is None else [{"name": "w", "uri": uri_of(folder)}]
+    async with editor(config, started=False, keeps_chats=bool(kept), **kept) as ours:
+        await ours.start(**{"capabilities": CURRENT, "workspaceFolders": folders, **params})
+        yield ours
+
+
+def since(ours: Editor, begun: int) -> list[tuple[str, Any]]:
+    """Return the messages since a moment, in short: method or content type, and key values."""
+    return [_short(message) for message in ours.seen[begun:]]
+
+
+def _short(message: Mapping[str, Any]) -> tuple[str, Any]:
+    method = message.get("method")
+    if method is None:
+        return "answer", message.get("result", message.get("error"))
+    params = message["params"]
+    if method != "chat/contentReceived":
+        return method, params
+    content = params["content"]
+    words = content.get("text", content.get("title", content.get("name")))
+    return content["type"], content.get("state", words)
+
+
+async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
+    """The error that a request is answered with."""
+    asked = ours.request(method, params)
+    await ours.send(asked)
+    message = await ours.until(lambda each: each.get("id") == asked["id"])
+    error: dict[str, Any] = message["error"]
+    return error

@@ -1,0 +1,222 @@
+"""Fixtures of tests of chats: a server in this process, and an editor that speaks raw JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import trio
+import trio.testing
+
+from eca_protocol import json
+from eca_protocol.fold import Conversation
+from eca_protocol.streams import Transport, memory_pair
+from eca_server.connection.features.host import Options
+from eca_server.connection.features.lifecycle import Connection
+from eca_server.connection.server import serve
+from tests.eca_protocol.wire import Wire, notification, request
+from tests.eca_server.server_side import ServerSide
+
+ECHO, SCRIPT = "simulator/echo", "simulator/script"
+
+Content = Mapping[str, Any]
+
+
+class Editor:
+    """A client that writes raw messages, keeps all that comes, and shows it, strictly.
+
+    Attributes:
+        seen: every message that came.
+        shown: what a user interface makes of it; the rules it breaks fail the test.
+        connection: the server's side, for what the wire does not tell.
+    """
+
+    connection: ServerSide
+
+    def __init__(self, transport: Transport) -> None:
+        self._wire = Wire(transport)
+        self._ids = itertools.count(1)
+        self.seen = self._wire.messages
+        self._conversation = Conversation()
+        self.shown = self._conversation.fold
+
+    async def start(self, **params: Any) -> dict[str, Any]:
+        """The whole greeting; what the server introduces itself with is read, too."""
+        answer = await self.ask("initialize", {"capabilities": {}, **params})
+        await self.tell("initialized", {})
+        await self.until(lambda message: message.get("params", {}).get("type") == "finish")
+        return answer
+
+    async def send(self, *messages: Mapping[str, Any]) -> None:
+        """Several messages in one write, so that the server finds them in one read."""
+        for message in messages:
+            self._conversation.passed("client", message)
+        await self._wire.send(*messages)
+
+    async def tell(self, method: str, params: Any = None) -> None:
+        await self.send(notification(method, params))
+
+    async def ask(self, method: str, params: Any = None) -> Any:
+        """Send a request; its result. What comes before the answer is in `seen`."""
+        asked = self.request(method, params)
+        await self.send(asked)
+        return await self.answer(asked)
+
+    def request(self, method: str, params: Any = None) -> dict[str, Any]:
+        return request(f"r{next(self._ids)}", method, params)
+
+    async def answer(self, asked: Mapping[str, Any]) -> Any:
+        """The result of a request that was sent."""
+        before = (each for each in self.seen if each.get("id") == asked["id"])
+        message = next(before, None) or await self.until(lambda each: each.get("id") == asked["id"])
+        assert "error" not in message, message
+        return message["result"]
+
+    def prompt_request(self, message: str, chat: str | None = "c", **params: Any) -> dict[str, Any]:
+        known = {} if chat is None else {"chatId": chat}
+        return self.request("chat/prompt", {**known, "message": message, **params})
+
+    async def prompt(self, message: str, chat: str | None = "c", **params: Any) -> Any:
+        """Send a prompt; its answer."""
+        asked = self.prompt_request(message, chat, **params)
+        await self.send(asked)
+        return await self.answer(asked)
+
+    async def turn(self, message: str, chat: str = "c", **params: Any) -> list[Content]:
+        """One whole turn; its contents, from the first progress to `finished`."""
+        begun = len(self.seen)
+        await self.send(self.prompt_request(message, chat, **params))
+        await self.finished(chat)
+        return [content for _, content in contents(self.seen[begun:], chat)]
+
+    async def stop(self, chat: str = "c") -> None:
+        await self.tell("chat/promptStop", {"chatId": chat})
+
+    async def until(self, holds: Any) -> dict[str, Any]:
+        """Read until a message comes for which `holds`; that message."""
+        while True:
+            message = await self._wire.receive()
+            assert message is not None, "the server has closed the connection"
+            broken = self._conversation.passed("server", message)
+            assert not broken, broken[0].message
+            if holds(message):
+                found: dict[str, Any] = message
+                return found
+
+    async def content(self, kind: str, chat: str = "c", **members: Any) -> Content:
+        """Read until such a content comes to that chat."""
+
+        def holds(message: Mapping[str, Any]) -> bool:
+            return any(
+                content["type"] == kind and members.items() <= content.items()
+                for _, content in contents([message], chat)
+            )
+
+        found: Content = (await self.until(holds))["params"]["content"]
+        return found
+
+    async def finished(self, chat: str = "c", times: int = 1) -> None:
+        """Read until that many turns of the chat have ended."""
+        for _ in range(times):
+            await self.content("progress", chat, state="finished")
+
+    async def title(self, chat: str = "c") -> str:
+        """The chat's title, when it has come."""
+        while not (titles := [c for c in self.contents(chat) if c["type"] == "metadata"]):
+            await self.until(lambda _: True)
+        found: str = titles[-1]["title"]
+        return found
+
+    async def later(self, seconds: float = 300) -> list[Mapping[str, Any]]:
+        """Return the messages that come in that time; for tests whose clock jumps."""
+        begun = len(self.seen)
+        await trio.sleep(seconds)
+        await self.ask("chat/queryContext", {"query": ""})
+        return self.seen[begun:-1]
+
+    def contents(self, chat: str = "c") -> list[Content]:
+        return [content for _, content in contents(self.seen, chat)]
+
+
+def contents(messages: list[Any], chat: str = "c") -> list[tuple[str, Content]]:
+    """Role and content of everything that was sent for a chat."""
+    return [
+        (message["params"]["role"], message["params"]["content"])
+        for message in messages
+        if message.get("method") == "chat/contentReceived" and message["params"]["chatId"] == chat
+    ]
+
+
+def text(received: list[Content]) -> str:
+    return "".join(content["text"] for content in received if content["type"] == "text")
+
+
+def types(received: list[Content]) -> list[str]:
+    """The contents' types, runs of one type once, `finished` by its state."""
+    names = ["finished" if each.get("state") == "finished" else each["type"] for each in received]
+    return [name for name, _ in itertools.groupby(names)]
+
+
+def finishes(received: list[Content]) -> int:
+    return sum(content.get("state") == "finished" for content in received)
+
+
+@contextlib.asynccontextmanager
+async def editor(
+    config: Mapping[str, Any] | None = None,
+    *,
+    started: bool = True,
+    keeps_chats: bool = False,
+    discovers: bool = False,
+    **environ: str,
+) -> AsyncIterator[Editor]:
+    """An editor connected to a server in this process; titles are off unless configured.
+
+    Where nothing else can configure a provider the simulator is named as the default model.
+    """
+    own = any(name == "XDG_CONFIG_HOME" or name.endswith("_API_KEY") for name in environ)
+    has_models = own or "providers" in (config or {})
+    configured = {
+        "chat": {"title": False},
+        **({} if has_models else {"defaultModel": ECHO}),
+        **(config or {}),
+    }
+    environ = {
+        "XDG_CONFIG_HOME": "/nowhere",
+        "XDG_DATA_HOME": "/nowhere",
+        "ECA_CONFIG": json.dumps(configured).decode(),
+        **environ,
+    }
+    near, far = memory_pair(limit=2**20)
+    jumps = isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
+    with trio.fail_after(100_000 if jumps else 20):
+        async with trio.open_nursery() as nursery:
+            ours = Editor(far)
+
+            def note(connection: Connection) -> None:
+                ours.connection = ServerSide(connection)
+
+            async def run() -> None:
+                options = Options(environ=environ, keeps_chats=keeps_chats, discovers=discovers)
+                await serve(near, options, on_connection=note)
+
+            nursery.start_soon(run)
+            await trio.testing.wait_all_tasks_blocked()
+            if started:
+                await ours.start()
+            yield ours
+            await far.aclose()
+
+
+def provider_config(url: str, **more: Any) -> dict[str, Any]:
+    """A configuration whose only provider is the scripted one."""
+    provider = {
+        "api": "openai-chat",
+        "url": url,
+        "key": "sk-not-a-real-key-0123456789",
+        "fetchModels": False,
+        "models": {"m": {}},
+    }
+    return {"providers": {"p": provider}, "defaultModel": "p/m", **more}

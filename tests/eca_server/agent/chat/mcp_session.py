@@ -1,0 +1,64 @@
+"""Fixtures of tests of turns with MCP servers: fake servers, and their announcements."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from eca_protocol.testing.provider import Provider, Reply
+from tests.eca_server.agent.chat.agent_session import session as tool_session
+from tests.eca_server.agent.chat.editor import Editor, editor
+from tests.eca_server.agent.mcp.fake import Place
+
+GIT: dict[str, Any] = {"git": {"command": "git-server", "args": ["-v"]}}
+URL: dict[str, Any] = {"web": {"url": "https://mcp.example/mcp"}}
+
+Places = Mapping[str, Place]
+
+
+@contextlib.asynccontextmanager
+async def session(
+    folder: Path, *script: Reply, servers: Mapping[str, Any] = GIT, **config: Any
+) -> AsyncIterator[tuple[Editor, Provider]]:
+    """A session in which the first server runs, with a scripted model."""
+    async with tool_session(folder, *script, mcpServers=servers, **config) as (ours, provider):
+        await status(ours, next(iter(servers)), "running")
+        yield ours, provider
+
+
+def with_servers(
+    servers: Mapping[str, Any] = GIT, **config: Any
+) -> contextlib.AbstractAsyncContextManager[Editor]:
+    """An editor whose server has these MCP servers, for tests whose clock jumps."""
+    return editor({"mcpServers": servers, **config})
+
+
+def updates(ours: Editor, name: str) -> list[dict[str, Any]]:
+    return [
+        message["params"]
+        for message in ours.seen
+        if message.get("method") == "tool/serverUpdated" and message["params"]["name"] == name
+    ]
+
+
+def statuses(ours: Editor, name: str) -> list[str]:
+    return [params["status"] for params in updates(ours, name)]
+
+
+def shown(ours: Editor) -> list[tuple[str, str]]:
+    return [
+        (message["params"]["type"], message["params"]["message"])
+        for message in ours.seen
+        if message.get("method") == "$/showMessage"
+    ]
+
+
+async def status(ours: Editor, name: str, wanted: str) -> None:
+    """Read until the server is announced with this status."""
+    await ours.until(
+        lambda message: (
+            message.get("params", {}).get("name") == name and message["params"]["status"] == wanted
+        )
+    )

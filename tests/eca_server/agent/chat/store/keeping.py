@@ -1,0 +1,150 @@
+"""A store under test, and what is put into it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import attrs
+import pytest
+
+from eca_server.agent.chat.store import BeforeImage, Store, StoredChat, StoredMessage, queries
+from eca_server.agent.chat.store.file import ChatFile
+from eca_server.agent.chat.store.rows import ChatRow
+from eca_server.models.history import (
+    Message,
+    Origin,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+WORKSPACE = "w"
+PATIENCE = {
+    "WRITE_SECONDS": 30.0,
+    "READ_SECONDS": 30.0,
+    "CLOSE_SECONDS": 30.0,
+    "_REWRITE_SECONDS": 30.0,
+}
+"""Seconds that the store may take under test."""
+
+
+@attrs.define
+class Kept:
+    """A store, and the problems that it reported."""
+
+    store: Store
+    problems: list[str]
+
+    async def texts(self, chat_id: str) -> list[str]:
+        """The texts of a chat that is kept."""
+        return texts_of(await self.store.load(chat_id))
+
+    async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
+        """Return the before-images of a chat, in the order of the changes."""
+        return await before_images(self.store, chat_id)
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Kept]:
+    """A store on that file, closed at the end."""
+    problems: list[str] = []
+    store = Store(path, on_problem=problems.append)
+    try:
+        yield Kept(store, problems)
+    finally:
+        await store.close()
+
+
+async def before_images(store: Store, chat_id: str) -> Sequence[BeforeImage]:
+    """Return the before-images of a chat, in the order of the changes."""
+
+    def read(file: ChatFile) -> list[BeforeImage]:
+        return [
+            BeforeImage(
+                content_id=content_id,
+                path=os.fsdecode(path),
+                moved_from=None if moved_from is None else os.fsdecode(moved_from),
+                existed=bool(existed),
+                mode=mode,
+                data=data,
+                after=after,
+            )
+            for content_id, path, moved_from, existed, mode, data, after in file.execute(
+                "SELECT content_id, path, moved_from, existed, mode, data, after"
+                " FROM before_image WHERE chat = ? ORDER BY number",
+                (chat_id,),
+            )
+        ]
+
+    return tuple(await store._worker.read(read) or ())
+
+
+@contextmanager
+def opened_file(path: Path) -> Iterator[ChatFile]:
+    """Return the file of chats for this thread, closed at the end without being rewritten."""
+    file = ChatFile(path, pytest.fail)
+    try:
+        yield file
+    finally:
+        file.close(lambda: True)
+
+
+def append(file: ChatFile, chat: str, *messages: StoredMessage, title: str | None = None) -> None:
+    """Add messages to a chat of a file."""
+    row = ChatRow(chat, WORKSPACE, title, 1.0, 2.0)
+    turn = f"{uuid4()}"
+    assert file.write(chat, lambda file: queries.append(file, row, messages, turn=turn, usage=None))
+
+
+def said(*texts: str) -> tuple[StoredMessage, ...]:
+    """One message of the user for each text; the text is its id, too."""
+    return tuple(
+        StoredMessage(id=text[:60], message=Message(role="user", parts=(TextPart(text),)))
+        for text in texts
+    )
+
+
+def turn(name: str, *, filler: str = "") -> tuple[StoredMessage, ...]:
+    """A turn in which the model calls a tool."""
+    origin = Origin(api="openai-chat", provider="p", model="m")
+    messages: Iterable[Message] = (
+        Message(role="user", parts=(TextPart(f"{name} asks {filler}"),)),
+        Message(
+            role="assistant",
+            parts=(
+                ReasoningPart(text="hm", opaque={"signature": "s"}),
+                ToolCallPart(id=f"call-{name}", name="f", raw="{}", arguments={}),
+            ),
+            origin=origin,
+        ),
+        Message(
+            role="tool",
+            parts=(ToolResultPart(call_id=f"call-{name}", parts=(TextPart("done"),)),),
+        ),
+        Message(role="assistant", parts=(TextPart(f"{name} answered"),), origin=origin),
+    )
+    return tuple(
+        StoredMessage(id=f"{name}-{number}", message=message)
+        for number, message in enumerate(messages)
+    )
+
+
+def image(content_id: str, path: str, *, existed: bool = True, **more: Any) -> BeforeImage:
+    """Return the before-image of a file."""
+    return BeforeImage(content_id=content_id, path=path, existed=existed, **more)
+
+
+def texts_of(chat: StoredChat | None) -> list[str]:
+    """All texts of a chat's messages."""
+    return [
+        part.text
+        for each in (chat.messages if chat is not None else ())
+        for part in each.message.parts
+        if isinstance(part, TextPart)
+    ]

@@ -1,0 +1,166 @@
+"""Deleted chats leave no text in any file, however the rows had been moved."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_server.agent.chat.store import StoredMessage, queries, worker
+from eca_server.agent.chat.store.file import ChatFile
+from eca_server.models.history import Message, TextPart
+from tests.eca_server.agent.chat.store.keeping import (
+    WORKSPACE,
+    Kept,
+    append,
+    image,
+    opened,
+    opened_file,
+    said,
+)
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "chats.sqlite"
+
+
+def mark(chat: int) -> str:
+    return f"<text of {chat:03}>"
+
+
+CHATS = 200
+DELETED = set(range(0, CHATS, 3))
+
+
+def fill(path: Path) -> None:
+    """Many chats, their rows written in turns; every text says whose it is.
+
+    So many that SQLite without rewriting the file leaves copies of texts, as those of version
+    3.40 do with this seed.
+    """
+    chance = random.Random(2)
+    with opened_file(path) as kept:
+        for number in range(CHATS * 20):
+            chat = chance.randrange(CHATS)
+            text = TextPart(mark(chat) * chance.choice([10, 40, 100]))
+            message = StoredMessage(id=f"{number}", message=Message(role="user", parts=(text,)))
+            append(kept, f"chat {chat}", message, title=mark(chat) * (number % 9))
+        for chat in range(CHATS):
+            add_image(kept, f"chat {chat}", mark(chat))
+
+
+def add_image(kept: ChatFile, name: str, text: str) -> None:
+    data = text.encode()
+    images = [image("1", text, moved_from=text, data=data * 300, after=data)]
+    assert kept.write_once(lambda file: queries.add_before_images(file, name, images))
+
+
+async def delete_all(kept: Kept) -> None:
+    for chat in DELETED:
+        assert await kept.store.delete(f"chat {chat}")
+
+
+def left(path: Path, chats: set[int] = DELETED) -> set[tuple[str, int]]:
+    """In which files text of which chats is found."""
+    return {
+        (file.name, chat)
+        for file in path.parent.iterdir()
+        for content in [file.read_bytes()]
+        for chat in chats
+        if mark(chat).encode() in content
+    }
+
+
+async def test_nothing_is_left_after_close(path: Path) -> None:
+    fill(path)
+    async with opened(path) as ours:
+        await delete_all(ours)
+    assert left(path) == set()
+    assert {chat for _, chat in left(path, set(range(CHATS)))} == set(range(CHATS)) - DELETED
+
+
+async def test_nothing_is_left_although_another_server_continues(path: Path) -> None:
+    fill(path)
+    async with opened(path) as theirs:
+        await theirs.store.append("theirs", WORKSPACE, said("theirs"))
+        async with opened(path) as ours:
+            await delete_all(ours)
+        assert left(path) == set()
+        assert await theirs.store.append("theirs", WORKSPACE, said("more"))
+        assert theirs.problems == []
+
+
+async def test_what_a_killed_server_left_goes_when_the_next_one_closes(path: Path) -> None:
+    fill(path)
+    files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
+    async with opened(path) as ours:
+        await delete_all(ours)
+        killed = [file.read_bytes() for file in files]
+    for file, content in zip(files, killed, strict=True):
+        file.write_bytes(content)
+    async with opened(path) as ours:
+        await ours.store.load("any")
+    assert left(path) == set()
+
+
+async def test_nothing_is_left_of_what_was_never_written(path: Path) -> None:
+    path.parent.write_text("in the way")
+    async with opened(path) as ours:
+        await ours.store.append("chat 1", WORKSPACE, said(mark(1)))
+        await ours.store.delete("chat 1")
+        path.parent.unlink()
+        assert await ours.store.append("chat 2", WORKSPACE, said(mark(2)))
+        assert await ours.store.load("chat 1") is None
+        assert due(path) == 0
+    assert {chat for _, chat in left(path, {1, 2})} == {2}
+
+
+async def test_the_file_is_rewritten_while_nothing_is_asked_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+    tidy = ChatFile.tidy
+
+    def tidy_and_tell(self: ChatFile, *arguments: object) -> None:
+        tidy(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
+        token.run_sync_soon(rewritten.set)
+
+    monkeypatch.setattr(ChatFile, "tidy", tidy_and_tell)
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
+    fill(path)
+    async with opened(path) as ours:
+        await delete_all(ours)
+        rewritten = trio.Event()
+        with trio.fail_after(10):
+            await rewritten.wait()
+        assert left(path) == set()
+
+
+async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(worker, "_REWRITE_SECONDS", 0)
+        async with opened(path) as ours:
+            await delete_all(ours)
+    assert due(path) == len(DELETED)
+    async with opened(path) as ours:
+        assert await ours.before_images("chat 1")
+        assert await ours.store.close()
+        assert ours.problems == []
+    assert left(path) == set()
+    assert due(path) == 0
+
+
+def due(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("SELECT count(*) FROM rewrite_due").fetchone()[0])

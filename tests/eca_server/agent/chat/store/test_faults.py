@@ -1,0 +1,447 @@
+"""After any disk error the chat continues, the user is notified once, and no file is deleted."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from eca_server.agent.chat.store import (
+    ChatSettings,
+    Rollback,
+    StoredMessage,
+    UndoStep,
+    queries,
+    schema,
+    store,
+    worker,
+)
+from eca_server.models.history import BlockPart, Message
+from tests.eca_server.agent.chat.store.keeping import (
+    WORKSPACE,
+    append,
+    image,
+    opened,
+    opened_file,
+    said,
+    texts_of,
+)
+from tests.eca_server.agent.chat.store.process import spawn
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "chats.sqlite"
+
+
+def answer_of(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    return said
+
+
+async def test_a_full_disk_is_reported_once_and_nothing_is_lost_once_there_is_space(
+    path: Path,
+) -> None:
+    told = answer_of(spawn("fill_the_disk", path))
+    assert told.startswith(f"Chats are not stored, and stay only in memory: {path}: ")
+    async with opened(path) as ours:
+        texts = await ours.texts("c")
+        assert [text.rstrip("x") for text in texts] == [str(n) for n in range(len(texts))]
+        assert ours.problems == []
+
+
+async def test_a_directory_that_may_not_be_written_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    monkeypatch.chdir(closed)
+    told = answer_of(spawn("write_where_it_is_forbidden", Path("data", "chats.sqlite")))
+    assert "data/chats.sqlite: Permission denied." in told
+
+
+def a_file_for_a_directory(path: Path) -> None:
+    path.parent.write_text("a file")
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+def a_pipe(path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path)
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.parent.mkdir()
+    path.symlink_to("nothing")
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "words"),
+    [
+        (a_file_for_a_directory, "File exists"),
+        (a_directory, "expected a regular file, got something else"),
+        (a_pipe, "expected a regular file, got something else"),
+        (a_link_to_nothing, "No such file or directory"),
+    ],
+)
+async def test_an_obstacle_is_reported_once(
+    path: Path, obstacle: Callable[[Path], None], words: str
+) -> None:
+    obstacle(path)
+    async with opened(path) as ours:
+        for number in range(3):
+            assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
+        assert await ours.store.load("c") is None
+        assert await ours.store.list(WORKSPACE, 5) == ()
+        assert not (await ours.store.add_before_images("c", [image("1", "/f", data=b"")])).numbers
+        assert not await ours.store.delete("other")
+        (problem,) = ours.problems
+        assert words in problem
+        assert not await ours.store.close()
+
+
+async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: Path) -> None:
+    a_file_for_a_directory(path)
+    async with opened(path) as ours:
+        for number in range(3):
+            await ours.store.append("c", WORKSPACE, said(f"{number}"))
+            await ours.store.append("gone", WORKSPACE, said(f"{number}"))
+        await ours.store.delete("gone")
+        path.parent.unlink()
+        assert await ours.store.close()
+    async with opened(path) as ours:
+        assert await ours.texts("c") == ["0", "1", "2"]
+        assert await ours.store.load("gone") is None
+
+
+GARBAGE = b"no database " * 500
+
+
+async def test_a_corrupt_file_is_set_aside_and_a_new_one_begun(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(GARBAGE)
+    async with opened(path) as ours:
+        assert await ours.store.load("c") is None
+        assert await ours.store.append("c", WORKSPACE, said("new"))
+        assert await ours.texts("c") == ["new"]
+        (problem,) = ours.problems
+    (aside,) = path.parent.glob("*.corrupt-*")
+    assert aside.read_bytes() == GARBAGE
+    assert aside.name.startswith("chats.sqlite.corrupt-2")
+    assert f"{path} was damaged. It was renamed to {aside.name}" in problem
+
+
+async def test_a_file_that_is_corrupt_inside_is_set_aside_when_that_shows(path: Path) -> None:
+    async with opened(path) as ours:
+        for number in range(50):
+            await ours.store.append("c", WORKSPACE, said(f"{number}" + "x" * 3000))
+    whole = path.read_bytes()
+    broken = whole[:4096] + b"\xff" * (len(whole) - 8192) + whole[-4096:]
+    path.write_bytes(broken)
+    async with opened(path) as ours:
+        assert len(await ours.texts("c")) < 5  # those on the last page
+        assert await ours.store.append("c", WORKSPACE, said("new"))
+        assert (await ours.texts("c"))[-1] == "new"
+        (problem,) = ours.problems
+        assert "damaged" in problem
+    (aside,) = path.parent.glob("*.corrupt-*")
+    assert aside.read_bytes() == broken
+
+
+async def test_two_corrupt_files_in_one_second_are_both_preserved(path: Path) -> None:
+    path.parent.mkdir()
+    for number in range(3):
+        path.write_bytes(GARBAGE + b"%d" % number)
+        async with opened(path) as ours:
+            assert await ours.store.append("c", WORKSPACE, said("new"))
+    assert {each.read_bytes()[-1:] for each in path.parent.glob("*.corrupt-*")} == {
+        b"0",
+        b"1",
+        b"2",
+    }
+
+
+async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(path: Path) -> None:
+    async with opened(path) as before:
+        await before.store.load("c")
+    async with opened(path) as theirs:
+        await theirs.store.load("c")
+        path.write_bytes(GARBAGE)
+        async with opened(path) as ours:
+            assert not await ours.store.append("c", WORKSPACE, said("ours"))
+            (problem,) = ours.problems
+            assert "another server still has it open" in problem
+            assert path.read_bytes() == GARBAGE
+            await theirs.store.close()
+            assert await ours.store.append("c", WORKSPACE, said("more"))
+            assert await ours.texts("c") == ["ours", "more"]
+    assert len([*path.parent.glob("*.corrupt-*")]) == 1
+
+
+async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE chat (of, another, shape)")
+        connection.execute("PRAGMA user_version = 1000")
+    before = path.read_bytes()
+    async with opened(path) as ours:
+        assert not await ours.store.append("c", WORKSPACE, said("a"))
+        assert not await ours.store.append("c", WORKSPACE, said("b"))
+        (problem,) = ours.problems
+        assert f"expected version {len(schema.MIGRATIONS)} or older, got 1000" in problem
+        assert "a newer server has written it" in problem
+    assert path.read_bytes() == before
+
+
+async def test_a_file_of_an_older_server_is_brought_up_to_date_with_all_that_is_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("old"))
+    newer = (
+        *schema.MIGRATIONS,
+        ("ALTER TABLE usage ADD COLUMN currency TEXT", "CREATE TABLE later (a)"),
+        ("INSERT INTO later VALUES (1)",),
+    )
+    monkeypatch.setattr(schema, "MIGRATIONS", newer)
+    for _ in range(2):
+        async with opened(path) as ours:
+            assert await ours.texts("c") == ["old"]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(newer),)
+        assert connection.execute("SELECT * FROM later").fetchall() == [(1,)]
+
+
+async def test_a_file_of_each_older_version_is_brought_up_to_date(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(1, len(schema.MIGRATIONS)):
+        with monkeypatch.context() as patched, opened_file(path) as older:
+            patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+            append(older, "c", *said("1"))
+        async with opened(path) as ours:
+            images = (image("1", "/f", data=b"before"),)
+            assert (await ours.store.add_before_images("c", images)).numbers
+            assert await ours.before_images("c") == images
+            assert await ours.store.append("c", WORKSPACE, settings=ChatSettings(model="p/m"))
+            assert [chat.model for chat in await ours.store.list(WORKSPACE, 9)] == ["p/m"]
+            assert await ours.store.delete("c")
+            assert await ours.before_images("c") == ()
+            assert ours.problems == []
+        path.unlink()
+
+
+async def test_a_migration_that_fails_leaves_the_older_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("old"))
+    failing = (*schema.MIGRATIONS, ("DROP TABLE message", "DROP TABLE nothing"))
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", failing)
+        async with opened(path) as ours:
+            assert not await ours.store.append("c", WORKSPACE, said("new"))
+    async with opened(path) as ours:
+        assert await ours.texts("c") == ["old"]
+
+
+async def test_a_disk_that_does_not_answer_holds_nothing_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("WRITE_SECONDS", "READ_SECONDS", "CLOSE_SECONDS"):
+        monkeypatch.setattr(worker, limit, 0.02)
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("0"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            for number in range(1, 4):
+                assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
+            monkeypatch.setattr(worker, "READ_SECONDS", 30)
+            with trio.fail_after(10):  # known to be late: reads do not wait again
+                assert await ours.store.load("c") is None
+                assert await ours.store.list(WORKSPACE, 5) == ()
+                assert await ours.store.unfinished_rollbacks(WORKSPACE, "c") == ()
+            monkeypatch.setattr(store, "LARGEST_BACKLOG", 4)
+            images = [image("1", f"/{name}", data=b"old") for name in "fg"]
+            waiting, too_much = [await ours.store.add_before_images("c", [i]) for i in images]
+            assert waiting.numbers is None
+            late, unread = ours.problems
+            assert late == f"{path} does not answer: chats stay only in memory until it does."
+            assert unread.startswith(f"Stored chats cannot be listed or opened until {path} ans")
+        monkeypatch.setattr(worker, "LATE_SECONDS", 10)
+        assert await ours.texts("c") == ["0", "1", "2", "3"]
+        assert await ours.before_images("c") == (images[0],)
+        assert (waiting.numbers, too_much.numbers) == ((1,), None)
+        monkeypatch.setattr(worker, "WRITE_SECONDS", 10)
+        assert await ours.store.append("c", WORKSPACE, said("4"))
+        assert not ours.store.is_late
+        assert len(ours.problems) == 2
+
+
+@pytest.mark.parametrize(("kib", "is_late"), [(1, True), (32 * 1024, False)])
+async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
+    path: Path,
+    kib: int,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    monkeypatch.setattr(worker, "WRITE_SECONDS", 1)
+    monkeypatch.setattr(worker, "READ_SECONDS", 1)
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("0"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ours.store.append, "c", WORKSPACE, said("x" * kib * 1024))
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(ours.store.append, "d", WORKSPACE, said("small"))
+                nursery.start_soon(ours.store.load, "d")
+                await trio.testing.wait_all_tasks_blocked()
+                mock_clock.jump(3.5)
+                await trio.testing.wait_all_tasks_blocked()
+                assert ours.store.is_late == is_late
+                holder.rollback()
+        assert bool(ours.problems) == is_late
+        monkeypatch.setattr(worker, "READ_SECONDS", 60)
+        assert await ours.texts("d") == ["small"]
+        await ours.store.append("d", WORKSPACE, said("more"))
+        assert ours.store._worker._queued_bytes == 0
+
+
+async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "WRITE_SECONDS", 0)
+    monkeypatch.setattr(worker, "CLOSE_SECONDS", 0.05)
+    problems: list[str] = []
+    async with opened(path) as ours:
+        await ours.store.load("c")
+    late = store.Store(path, on_problem=problems.append)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        assert not await late.append("c", WORKSPACE, said("late"))
+        with trio.fail_after(2):
+            assert not await late.close()
+    assert problems == [f"{path} does not answer: chats stay only in memory until it does."]
+
+
+async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    rollback = Rollback(
+        chat="c", cut="one", first_change=1, undoes=True, steps=(UndoStep(path="/f"),)
+    )
+    later = (image("2", "/f", data=b"before"),)
+    async with opened(path) as ours, opened(path) as another:
+        await ours.store.append("c", WORKSPACE, said("zero", "one"))
+        assert await ours.store.note_rollback(rollback)
+        noted = attrs.evolve(rollback, last_message=2)
+        assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (noted,)
+        with monkeypatch.context() as patched:
+            patched.setattr(queries, "finish_rollback", full)
+            assert not await ours.store.finish_rollback(rollback)
+            assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
+        await another.store.finish_rollback(rollback)
+        await another.store.add_before_images("c", later)
+        assert await ours.texts("c") == ["zero"]
+        assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
+        assert await ours.before_images("c") == later
+
+
+async def test_what_another_server_adds_to_a_rollback_that_was_killed_stays(path: Path) -> None:
+    rollback = Rollback(
+        chat="c", cut="zero", first_change=1, undoes=True, steps=(UndoStep(path="/f"),)
+    )
+    later = (image("two", "/f", data=b"later"),)
+    async with opened(path) as killed, opened(path) as another:
+        await killed.store.append("c", WORKSPACE, said("zero", "one"))
+        await killed.store.add_before_images("c", (image("one", "/f", data=b"before"),))
+        await killed.store.note_rollback(rollback)
+        await another.store.append("c", WORKSPACE, said("two"))
+        await another.store.add_before_images("c", later)
+        [found] = await another.store.unfinished_rollbacks(WORKSPACE, "")
+        assert attrs.evolve(found, last_message=None, last_change=None) == rollback
+        await another.store.finish_rollback(found)
+        assert await another.texts("c") == ["two"]
+        assert await another.before_images("c") == later
+        assert [chat.id for chat in await another.store.list(WORKSPACE, 9)] == ["c"]
+
+
+async def test_a_step_that_is_noted_takes_those_before_it_along(path: Path) -> None:
+    steps = tuple(UndoStep(path=name) for name in ("/a", "/b", "/c"))
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("zero"))
+        await ours.store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
+        await ours.store.note_step("c", "/b")
+        [left] = await ours.store.unfinished_rollbacks(WORKSPACE, "")
+        assert left.steps == steps[2:]
+
+
+async def test_a_message_that_cannot_be_written_holds_up_no_other(path: Path) -> None:
+    bad = StoredMessage(id="bad", message=Message(role="user", parts=(BlockPart(raw=object()),)))
+    async with opened(path) as ours:
+        await ours.store.append("bad", WORKSPACE, [bad])
+        assert await ours.store.append("good", WORKSPACE, said("good"))
+        assert await ours.store.load("bad") is None
+        assert await ours.texts("good") == ["good"]
+        assert ours.problems == ["A part of chat bad could not be stored: LocalProtocolError."]
+
+
+async def test_a_message_that_cannot_be_read_is_left_out_and_reported(path: Path) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("a", "b", "c"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE message SET body = x'7b' WHERE id = 'b'")
+    async with opened(path) as ours:
+        chat = await ours.store.load("c")
+        assert texts_of(chat) == ["a", "c"]
+        (problem,) = ours.problems
+        assert problem.startswith("A message of chat c cannot be read")
+
+
+async def test_a_chat_that_could_not_be_loaded_continues_behind_what_is_stored(path: Path) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("old"))
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+    async with opened(path) as ours:
+        assert await ours.store.load("c") is None
+        path.rmdir()
+        path.with_name("elsewhere").rename(path)
+        assert await ours.store.append("c", WORKSPACE, said("new"))
+        assert await ours.texts("c") == ["old", "new"]
+        assert len(ours.problems) == 1
+
+
+async def test_an_interpreter_without_sqlite_is_reported_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlite3", None)
+    for module in ("checks", "file", "salvage", "scan", "schema", "wal"):
+        monkeypatch.delitem(sys.modules, f"eca_server.agent.chat.store.{module}", raising=False)
+    async with opened(path) as ours:
+        for number in range(3):
+            assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
+        assert await ours.store.load("c") is None
+        (problem,) = ours.problems
+        assert "sqlite3" in problem
+        assert not await ours.store.close()

@@ -1,0 +1,233 @@
+"""Stored data is soon in the file itself; a damaged log is reported and loses little."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_server.agent.chat.store import wal, worker
+from eca_server.agent.chat.store.file import ChatFile
+from tests.eca_server.agent.chat.store.keeping import WORKSPACE, append, opened, opened_file, said
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+CHATS = [f"{number}" for number in range(6)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "chats.sqlite"
+
+
+@pytest.fixture
+def emptied(monkeypatch: pytest.MonkeyPatch) -> Callable[[], trio.Event]:
+    """Return a function that returns an event, set at the end of the next attempt at the log."""
+    events: list[trio.Event] = []
+    empty_log = ChatFile.empty_log
+
+    def empty_and_notify(self: ChatFile) -> None:
+        empty_log(self)
+        for event in [events.pop() for _ in range(len(events))]:
+            token.run_sync_soon(event.set)
+
+    def next_end() -> trio.Event:
+        nonlocal token
+        token = trio.lowlevel.current_trio_token()
+        events.append(trio.Event())
+        return events[-1]
+
+    token: trio.lowlevel.TrioToken
+    monkeypatch.setattr(ChatFile, "empty_log", empty_and_notify)
+    return next_end
+
+
+def chats_without_log(path: Path) -> int:
+    """Count the chats in the file alone, without its log."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
+        try:
+            return int(connection.execute("SELECT count(*) FROM message").fetchone()[0])
+        except sqlite3.OperationalError:  # not even the tables are there yet
+            return 0
+
+
+async def test_an_idle_store_has_all_chats_in_the_file_itself(
+    path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
+) -> None:
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "_LOG_SECONDS", 3600)
+    async with opened(path) as ours:
+        for name in CHATS:
+            assert await ours.store.append(name, WORKSPACE, said(name))
+        with trio.fail_after(30):
+            done = emptied()
+            while chats_without_log(path) < len(CHATS):
+                await done.wait()
+                done = emptied()
+        assert Path(f"{path}-wal").stat().st_size == 0
+
+
+async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
+    path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
+) -> None:
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 3600)
+    monkeypatch.setattr(worker, "_LOG_SECONDS", 0)
+    async with opened(path) as ours:
+        for number, name in enumerate(CHATS, 1):
+            done = emptied()
+            assert await ours.store.append(name, WORKSPACE, said(name))
+            with trio.fail_after(30):
+                await done.wait()
+            assert chats_without_log(path) == number
+
+
+async def test_a_log_that_another_server_reads_is_no_error_and_waits(
+    path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
+) -> None:
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(worker, "_LOG_SECONDS", 0.05)
+    async with opened(path) as ours:
+        assert await ours.store.append("0", WORKSPACE, said("0"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM chat").fetchall()
+            assert await ours.store.append("1", WORKSPACE, said("1"))
+            with trio.fail_after(30):
+                for _ in range(3):
+                    await emptied().wait()
+            assert Path(f"{path}-wal").stat().st_size > 0
+            assert await ours.texts("1") == ["1"]
+        with trio.fail_after(30):
+            done = emptied()
+            while Path(f"{path}-wal").stat().st_size > 0:
+                await done.wait()
+                done = emptied()
+        assert chats_without_log(path) == 2
+        assert ours.problems == []
+
+
+def killed_server(path: Path) -> None:
+    """Leave the files of a server that was killed, with all its chats in the log."""
+    with opened_file(path) as kept:
+        for name in CHATS:
+            append(kept, name, *said(name * 5000), title=name)
+        left = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for file, content in left.items():
+        file.write_bytes(content)
+
+
+def flip(path: Path, offset: int) -> bytes:
+    """Flip a byte of the log; all its bytes then."""
+    place = Path(f"{path}-wal")
+    content = bytearray(place.read_bytes())
+    content[offset] ^= 1
+    place.write_bytes(content)
+    return bytes(content)
+
+
+def offset_of(path: Path, text: str) -> int:
+    """Where a text lies in the log."""
+    return Path(f"{path}-wal").read_bytes().index(text.encode()) + 1
+
+
+async def found(path: Path) -> tuple[list[str], list[str], list[Path]]:
+    """The chats that are listed, what was said, and the logs that were kept aside."""
+    async with opened(path) as ours:
+        listed = sorted(each.id for each in await ours.store.list(WORKSPACE, 99))
+        aside = [*path.parent.glob("*-wal.corrupt-*")]
+        return listed, ours.problems, aside
+
+
+HEADER, FRAME = 32, 24 + 4096
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+@pytest.mark.parametrize("place", ["header", "salt", "checksum", "text", "number"])
+async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(
+    path: Path, place: str, is_indexed: bool
+) -> None:
+    killed_server(path)
+    second = HEADER + FRAME * 20
+    offset = {
+        "header": 9,
+        "salt": second + 9,
+        "checksum": second + 17,
+        "text": offset_of(path, CHATS[1] * 3000),
+        "number": HEADER + 18,
+    }[place]
+    broken = flip(path, offset)
+    if not is_indexed:
+        Path(f"{path}-shm").unlink()
+    listed, problems, [aside] = await found(path)
+    assert listed == CHATS
+    [problem] = problems
+    assert aside.read_bytes() == broken
+    assert "The log of stored chats was damaged" in problem
+    assert aside.name in problem
+    assert "could be recovered" in problem
+    assert ("may be wrong" in problem) >= (place == "text")
+    assert await found(path) == (CHATS, [], [aside])
+
+
+async def test_a_damaged_end_of_the_log_is_noticed_by_the_index(path: Path) -> None:
+    killed_server(path)
+    flip(path, -10)
+    listed, [problem], _ = await found(path)
+    assert listed == CHATS
+    assert "The last change in it could be recovered" in problem
+
+
+async def test_a_log_that_cannot_be_repaired_is_cut_and_what_is_lost_is_announced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_server(path)
+    broken = flip(path, offset_of(path, CHATS[3] * 3000))
+    monkeypatch.setattr(wal, "LARGEST_FILE", 0)
+    listed, [problem], [aside] = await found(path)
+    assert listed == CHATS[:3]
+    assert "The last 3 changes in it may be lost." in problem
+    assert aside.read_bytes() == broken
+    assert await found(path) == (CHATS[:3], [], [aside])
+
+
+async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path: Path) -> None:
+    killed_server(path)
+    place = Path(f"{path}-wal")
+    content = place.read_bytes()
+    files = {file: file.read_bytes() for file in path.parent.iterdir() if file.suffix != ".shm"}
+    lengths = [0, 5, HEADER, HEADER + 10, HEADER + 24, HEADER + FRAME * 20 + 24, len(content) - 1]
+    for length in lengths:
+        for file, before in files.items():
+            file.write_bytes(before)
+        Path(f"{path}-shm").unlink(missing_ok=True)
+        place.write_bytes(content[:length])
+        assert [*wal.repair_log(path)] == []
+        assert place.read_bytes() == content[:length]
+
+
+async def test_the_log_of_a_server_that_runs_is_not_looked_at(path: Path) -> None:
+    async with opened(path) as theirs:
+        assert await theirs.store.append("c", WORKSPACE, said("one"))
+        broken = flip(path, HEADER + FRAME + 100)
+        assert [*wal.repair_log(path)] == []
+        assert Path(f"{path}-wal").read_bytes() == broken
+
+
+async def test_checksums_are_those_of_sqlite_and_frames_of_an_earlier_log_are_no_damage(
+    path: Path,
+) -> None:
+    with opened_file(path) as kept:
+        for number in range(3):
+            append(kept, f"{number}", *said("x" * (90_000 // (number + 1))))
+            kept.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        left = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for file, content in left.items():
+        file.write_bytes(content)
+    log = wal._read(path, Path(f"{path}-wal"))
+    assert log is not None
+    assert 0 < log.broken_at() < len(log.frames)
+    assert [*wal.repair_log(path)] == []

@@ -1,0 +1,205 @@
+"""Real processes: killed at random points, and several at once on one file."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_server.agent.chat.store import Store, StoredChat
+from eca_server.agent.chat.store.file import ChatFile
+from eca_server.models.history import ToolCallPart, ToolResultPart, repair
+from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, texts_of, turn
+from tests.eca_server.agent.chat.store.process import spawn
+
+pytestmark = pytest.mark.requirement
+
+
+def turns_of(chat: StoredChat | None) -> list[str]:
+    """The names of a chat's turns; each is whole, and none mixes with another."""
+    if chat is None:
+        return []
+    messages = chat.messages
+    assert len(messages) % 4 == 0
+    names = [message.id.removesuffix("-0") for message in messages[::4]]
+    for place, name in enumerate(names):
+        filler = texts_of(chat)[place * 2].removeprefix(f"{name} asks ")
+        assert messages[4 * place : 4 * place + 4] == turn(name, filler=filler)
+    return names
+
+
+def is_sendable(chat: StoredChat | None) -> bool:
+    """Return whether each call has a result, before and after the repair for a next request."""
+    history = [each.message for each in chat.messages] if chat is not None else []
+    for messages in (history, repair(history)):
+        calls = [p.id for m in messages for p in m.parts if isinstance(p, ToolCallPart)]
+        results = [p.call_id for m in messages for p in m.parts if isinstance(p, ToolResultPart)]
+        if calls != results:
+            return False
+    return True
+
+
+def write_and_be_killed(path: Path, name: str, seed: str, *, turns: int, later: float) -> list[str]:
+    """A server's life; the turns that it said were kept.
+
+    Args:
+        path: its file.
+        name: its own chat.
+        seed: for what it writes.
+        turns: how many it is left alone for.
+        later: when it is killed after that, in seconds.
+    """
+    with spawn("write_until_killed", path, name, seed) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        said = [process.stdout.readline() for _ in range(turns)]
+        time.sleep(later)  # the random point; nothing is waited for
+        process.kill()
+        said += process.stdout.readlines()
+    return [line.strip() for line in said if line.endswith("\n")]
+
+
+async def look(path: Path, names: list[str]) -> dict[str, StoredChat | None]:
+    async with opened(path) as ours:
+        chats = {name: await ours.store.load(name) for name in names}
+        assert await ours.store.append("looked", WORKSPACE, turn("looked"))
+        listed = [chat.id for chat in await ours.store.list(WORKSPACE, 1000)]
+        assert ours.problems == []
+    assert all(len(chat.split()) == 1 or chat.endswith(" gone") for chat in listed)
+    return chats
+
+
+def kill_two_at_random_points(path: Path, names: tuple[str, str], chance: random.Random) -> None:
+    """Two servers on one file: each killed once, the other going on meanwhile."""
+    acknowledged: dict[str, list[str]] = {}
+
+    def live(name: str, seed: str, turns: int, later: float) -> None:
+        acknowledged[name] = write_and_be_killed(path, name, seed, turns=turns, later=later)
+
+    threads = [
+        threading.Thread(
+            target=live,
+            args=(name, f"{chance.random()}", chance.randrange(8), chance.uniform(0, 0.03)),
+        )
+        for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    chats = trio.run(look, path, [*names, "shared"])
+    for name in names:
+        turns = turns_of(chats[name])
+        assert turns == [f"{name}-{number}" for number in range(len(turns))]
+        assert turns[: len(acknowledged[name])] == acknowledged[name]
+        assert len(turns) <= len(acknowledged[name]) + 1
+    shared = turns_of(chats["shared"])
+    for name in names:
+        mine = [each for each in shared if re.fullmatch(rf"{name}-\d+", each)]
+        assert mine == [f"{name}-{number}" for number in range(len(mine))]
+        assert mine[: len(acknowledged[name])] == acknowledged[name]
+    assert all(map(is_sendable, chats.values()))
+
+
+def test_killed_at_random_points_it_loses_at_most_the_turn_in_flight(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    for number in range(2):
+        kill_two_at_random_points(tmp_path / "a", (f"{number}a", f"{number}b"), chance)
+    kill_two_at_random_points(tmp_path / "new" / "b", ("a", "b"), chance)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("life", range(15))
+def test_killed_at_hundreds_of_random_points_it_loses_at_most_the_turn_in_flight(
+    tmp_path: Path, life: int
+) -> None:
+    chance = random.Random()
+    for number in range(10):
+        kill_two_at_random_points(tmp_path / "c", (f"{number}a", f"{number}b"), chance)
+
+
+def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path: Path) -> None:
+    names = ("a", "b", "c")
+    path = tmp_path / "new" / "chats.sqlite"
+    with ExitStack() as stack:
+        processes = [stack.enter_context(spawn("begin_at_once", path, name)) for name in names]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        told = [process.communicate(timeout=30)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    shared = turns_of(trio.run(look, path, ["shared"])["shared"])
+    for name in names:
+        mine = [each for each in shared if each.startswith(name)]
+        assert mine == [f"{name}-{number}" for number in range(20)]
+    assert all(line == "\n" or "The messages of both servers" in line for line in told)
+
+
+def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+    faults: list[str] = []
+
+    def open_all() -> None:
+        with ExitStack() as stack:
+            for number in range(40):
+                together.wait(timeout=30)
+                file = ChatFile(tmp_path / f"{number}" / "chats.sqlite", faults.append)
+                stack.callback(file.close, lambda: True)
+                file.read(lambda _: True)
+
+    threads = [threading.Thread(target=open_all) for _ in range(together.parties)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
+@pytest.mark.trio
+async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path: Path) -> None:
+    async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
+        for name in "abc":
+            assert await ours.store.append("c", WORKSPACE, turn(f"{name}-0"), title="Same")
+            assert await theirs.store.append("c", WORKSPACE, turn(f"{name}-1"))
+        assert turns_of(await ours.store.load("c")) == [f"{n}-{i}" for n in "abc" for i in (0, 1)]
+        (problem,) = ours.problems
+        assert problem.startswith(
+            "Another server also wrote to the chat Same. The messages of both servers"
+        )
+        await ours.store.append("other", WORKSPACE, turn("d"))
+        await theirs.store.load("other")
+        assert await theirs.store.append("other", WORKSPACE, turn("e"))
+        assert len(theirs.problems) == 1
+
+
+@pytest.mark.trio
+async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_path: Path) -> None:
+    async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
+        await ours.store.append("c", WORKSPACE, turn("a"))
+        await theirs.store.delete("c")
+        assert await ours.store.append("c", WORKSPACE, turn("b"))
+        assert turns_of(await theirs.store.load("c")) == ["b"]
+        (problem,) = ours.problems
+        assert problem.startswith("Another server deleted messages of the chat c.")
+
+
+@pytest.mark.trio
+async def test_one_server_waits_while_another_writes(tmp_path: Path) -> None:
+    stores = [Store(tmp_path / "c", on_problem=pytest.fail) for _ in range(3)]
+    async with trio.open_nursery() as nursery:
+        for number, each in enumerate(stores):
+            for place in range(10):
+                nursery.start_soon(each.append, f"{number}", WORKSPACE, turn(f"{place}"))
+    for number, each in enumerate(stores):
+        assert len(turns_of(await each.load(f"{number}"))) == 10
+        assert await each.close()

@@ -1,0 +1,198 @@
+"""A message comes back from its row exactly as it was."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import json
+from eca_protocol.messages import FileChangeDetails, JsonOutputsDetails, SubagentDetails
+from eca_server.agent.chat.store.rows import (
+    ChatSettings,
+    UnreadableRow,
+    decode_message,
+    decode_settings,
+    encode_message,
+)
+from eca_server.models.history import (
+    BlockPart,
+    CallView,
+    CitationPart,
+    CompactionPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    ServerToolPart,
+    Subagent,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+pytestmark = pytest.mark.requirement
+
+texts = st.text(max_size=20)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+parts_of_text = st.builds(TextPart, texts)
+images = st.builds(ImagePart, media_type=texts, data=st.binary(max_size=20))
+DONE = (
+    Message(role="user", parts=(TextPart("go"),), content_id="u"),
+    Message(
+        role="assistant",
+        parts=(ToolCallPart(id="1", name="f", raw="{}", arguments={"a": [1]}, opaque={"b": 2}),),
+        origin=Origin(api="a", provider="p", model="m"),
+    ),
+    Message(role="tool", parts=(ToolResultPart(call_id="1", parts=(TextPart("x"),)),)),
+)
+DETAILS = (
+    FileChangeDetails(path="/a", diff="@@ -1 +1 @@\n-a\n+b", lines_added=1, lines_removed=1),
+    JsonOutputsDetails(jsons=("{}",)),
+    SubagentDetails(subagent_chat_id="s", model="p/m", agent_name="scout", step=2),
+)
+views = st.builds(
+    CallView,
+    summary=st.none() | texts,
+    details=st.none() | st.sampled_from(DETAILS),
+    total_time_ms=st.none() | st.integers(1, 10**9),
+    reason=st.none() | st.sampled_from(["user-choice", "user-config", "hookRejected"]),
+)
+parts: st.SearchStrategy[Part] = st.one_of(
+    parts_of_text,
+    images,
+    st.builds(FilePart, name=texts, media_type=texts, data=st.binary(max_size=20)),
+    st.builds(
+        ReasoningPart,
+        text=texts,
+        opaque=values,
+        redacted=st.booleans(),
+        total_time_ms=st.none() | st.integers(1, 10**9),
+    ),
+    st.builds(
+        ToolCallPart,
+        id=texts,
+        name=texts,
+        raw=texts,
+        arguments=st.none() | st.dictionaries(texts, values, max_size=3),
+        provider_id=st.none() | texts,
+        opaque=values,
+    ),
+    st.builds(
+        ToolResultPart,
+        call_id=texts,
+        parts=st.lists(parts_of_text | images, max_size=3).map(tuple),
+        is_error=st.booleans(),
+        subagent=st.none() | st.builds(Subagent, name=texts, model=texts, messages=st.just(DONE)),
+        view=st.none() | views,
+    ),
+    st.builds(ServerToolPart, kind=texts, raw=values),
+    st.builds(RefusalPart, texts),
+    st.builds(CitationPart, url=texts, title=texts),
+    st.builds(BlockPart, raw=values),
+    st.builds(CompactionPart, texts),
+)
+messages = st.builds(
+    Message,
+    role=st.sampled_from(["user", "assistant", "tool"]),
+    parts=st.lists(parts, max_size=5).map(tuple),
+    origin=st.none() | st.builds(Origin, api=texts, provider=texts, model=texts),
+    interrupted=st.booleans(),
+)
+
+
+@given(messages)
+def test_any_message_comes_back_as_it_was(message: Message) -> None:
+    back = decode_message(encode_message(message))
+    assert back == message
+    assert repr(back) == repr(message)
+
+
+def test_every_kind_of_part_can_be_stored() -> None:
+    kept = {
+        type(decode_message(encode_message(Message(role="user", parts=(part,)))).parts[0])
+        for part in (
+            TextPart("a"),
+            ImagePart(media_type="a", data=b"b"),
+            FilePart(name="a", media_type="b", data=b"c"),
+            ReasoningPart(),
+            ToolCallPart(id="a", name="b", raw="c", arguments=None),
+            ToolResultPart(call_id="a", parts=()),
+            ServerToolPart(kind="a", raw=None),
+            RefusalPart("a"),
+            CitationPart(url="a"),
+            BlockPart(raw=None),
+            CompactionPart("a"),
+        )
+    }
+    assert kept == set(get_args(Part))
+
+
+def test_a_result_outlives_details_that_cannot_be_read() -> None:
+    view = CallView(summary="s", details=DETAILS[0])
+    part = ToolResultPart(call_id="1", parts=(TextPart("x"),), view=view)
+    body = encode_message(Message(role="tool", parts=(part,)))
+    [back] = decode_message(body.replace(b'\\"/a\\"', b"7")).parts
+    assert isinstance(back, ToolResultPart)
+    assert (back.parts, back.view) == (part.parts, CallView(summary="s"))
+
+
+def test_json_of_a_provider_nests_as_deep_as_json_may() -> None:
+    deep: Any = "bottom"
+    for _ in range(json.MAX_DEPTH):
+        deep = [deep]
+    call = ToolCallPart(id="1", name="f", raw="", arguments={"a": deep[0]}, opaque=deep)
+    message = Message(role="assistant", parts=(call, BlockPart(raw=deep)))
+    assert decode_message(encode_message(message)) == message
+
+
+def test_a_field_with_its_default_is_not_written_and_its_absence_is_read() -> None:
+    message = Message(role="user", parts=(TextPart("hi"),))
+    body = encode_message(message)
+    assert json.loads(body) == {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
+
+
+@given(st.binary(max_size=30) | values.map(json.dumps) | messages.map(encode_message), st.data())
+def test_a_damaged_row_is_a_message_or_unreadable(body: bytes, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, max(0, len(body) - 1)))
+    damaged = body[:place] + data.draw(st.binary(max_size=3)) + body[place + 1 :]
+    with suppress(UnreadableRow):
+        assert isinstance(decode_message(damaged), Message)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"5", b"null", b"{}", b'{"role":"user"}', b'{"parts":[]}',
+     b'{"role":"user","parts":[{}]}', b'{"role":"user","parts":[{"type":"video"}]}',
+     b'{"role":"user","parts":[{"type":"text"}]}', b'{"role":"user","parts":5}',
+     b'{"role":"user","parts":[{"type":"image","media_type":"a","data":"\xc3\xa9"}]}',
+     b'{"role":"user","parts":[],"more":1}'],
+)  # fmt: skip
+def test_what_is_no_message_is_unreadable(body: bytes) -> None:
+    with pytest.raises(UnreadableRow):
+        decode_message(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        (b'{"trust":true,"of_tomorrow":[1]}', ChatSettings(trust=True)),
+        *((body, ChatSettings()) for body in (None, b"", b"{", b"[]", b"5", b"null", b"{}")),
+    ],
+)
+def test_of_settings_what_is_known_counts(body: bytes | None, read: ChatSettings) -> None:
+    assert decode_settings(body) == read

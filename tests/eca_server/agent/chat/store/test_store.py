@@ -1,0 +1,265 @@
+"""Stored chats exist after a restart, readable only by the user, and only if storing is on."""
+
+from __future__ import annotations
+
+import itertools
+import stat
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_server.agent.chat.flags import Flag
+from eca_server.agent.chat.store import ChatSettings, Store, StoredMessage, TurnUsage
+from eca_server.models.history import ImagePart, Message, TextPart
+from tests.eca_server.agent.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "eca-python" / "chats.sqlite"
+
+
+async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
+    picture = ImagePart(media_type="image/png", data=b"\x00\xff" * 50)
+    first = (*turn("a"), StoredMessage(id="p", message=Message(role="user", parts=(picture,))))
+    before = time.time()
+    async with opened(path) as ours:
+        assert await ours.store.append("c", WORKSPACE, first, title="A chat")
+        assert await ours.store.append("c", WORKSPACE, turn("b"))
+    async with opened(path) as ours:
+        chat = await ours.store.load("c")
+    assert chat is not None
+    assert chat.messages == (*first, *turn("b"))
+    assert (chat.id, chat.title) == ("c", "A chat")
+    assert before <= chat.created <= chat.updated <= time.time()
+
+
+async def test_what_is_not_stored_is_none(path: Path) -> None:
+    async with opened(path) as ours:
+        assert await ours.store.load("c") is None
+        assert await ours.store.list(WORKSPACE, 10) == ()
+        assert await ours.before_images("c") == ()
+        assert await ours.store.delete("c")
+        assert ours.problems == []
+
+
+async def test_usage_is_counted_by_turns(path: Path) -> None:
+    usages = (
+        TurnUsage(tokens=10, cost=Decimal("0.0000001")),
+        TurnUsage(tokens=0, cost=None),
+        TurnUsage(tokens=2**60, cost=Decimal(3)),
+    )
+    async with opened(path) as ours:
+        for name, usage in zip("abc", usages, strict=True):
+            await ours.store.append("c", WORKSPACE, turn(name), usage=usage)
+        await ours.store.append("c", WORKSPACE, turn("d"))
+        await ours.store.append("c", WORKSPACE, usage=TurnUsage(tokens=10**40))
+        chat = await ours.store.load("c")
+    assert chat is not None
+    assert chat.usages == (*usages, TurnUsage(tokens=2**63 - 1))
+
+
+async def test_a_title_may_come_later_and_stays(path: Path) -> None:
+    async with opened(path) as ours:
+        titles = []
+        for title in (None, "named", None, "renamed"):
+            await ours.store.append("c", WORKSPACE, title=title)
+            chat = await ours.store.load("c")
+            titles.append(chat and chat.title)
+    assert titles == [None, "named", "named", "renamed"]
+
+
+async def test_the_chats_of_a_workspace_are_listed_the_latest_first(path: Path) -> None:
+    async with opened(path) as ours:
+        for chat in ("a", "b", "c"):
+            await ours.store.append(chat, WORKSPACE, said(f"{chat} begins", "more"))
+        await ours.store.append("elsewhere", "other", said("not here"))
+        await ours.store.append("no messages", WORKSPACE, title="empty")
+        await ours.store.append("a", WORKSPACE, said("again"), title="A")
+        summaries = await ours.store.list(WORKSPACE, 2)
+        assert [chat.id for chat in await ours.store.list(WORKSPACE, 9)] == ["a", "c", "b"]
+    assert [(chat.id, chat.title, chat.beginning) for chat in summaries] == [
+        ("a", "A", ""),
+        ("c", None, "c begins"),
+    ]
+    assert summaries[0].created < summaries[0].updated
+
+
+async def test_a_chats_beginning_is_the_users_message_in_one_short_line(path: Path) -> None:
+    message = Message(
+        role="user", parts=(TextPart("today is Monday"), TextPart("  why\n\tnot " + "x" * 500))
+    )
+    picture = Message(role="user", parts=(ImagePart(media_type="image/png", data=b"i"),))
+    async with opened(path) as ours:
+        await ours.store.append("b", WORKSPACE, [StoredMessage(id="1", message=picture)])
+        await ours.store.append("a", WORKSPACE, [StoredMessage(id="1", message=message)])
+        beginnings = [chat.beginning for chat in await ours.store.list(WORKSPACE, 9)]
+    assert beginnings == [("why not " + "x" * 500)[:100], ""]
+
+
+async def test_settings_stay_until_others_take_their_place(path: Path) -> None:
+    some = ChatSettings(
+        model="p/m", variant="high", behavior="plan", flags={"f": Flag(after="a-0", text="here")}
+    )
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, turn("a"), settings=some)
+        await ours.store.append("c", WORKSPACE, turn("b"))
+    async with opened(path) as ours:
+        chat = await ours.store.load("c")
+        (listed,) = await ours.store.list(WORKSPACE, 9)
+        assert chat is not None
+        assert chat.settings == some
+        assert (listed.model, listed.messages) == ("p/m", 8)
+        await ours.store.append("c", WORKSPACE, settings=ChatSettings(is_named_by_user=True))
+        chat = await ours.store.load("c")
+        assert chat is not None
+        assert chat.settings == ChatSettings(is_named_by_user=True)
+
+
+async def test_of_a_cleared_chat_the_name_and_what_it_took_stay(path: Path) -> None:
+    async with opened(path) as ours:
+        taken = TurnUsage(tokens=7)
+        await ours.store.append("c", WORKSPACE, turn("a"), title="named", usage=taken)
+        await ours.store.append("d", WORKSPACE, said("d"))
+        await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
+        kept = ChatSettings(trust=True)
+        assert await ours.store.clear("c", title="mine", settings=kept)
+        assert await ours.store.clear("never there", title="x", settings=kept)
+        assert await ours.before_images("c") == ()
+        await ours.store.append("c", WORKSPACE, said("new"))
+        chat = await ours.store.load("c")
+        by_age = [each.id for each in await ours.store.list(WORKSPACE, 9, by="created")]
+        assert ours.problems == []
+    assert chat is not None
+    assert (texts_of(chat), chat.title, chat.usages) == (["new"], "mine", (taken,))
+    assert chat.settings == kept
+    assert by_age == ["d", "c"]
+
+
+async def test_a_deleted_chat_begins_anew(path: Path) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, turn("a"), title="old", usage=TurnUsage(tokens=7))
+        await ours.store.append("c", WORKSPACE, settings=ChatSettings(trust=True))
+        await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
+        assert await ours.store.delete("c")
+        assert await ours.store.load("c") is None
+        assert await ours.before_images("c") == ()
+        await ours.store.append("c", WORKSPACE, said("new"))
+        chat = await ours.store.load("c")
+        assert ours.problems == []
+    assert chat is not None
+    assert (texts_of(chat), chat.title, chat.usages) == (["new"], None, ())
+    assert chat.settings == ChatSettings()
+
+
+async def test_before_images_of_files_are_stored_in_order(path: Path) -> None:
+    images = (
+        image("1", "/f", data=b"before", mode=0o640, after=b"digest"),
+        image("1", "/f", data=b"between"),
+        image("1", "/new", existed=False),
+        image("1", "/large", data=None),
+        image("1", "/g", existed=False, moved_from="/\udcfe"),
+        image("2", "/\udcff\n", data=b"\0odd\xff"),
+    )
+    async with opened(path) as ours:
+        assert (await ours.store.add_before_images("c", images[:2])).numbers
+        assert (await ours.store.add_before_images("other", images[:1])).numbers
+        assert (await ours.store.add_before_images("c", images[2:])).numbers
+    async with opened(path) as ours:
+        assert await ours.before_images("c") == images
+        assert await ours.before_images("other") == images[:1]
+
+
+async def test_only_the_user_can_read_what_is_stored(path: Path) -> None:
+    path.parent.mkdir(parents=True, mode=0o755)
+    path.touch(mode=0o644)
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, turn("a"))
+        modes = {
+            each.name: stat.S_IMODE(each.stat().st_mode)
+            for each in (path.parent, *path.parent.iterdir())
+        }
+    assert modes == {
+        "eca-python": 0o700,
+        ".gitignore": 0o600,
+        "chats.sqlite": 0o600,
+        "chats.sqlite-wal": 0o600,
+        "chats.sqlite-shm": 0o600,
+        "chats.sqlite.lock": 0o600,
+    }
+
+
+async def test_an_unused_store_touches_nothing(path: Path) -> None:
+    store = Store(path, on_problem=pytest.fail)
+    assert await store.close()
+    assert not path.parent.parent.exists()
+
+
+async def test_after_close_calls_do_nothing(path: Path) -> None:
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("kept"))
+        assert await ours.store.close()
+        assert not await ours.store.append("c", WORKSPACE, said("late"))
+        assert not await ours.store.delete("c")
+        assert await ours.store.load("c") is None
+        assert await ours.store.close()
+    async with opened(path) as ours:
+        assert await ours.texts("c") == ["kept"]
+
+
+async def test_a_cancelled_append_is_written_all_the_same(path: Path) -> None:
+    async with opened(path) as ours:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ours.store.append("c", WORKSPACE, said("stopped"))
+        assert scope.cancelled_caught
+        assert await ours.texts("c") == ["stopped"]
+
+
+async def test_what_is_appended_is_what_was_given_at_the_call(path: Path) -> None:
+    given = list(said("a", "b"))
+    async with opened(path) as ours:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ours.store.append("c", WORKSPACE, given)
+        given.clear()
+        assert await ours.texts("c") == ["a", "b"]
+
+
+async def test_close_cannot_be_cancelled(path: Path) -> None:
+    async with opened(path) as ours:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                await ours.store.append("c", WORKSPACE, said("first"))
+            with pytest.raises(trio.Cancelled):
+                await ours.store.append("c", WORKSPACE, said("second"))
+            assert await ours.store.close()
+    async with opened(path) as ours:
+        assert await ours.texts("c") == ["first", "second"]
+
+
+async def test_many_tasks_may_use_it_at_once(path: Path) -> None:
+    async with opened(path) as ours, trio.open_nursery() as nursery:
+        for chat, number in itertools.product("abc", range(10)):
+            nursery.start_soon(ours.store.append, chat, WORKSPACE, said(f"{number}"))
+    async with opened(path) as ours:
+        for chat in "abc":
+            assert sorted(await ours.texts(chat)) == [str(number) for number in range(10)]
+
+
+async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
+    odd = ["", "\0", "a\0b", "'; DROP TABLE chat; --", "\U0001f600", "x" * 10_000]
+    async with opened(path) as ours:
+        for each in odd:
+            assert await ours.store.append(each, each, said(each), title=each)
+        for each in odd:
+            chat = await ours.store.load(each)
+            assert chat is not None
+            assert (chat.title, texts_of(chat)) == (each, [each])
+            assert [summary.id for summary in await ours.store.list(each, 2)] == [each]

@@ -1,0 +1,515 @@
+"""Whole turns with tools: the contents of each call, and its result for the model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.testing.provider import Provider, Reply, chunk, finish, hang, reply, tool_call
+from eca_server.agent.tools.read_file import ReadFile
+from eca_server.agent.tools.tool import ToolOutput
+from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.agent_session import (
+    ALLOW,
+    RUN,
+    calls,
+    decide,
+    of_calls,
+    order,
+    results,
+    session,
+)
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import Editor, editor, finishes, provider_config
+from tests.eca_server.agent.chat.session_model import check_history
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.mark.requirement(
+    "W-30a", "W-30b", "W-32a", "W-33a", "W-33c", "TOOL-1", "TOOL-3", "TOOL-4", "TOOL-5", "TOOL-6",
+    "TOOL-7", "TOOL-10", "TOOL-11", "TOOL-12",
+)  # fmt: skip
+async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("what stands there\n")
+    async with session(tmp_path, calls(("eca_read_file", {"path": "a.txt"}))) as (ours, provider):
+        await ours.turn("go")
+        told = of_calls(ours)
+        assert order(told) == ["Prepare", "Run", "Running", "ed"]
+        for content in told:
+            assert (content["name"], content["server"]) == ("eca_read_file", "eca")
+            assert content["origin"] == "native"
+            assert content["id"] == told[0]["id"] != ""
+        pieces = [each["argumentsText"] for each in told if each["type"] == "toolCallPrepare"]
+        assert json.loads("".join(pieces)) == {"path": "a.txt"}
+        assert told[-3]["manualApproval"] is False
+        assert told[-1]["outputs"] == [{"type": "text", "text": "what stands there"}]
+        assert told[-1]["error"] is False
+        assert {each["summary"] for each in told[-3:]} == {"Reading file a.txt"}
+        assert results(provider) == ["what stands there"]
+        offered = {each["function"]["name"] for each in provider.requests[0].body["tools"]}
+        assert {"eca_read_file", "eca_shell_command", "eca_edit_file"} <= offered
+
+
+@pytest.mark.requirement("TOOL-4", "TOOL-14", "W-30a", "W-34b", "W-35a", "TOOL-13", "W-33f")
+async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    change = {"path": "a.txt", "original_content": "one", "new_content": "two"}
+    async with session(tmp_path, calls(("eca_edit_file", change))) as (ours, provider):
+        await ours.prompt("go")
+        asked = await ours.content("toolCallRun")
+        assert asked["manualApproval"] is True
+        assert (tmp_path / "a.txt").read_text() == "one\n"
+        await decide(ours, "Approve", asked)
+        await decide(ours, "Approve", asked)
+        await ours.finished()
+        told = [each for each in of_calls(ours) if each["type"] != "toolCallPrepare"]
+        assert order(told) == ["Run", "Running", "ed"]
+        assert (tmp_path / "a.txt").read_text() == "two\n"
+        assert [each["details"] for each in told] == [told[0]["details"]] * 3
+        assert "-one\n+two" in told[0]["details"]["diff"]
+        assert told[0]["details"]["linesAdded"] == told[0]["details"]["linesRemoved"] == 1
+        assert len(provider.requests) == 2
+
+
+@pytest.mark.requirement("TOOL-8", "TOOL-9", "TOOL-18", "TOOL-19", "W-30f", "W-31b", "W-32b")
+async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path: Path) -> None:
+    one = calls(("eca_shell_command", {"command": "touch made"}))
+    async with session(tmp_path, one) as (ours, provider):
+        await ours.prompt("go")
+        await decide(ours, "Reject", await ours.content("toolCallRun"))
+        await ours.finished()
+        assert order(of_calls(ours)) == ["Prepare", "Run", "Rejected"]
+        assert of_calls(ours)[-1]["reason"] == "user-choice"
+        assert not (tmp_path / "made").exists()
+        assert "rejected" in results(provider)[0]
+        assert ours.contents()[-3]["text"] == "the end"
+
+
+@pytest.mark.requirement("W-31c", "W-30f")
+@pytest.mark.parametrize("steers", [False, True])
+async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path: Path, *, steers: bool) -> None:
+    one = calls(("eca_shell_command", {"command": "touch made"}), ("eca_read_file", {"path": "."}))
+    async with Provider([one], otherwise=reply("the end")) as provider:
+        config = provider_config(provider.url, chat={"title": False})
+        async with current(config, folder=tmp_path) as ours:
+            await ours.prompt("go")
+            asked = await ours.content("toolCallRun", manualApproval=True)
+            if steers:
+                await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and then?"})
+            await decide(ours, "Reject", asked)
+            await ours.finished()
+            ends = {each["type"] for each in of_calls(ours)}
+            assert {"toolCallRejected", "toolCalled"} <= ends
+            assert len(provider.requests) == 1 + steers
+            await ours.turn("rather not")
+            assert "rejected" in results(provider)[0]
+            assert "rather not" in str(provider.requests[-1].body["messages"][-1])
+
+
+@pytest.mark.requirement("W-31c")
+async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) -> None:
+    task = {"agent": "scout", "task": "touch it"}
+    script = [
+        calls(("eca_spawn_agent", task)),
+        calls(("eca_shell_command", {"command": "touch made"})),
+    ]
+    async with Provider(script, otherwise=reply("the end")) as provider:
+        scout = {"mode": "subagent", "description": "Touches.", "systemPrompt": "Touch."}
+        config = provider_config(provider.url, chat={"title": False}, agent={"scout": scout})
+        async with current(config, folder=tmp_path, clientInfo={"name": "VsCode"}) as ours:
+            await ours.prompt("go")
+            asked = await ours.until(
+                lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+            )
+            where = {"chatId": asked["params"]["chatId"]}
+            call_id = asked["params"]["content"]["id"]
+            await ours.tell("chat/toolCallReject", {**where, "toolCallId": call_id})
+            await ours.finished()
+            assert len(provider.requests) == 2
+            await ours.turn("go on")
+            assert "rejected a tool call" in results(provider)[0]
+
+
+@pytest.mark.requirement("W-30c", "W-30d", "W-30e", "W-31a", "TOOL-9", "W-38b")
+@pytest.mark.parametrize(
+    ("name", "given", "config", "behavior", "ends", "told"),
+    [
+        ("eca_shell_command", RUN, {"toolCall": {"approval": {"deny": {"eca_shell_command":
+            {"argsMatchers": {"command": ["echo.*"]}}}}}}, "agent", "user-config", "Denied by"),
+        ("eca_shell_command", {"command": "rm -r ."}, ALLOW, "plan", "user-config", "only reads"),
+        ("eca_write_file", {"path": "a", "content": "b"}, ALLOW, "plan", "user-config", "reads"),
+        ("eca_read_file", {"path": "a"}, {"disabledTools": ["read_file"]}, "agent", "user-config",
+            "disabledTools"),
+        ("no_such_tool", {}, {}, "agent", None, "eca_read_file"),
+        ("eca_read_file", '{"path": ', {}, "agent", None, "unreadable"),
+        ("eca_read_file", '"a text"', {}, "agent", None, "unreadable"),
+        ("eca_read_file", {"path": 5}, {}, "agent", None, "expected string"),
+        ("eca_edit_file", {"path": "gone", "original_content": "a", "new_content": "b"}, ALLOW,
+            "agent", None, "does not exist"),
+    ],
+)  # fmt: skip
+async def test_a_call_that_cannot_run_needs_no_approval_and_the_turn_continues(
+    tmp_path: Path, name: str, given: Any, config: Any, behavior: str, ends: str | None, told: str
+) -> None:
+    async with session(tmp_path, calls((name, given)), **config) as (ours, provider):
+        await ours.turn("go", behavior=behavior)
+        received = of_calls(ours)
+        assert order(received) == ["Prepare", "Run", "Rejected" if ends else "ed"]
+        run, end = received[-2:]
+        assert run["manualApproval"] is False
+        assert run["arguments"] == (given if isinstance(given, dict) else {})
+        assert end.get("reason") == ends
+        assert end.get("error") is (None if ends else True)
+        assert told in results(provider)[0]
+        assert len(provider.requests) == 2
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.requirement("W-30b", "W-30h", "TOOL-1", "TOOL-14")
+async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_order(
+    tmp_path: Path,
+) -> None:
+    one = calls(*(("eca_shell_command", {"command": f"echo {n} >> log; echo {n}"}) for n in "123"))
+    async with session(tmp_path, one) as (ours, provider):
+        await ours.prompt("go")
+        asked = [await ours.content("toolCallRun") for _ in range(3)]
+        for call in reversed(asked):
+            await decide(ours, "Approve", call)
+        await ours.finished()
+        assert (tmp_path / "log").read_text() == "1\n2\n3\n"
+        assert [text.strip() for text in results(provider)] == ["1", "2", "3"]
+        assert len(provider.requests) == 2
+
+
+@pytest.mark.requirement("TOOL-18", "W-30f")
+async def test_what_follows_a_rejected_call_still_waits_for_what_was_before_it(
+    tmp_path: Path,
+) -> None:
+    slow = {"command": "sleep 0.2; echo made > a.txt"}
+    one = calls(
+        ("eca_shell_command", slow),
+        ("eca_shell_command", RUN),
+        ("eca_read_file", {"path": "a.txt"}),
+    )
+    async with session(tmp_path, one) as (ours, provider):
+        await ours.prompt("go")
+        first, second = [await ours.content("toolCallRun") for _ in range(2)]
+        await decide(ours, "Reject", second)
+        await decide(ours, "Approve", first)
+        await ours.finished()
+        assert "made" in results(provider)[2]
+
+
+@pytest.mark.requirement("W-30h", "TOOL-1")
+async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_other(
+    tmp_path: Path,
+) -> None:
+    def piece(index: int, **function: str) -> Any:
+        call = {"index": index, "function": function}
+        if "name" in function:
+            call["id"] = f"p{index}"
+        return chunk({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+
+    mixed = reply(
+        piece(0, name="eca_read_file", arguments=""),
+        piece(1, name="eca_read_file", arguments=""),
+        *(piece(n % 2, arguments=text) for n, text in enumerate(['{"path"'] * 2 + [':"a"}'] * 2)),
+        finish("tool_calls"),
+    )
+    async with session(tmp_path, mixed) as (ours, _):
+        await ours.turn("go")
+        ids = [each["id"] for each in of_calls(ours) if each["type"] == "toolCallPrepare"]
+        assert ids == sorted(ids, key=ids.index)
+        for call_id in set(ids):
+            texts = [
+                each["argumentsText"]
+                for each in of_calls(ours)
+                if each["type"] == "toolCallPrepare" and each["id"] == call_id
+            ]
+            assert "".join(texts) == '{"path":"a"}'
+
+
+@pytest.mark.requirement("W-34a")
+async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path: Path) -> None:
+    one = calls(("eca_shell_command", RUN))
+    async with session(tmp_path, one, one) as (ours, _):
+        await decide(ours, "Approve", {"id": "unknown"})
+        await ours.prompt("go")
+        first = await ours.content("toolCallRun")
+        await decide(ours, "Reject", {"id": "unknown"})
+        await decide(ours, "Approve", first)
+        second = await ours.content("toolCallRun")
+        await decide(ours, "Reject", first)
+        await decide(ours, "Reject", second)
+        await decide(ours, "Approve", second)
+        await ours.finished()
+        assert order(of_calls(ours)) == [
+            *("Prepare", "Run", "Running", "ed"),
+            *("Prepare", "Run", "Rejected"),
+        ]
+
+
+@pytest.mark.requirement("W-34b")
+async def test_a_decision_in_the_instant_of_its_run_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, _):
+        chats = ours.connection.chats
+        session_of_chat = chats.open("c").services.session
+        emit = session_of_chat.emit
+
+        async def approve(call_id: str) -> None:
+            call = chats.call("c", call_id)
+            assert call is not None
+            assert call.approve()
+
+        def emit_and_approve(chat_id: str, role: Any, content: Any) -> None:
+            emit(chat_id, role, content)
+            if content.type == "toolCallRun":
+                trio.lowlevel.spawn_system_task(approve, content.id)
+
+        monkeypatch.setattr(session_of_chat, "emit", emit_and_approve)
+        await ours.turn("go")
+        assert order(of_calls(ours)) == ["Prepare", "Run", "Running", "ed"]
+
+
+@pytest.mark.requirement("W-33c")
+async def test_a_call_has_the_name_that_was_listed_however_the_model_spells_it(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path, calls(("directory_tree", {"path": "."}))) as (ours, _):
+        await ours.turn("go")
+        assert {each["name"] for each in of_calls(ours)} == {"eca_directory_tree"}
+        assert of_calls(ours)[-1]["error"] is False
+
+
+@pytest.mark.requirement("TOOL-15")
+async def test_an_approval_for_the_session_covers_that_program_and_no_other(
+    tmp_path: Path,
+) -> None:
+    same = calls(("eca_shell_command", RUN))
+    other = calls(("eca_shell_command", {"command": "echo hello; touch more"}))
+    async with session(tmp_path, same, same, other) as (ours, _):
+        await ours.prompt("go")
+        await decide(ours, "Approve", await ours.content("toolCallRun"), save="session")
+        await ours.content("toolCallRun", manualApproval=False)
+        await decide(ours, "Reject", await ours.content("toolCallRun", manualApproval=True))
+        await ours.finished()
+
+
+@pytest.mark.requirement("TOOL-15")
+async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out.txt"
+    inside.mkdir()
+    outside.write_text("secret")
+    one = calls(("eca_read_file", {"path": str(outside)}))
+    async with session(inside, one, one, **ALLOW) as (ours, _):
+        await ours.prompt("go")
+        asked = await ours.content("toolCallRun", manualApproval=True)
+        assert "outside the workspace" in asked["summary"]
+        await decide(ours, "Approve", asked, save="session")
+        await decide(ours, "Reject", await ours.content("toolCallRun", manualApproval=True))
+        await ours.finished()
+
+
+@pytest.mark.requirement("W-30e")
+async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(
+    tmp_path: Path,
+) -> None:
+    one = calls(("eca_read_file", {"path": "gone"}))
+    async with session(tmp_path, one, one, one) as (ours, provider):
+        received = await ours.turn("go")
+        assert len(provider.requests) == 3
+        assert any("failed 3 times" in str(each.get("text")) for each in received)
+        assert finishes(received) == 1
+
+
+@pytest.mark.requirement("W-30e")
+async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path: Path) -> None:
+    one = calls(*[("eca_read_file", {"path": "gone"})] * 4)
+    async with session(tmp_path, one) as (ours, provider):
+        await ours.turn("go")
+        assert len(results(provider)) == 4
+
+
+async def test_a_turn_without_an_end_is_ended_readably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eca_server.agent.chat.agent.MOST_STEPS", 2)
+    (tmp_path / "a").write_text("a")
+    one = calls(("eca_read_file", {"path": "a"}))
+    async with session(tmp_path, one, one) as (ours, provider):
+        received = await ours.turn("go")
+        assert len(provider.requests) == 2
+        assert any("2 steps" in str(each.get("text")) for each in received)
+
+
+@pytest.mark.requirement("W-30a", "TOOL-7")
+@pytest.mark.parametrize("where", ["prepare", "_read"])
+async def test_a_tool_that_crashes_fails_its_call_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def crash(*_: object) -> ToolOutput:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(ReadFile, where, crash)
+    async with session(tmp_path, calls(("eca_read_file", {"path": "a"}))) as (ours, provider):
+        await ours.turn("go")
+        assert of_calls(ours)[-1]["error"] is True
+        assert "a bug" in results(provider)[0]
+        assert len(provider.requests) == 2
+
+
+async def stop_before(ours: Editor, _: Path) -> None:
+    await ours.content("toolCallPrepare")
+
+
+async def stop_waiting(ours: Editor, _: Path) -> None:
+    await ours.content("toolCallRun")
+
+
+async def stop_running(ours: Editor, folder: Path) -> None:
+    await decide(ours, "Approve", await ours.content("toolCallRun"))
+    while not (folder / "pid").exists() or not (folder / "pid").read_text().strip():
+        await trio.lowlevel.checkpoint()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+SLEEPER = {"command": "trap '' TERM; sleep 100 & echo $! > pid; wait"}
+UNFINISHED = reply(
+    tool_call("eca_read_file", '{"path": "a"}'), tool_call("x", "{", index=1, call_id="2"), hang()
+)
+
+
+@pytest.mark.requirement("W-23b", "W-23d", "W-23g", "W-30g", "LIFE-19", "TOOL-8")
+@pytest.mark.parametrize(
+    ("script", "reach", "end"),
+    [
+        (UNFINISHED, stop_before, "Rejected"),
+        (calls(("eca_shell_command", SLEEPER)), stop_waiting, "Rejected"),
+        (calls(("eca_shell_command", SLEEPER)), stop_running, "ed"),
+    ],
+)
+async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
+    tmp_path: Path, script: Reply, reach: Callable[..., Any], end: str
+) -> None:
+    async with session(tmp_path, script) as (ours, provider):
+        await ours.prompt("go")
+        await reach(ours, tmp_path)
+        turn = ours.connection.chats.open("c").turn
+        assert turn is not None
+        begun = trio.current_time()
+        await ours.stop()
+        await ours.finished()
+        assert turn.ended.is_set()
+        assert trio.current_time() - begun < 1
+        assert order(of_calls(ours))[-1] == end
+        if (tmp_path / "pid").exists():
+            pid = int((tmp_path / "pid").read_text())
+            with trio.fail_after(1):
+                while is_alive(pid):  # killed, and not yet gone
+                    await trio.lowlevel.checkpoint()
+        length = len(ours.seen)
+        await ours.ask("chat/queryCommands", {"query": ""})
+        assert len(ours.seen) == length + 1
+        await ours.turn("next")
+        messages = provider.requests[-1].body["messages"]
+        made = [c["id"] for each in messages for c in each.get("tool_calls") or ()]
+        answered = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
+        assert made == answered
+        check_history(ours.connection.chats.open("c").history)
+
+
+@pytest.mark.requirement("W-23d")
+async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path: Path) -> None:
+    one = calls(("eca_write_file", {"path": "a", "content": "b"}), ("eca_shell_command", RUN))
+    async with session(tmp_path, one) as (ours, provider):
+        await ours.prompt("go")
+        await decide(ours, "Approve", await ours.content("toolCallRun"))
+        await ours.content("toolCalled")
+        await ours.stop()
+        await ours.finished()
+        await ours.turn("next")
+        done, not_run = results(provider)
+        assert done.startswith("Created")
+        assert "did not run" in not_run
+
+
+@pytest.mark.requirement("W-24a", "W-24b")
+@pytest.mark.parametrize("reach", [stop_waiting, stop_running])
+async def test_a_delete_closes_the_calls_inside(tmp_path: Path, reach: Callable[..., Any]) -> None:
+    async with session(tmp_path, calls(("eca_shell_command", SLEEPER))) as (ours, _):
+        await ours.prompt("go")
+        await reach(ours, tmp_path)
+        turn = ours.connection.chats.open("c").turn
+        assert turn is not None
+        assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+        told = len(ours.contents())
+        assert {"Rejected", "ed"}.isdisjoint(order(of_calls(ours)))
+        assert not any(call.is_open for call in turn.calls.values())
+        await turn.ended.wait()
+        await ours.ask("chat/queryCommands", {"query": ""})
+        assert len(ours.contents()) == told
+
+
+@pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11", "W-33a", "W-33b", "W-33c")
+async def test_the_tools_are_announced_again_when_the_behaviour_disables_others() -> None:
+    async with editor() as ours:
+
+        def told() -> list[Any]:
+            return [
+                each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"
+            ]
+
+        await ours.send(notification("chat/selectedBehaviorChanged", {"behavior": "plan"}))
+        await ours.ask("chat/queryCommands", {"query": ""})
+        agent, plan = told()
+        assert (agent["name"], agent["status"], plan["type"]) == ("ECA", "running", "native")
+        for update, disabled in ((agent, False), (plan, True)):
+            tools = {each["name"]: each for each in update["tools"]}
+            assert tools["eca_write_file"]["disabled"] is disabled
+            assert tools["eca_read_file"]["disabled"] is False
+            assert tools["eca_read_file"]["parameters"]["type"] == "object"
+
+
+async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / ".gitignore"
+    rules.write_text("secret\n")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != rules)
+    async with session(tmp_path) as (ours, _):
+        index = ours.connection.index
+        for _ in range(2):
+            await trio.to_thread.run_sync(index._listing)
+        await ours.ask("chat/queryContext", {"query": ""})
+        shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
+    [told] = [each["message"] for each in shown if each["type"] == "warning"]
+    assert told == (
+        f"Could not read `{rules}`: the files that it ignores are listed and searched. "
+        "Make the file readable."
+    )
+
+
+async def test_unknown_arguments_are_refused_and_those_that_are_known_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    script = calls(("eca_read_file", {"path": "a.txt", "start_line": 3}))
+    async with session(tmp_path, script) as (ours, provider):
+        await ours.turn("go")
+        assert of_calls(ours)[-1]["error"] is True
+        (result,) = results(provider)
+        assert 'unknown: "start_line" (supported: path, line_offset, limit)' in result

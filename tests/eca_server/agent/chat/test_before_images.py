@@ -1,0 +1,169 @@
+"""Before-images of files are stored before a call, or known to be missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.agent.chat.store import queries
+from tests.eca_server.agent.chat.agent_session import decide
+from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.editor import SCRIPT, contents
+from tests.eca_server.agent.chat.test_rollback import (
+    full_disk,
+    rolled_back,
+    said,
+    shown,
+    tree,
+    writes,
+)
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+async def test_the_previous_content_of_a_file_is_stored_though_another_server_delays_the_disk(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "b").write_text("old")
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        with closing(sqlite3.connect(next(tmp_path.rglob("chats.sqlite")))) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            with monkeypatch.context() as patched:
+                patched.setattr("eca_server.agent.chat.store.worker.WRITE_SECONDS", 0.02)
+                second = await said(ours, writes(b="new"))
+        assert tree(folder) == {"b": "new"}
+        assert shown(await rolled_back(ours, second)) == ["1 file restored."]
+        assert tree(folder) == {"b": "old"}
+
+
+async def test_a_file_is_named_if_its_previous_content_could_not_be_saved(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "b").write_text("old")
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(a="1"))
+        with monkeypatch.context() as patched:
+            patched.setattr(queries, "add_before_images", full_disk)
+            second = await said(ours, writes(b="2"))
+        third = await said(ours, writes(b="3"))
+        asked = {"chatId": "c", "contentId": second}
+        error = await refused(ours, "chat/rollback", asked)
+        assert f"- {folder / 'b'}: its previous content could not be stored" in error["message"]
+        assert tree(folder) == {"a": "1", "b": "3"}
+        assert shown(await rolled_back(ours, third)) == ["1 file restored."]
+        assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
+        assert tree(folder) == {"a": "1", "b": "2"}
+        [words] = shown(await rolled_back(ours, first, "rest"))
+        assert words.startswith("1 new file deleted.\n\nNot restored:\n- ")
+        assert tree(folder) == {"b": "2"}
+        assert shown(await rolled_back(ours, await said(ours, writes(b="4")))) == [
+            "1 file restored."
+        ]
+
+
+def edits(old: str, new: str) -> str:
+    arguments = {"path": "a", "original_content": old, "new_content": new}
+    return f"call eca_edit_file {json.dumps(arguments)}"
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    (folder / "a").write_text("one\n")
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.prompt(edits("one", "1"), model=SCRIPT)
+        call = await ours.content("toolCallRun")
+        (folder / "a").write_text("one\nthe user's\n")
+        with monkeypatch.context() as patched:
+            if late:
+                patched.setattr(queries, "add_before_images", full_disk)
+            await decide(ours, "Approve", call)
+            await ours.finished()
+        assert next(each for each in ours.contents() if each["type"] == "toolCalled")["error"]
+        first = next(
+            content["contentId"]
+            for role, content in contents(ours.seen[begun:], "c")
+            if role == "user"
+        )
+        read = f"call eca_read_file {json.dumps({'path': 'a'})}"
+        await said(ours, f"{read}\n{edits('one', '1')}")
+        assert tree(folder) == {"a": "1\nthe user's\n"}
+        assert shown(await rolled_back(ours, first)) == ["1 file restored."]
+        assert tree(folder) == {"a": "one\nthe user's\n"}
+
+
+async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_back(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, add = threading.Event(), threading.Event(), queries.add_before_images
+
+    def slowly(*given: Any) -> tuple[int, ...]:
+        begun.set()
+        goes_on.wait(10)
+        return add(*given)
+
+    (folder / "a").write_text("one\n")
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, "say one")
+        monkeypatch.setattr(queries, "add_before_images", slowly)
+        await ours.prompt(writes(a="2"), model=SCRIPT, trust=True)
+        await trio.to_thread.run_sync(begun.wait, 10)
+        await ours.stop()
+        await ours.finished()
+        goes_on.set()
+        (folder / "a").write_text("the user's\n")
+        assert shown(await rolled_back(ours, first)) == []
+        assert tree(folder) == {"a": "the user's\n"}
+
+
+@pytest.mark.parametrize("call", ["fsync", "link"])
+async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    begun, goes_on, real = threading.Event(), threading.Event(), getattr(os, call)
+
+    def slowly(*given: Any, **more: Any) -> None:
+        begun.set()
+        goes_on.wait(30)
+        real(*given, **more)
+
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        chat = ours.connection.chats.open("c")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, slowly)
+            patched.setattr("eca_server.agent.chat.rollback.BODY_SECONDS", 0.05)
+            await ours.prompt(writes(a="1"), model=SCRIPT, trust=True)
+            await trio.to_thread.run_sync(begun.wait, 30)
+            await ours.stop()
+            await ours.finished()
+            second = chat.history[2].content_id
+            asked = {"chatId": "c", "contentId": second}
+            error = await refused(ours, "chat/rollback", asked)
+        assert "Nothing was undone: a stopped tool call is still running." in error["message"]
+        begun_again = len(ours.seen)
+        again = ours.request("chat/rollback", asked)
+        await ours.send(again)
+        goes_on.set()
+        await ours.answer(again)
+        put_back = ["1 new file deleted."] if call == "link" else []
+        assert shown(since(ours, begun_again)) == put_back
+        assert tree(folder) == {}

@@ -1,0 +1,82 @@
+"""Sources that a model cites: a `url` content each and a link in the text, once (W-26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, hang, wait
+from tests.eca_server.agent.chat.editor import SCRIPT, editor, finishes, provider_config, text
+from tests.eca_server.models.openai_responses.scripted import (
+    answer,
+    call,
+    citation,
+    message,
+    reply,
+    search,
+    steps,
+)
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement("W-26c")]
+
+PAGE = "https://e.test/a"
+
+
+def urls(received: list) -> list[str]:
+    return [each["url"] for each in received if each["type"] == "url"]
+
+
+async def test_a_source_is_shown_and_linked_once_in_a_turn() -> None:
+    script = f"say a\ncite {PAGE} A\nsay b\ncite {PAGE} A"
+    async with editor() as ours:
+        for _ in range(2):
+            received = await ours.turn(script, model=SCRIPT)
+            assert urls(received) == [PAGE]
+            assert text(received[2:]) == f"a [A]({PAGE})b"
+
+
+async def test_a_text_that_has_the_link_already_gets_no_second_one() -> None:
+    async with editor() as ours:
+        received = await ours.turn(f"say see [A]({PAGE}) there\ncite {PAGE} A", model=SCRIPT)
+    assert urls(received) == [PAGE]
+    assert text(received[2:]) == f"see [A]({PAGE}) there"
+
+
+async def test_a_link_is_one_whatever_its_title_and_its_url_are_made_of() -> None:
+    async with editor() as ours:
+        received = await ours.turn("cite https://e.test/a_(b) [1] x\\nb", model=SCRIPT)
+    assert urls(received) == ["https://e.test/a_(b)"]
+    assert text(received[2:]).strip() == r"[\[1\] x\\nb](https://e.test/a_%28b%29)"
+
+
+async def test_what_is_no_page_on_the_web_is_no_link() -> None:
+    async with editor() as ours:
+        received = await ours.turn("say a\ncite javascript:alert(1) A", model=SCRIPT)
+    assert urls(received) == []
+    assert text(received[2:]) == "a"
+
+
+async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop() -> None:
+    cites = [citation(PAGE, "A", 0, 4), citation(PAGE, "A", 5, 9)]
+    begun = answer(search("rain", PAGE), message("Rain", cites=cites))[:-5]
+    script = [
+        reply(search("rain", PAGE), message("Rain", cites=cites), call("eca_directory_tree", "{}")),
+        reply(message("Again", cites=cites)),
+        steps(begun, wait("here"), hang()),
+    ]
+    async with Provider(script, title=reply(message("A title"))) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"]["api"] = "openai-responses"
+        async with editor(config) as ours:
+            received = await ours.turn("Will it rain?", model="p/m")
+            assert urls(received) == [PAGE]
+            assert text(received[2:]) == f"Rain [A]({PAGE})Again"
+            told = [each["text"] for each in received if each["type"] == "progress"]
+            assert "Using the provider's web search" in told
+            await ours.prompt("And now?", model="p/m")
+            await provider.until(lambda: "here" in provider.reached)
+            await ours.content("url")
+            await ours.stop()
+            await ours.finished()
+            assert urls(ours.contents()) == [PAGE, PAGE]
+            assert finishes(ours.contents()) == 2
+            await provider.until(lambda: provider.requests[-1].closed_by_client)

@@ -1,0 +1,171 @@
+"""Approvals of commands in a session: what the client is shown, remembered, and asked again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.agent_session import calls, decide
+from tests.eca_server.agent.chat.current import CURRENT, current
+from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
+
+pytestmark = pytest.mark.trio
+
+
+def shell(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "eca_shell_command", {"command": command, **more}
+
+
+def keys(run: Content) -> list[tuple[str, str | None, bool | None]]:
+    """Each part of a command: the program, its key, whether that is remembered."""
+    assert run["details"]["type"] == "shellCommand"
+    return [
+        (each["command"], each.get("approvalKey"), each.get("remembered"))
+        for each in run["details"]["commands"]
+    ]
+
+
+async def runs(ours: Editor, count: int) -> list[Content]:
+    """Read until so many calls were announced; return these."""
+    return [await ours.content("toolCallRun") for _ in range(count)]
+
+
+@pytest.mark.requirement("W-44e", "TOOL-15")
+async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipeline_asks(
+    tmp_path: Path,
+) -> None:
+    script = [
+        calls(shell("touch a.txt | head -1")),
+        calls(shell("head -2 a.txt | touch b.txt")),
+        calls(shell("touch c.txt && sleep 0")),
+        calls(shell("sudo -n true; sleep 0")),
+        calls(shell("sleep 0")),
+    ]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url), folder=tmp_path) as ours,
+    ):
+        await ours.prompt("go")
+        (first,) = await runs(ours, 1)
+        assert first["details"] == {
+            "type": "shellCommand",
+            "commands": [
+                {"command": "touch", "args": ["a.txt"], "approvalKey": "touch",
+                 "remembered": False},
+                {"command": "head", "args": ["-1"], "approvalKey": "head", "remembered": False},
+            ],
+        }  # fmt: skip
+        assert first["manualApproval"] is True
+        await decide(ours, "Approve", first, save="session")
+        covered, half = await runs(ours, 2)
+        assert covered["manualApproval"] is False
+        assert keys(covered) == [("head", "head", True), ("touch", "touch", True)]
+        assert half["manualApproval"] is True
+        assert keys(half) == [("touch", "touch", True), ("sleep", "sleep", False)]
+        await decide(ours, "Approve", half)  # once
+        (hidden,) = await runs(ours, 1)
+        assert hidden["manualApproval"] is True
+        assert keys(hidden) == [("sudo", None, None), ("sleep", "sleep", False)]
+        await decide(ours, "Approve", hidden, save="session")
+        (alone,) = await runs(ours, 1)
+        assert alone["manualApproval"] is False
+        await ours.finished()
+        assert (tmp_path / "b.txt").exists()
+
+
+@pytest.mark.requirement("W-44e")
+async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    script = [
+        calls(shell(command))
+        for command in ("ls ..", "touch .vscode/x", "ls $(id)", "ls &", "bash x.sh")
+    ]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url), folder=tmp_path / "ws") as ours,
+    ):
+        await ours.prompt("go")
+        for program in ("ls", "touch", "ls", "ls &", "bash"):
+            (run,) = await runs(ours, 1)
+            assert run["manualApproval"] is True
+            assert keys(run) == [(program, None, None)]
+            await decide(ours, "Approve", run, save="session")
+        await ours.finished()
+
+
+@pytest.mark.requirement("W-44e")
+async def test_what_is_remembered_holds_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    script = [
+        calls(shell("cd sub && sleep 0")),
+        calls(shell("sleep 0", working_directory="sub")),
+        calls(shell("sleep 0")),
+    ]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url), folder=tmp_path) as ours,
+    ):
+        await ours.prompt("go")
+        (first,) = await runs(ours, 1)
+        await decide(ours, "Approve", first, save="session")
+        there, here = await runs(ours, 2)
+        assert (there["manualApproval"], here["manualApproval"]) == (False, True)
+        await decide(ours, "Reject", here)
+        await ours.finished()
+
+
+@pytest.mark.requirement("W-44e")
+async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "bin"
+    own.mkdir()
+    (tmp_path / "sleeper").write_text("#!/bin/sh\ntouch hijacked\n")
+    (tmp_path / "sleeper").chmod(0o755)
+    path = f"{own}{os.pathsep}{os.environ['PATH']}"
+    folders = [{"name": "w", "uri": uri_of(tmp_path)}]
+    move = "eca_move_file", {"source": "sleeper", "destination": "bin/sleep"}
+    script = [calls(shell("sleep 0")), calls(move, shell("sleep 0"))]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        editor(provider_config(provider.url), started=False, PATH=path) as ours,
+    ):
+        await ours.start(capabilities=CURRENT, workspaceFolders=folders)
+        await ours.prompt("go")
+        (first,) = await runs(ours, 1)
+        await decide(ours, "Approve", first, save="session")
+        (moving,) = await runs(ours, 1)
+        assert moving["name"] == "move_file"
+        await decide(ours, "Approve", moving)
+        (replaced,) = await runs(ours, 1)
+        assert replaced["manualApproval"] is True
+        assert keys(replaced) == [("sleep", None, None)]
+        await decide(ours, "Reject", replaced)
+        await ours.finished()
+        assert not (tmp_path / "hijacked").exists()
+
+
+@pytest.mark.requirement("W-44d")
+async def test_a_call_has_a_summary_while_the_model_writes_it(tmp_path: Path) -> None:
+    script = [calls(shell("sleep 0"), ("eca_read_file", {"path": "x"}), ("eca_nothing", {}))]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url), folder=tmp_path) as ours,
+    ):
+        await ours.prompt("go")
+        (run,) = await runs(ours, 1)
+        await decide(ours, "Approve", run)
+        await ours.finished()
+        pieces = [each for each in ours.contents() if each["type"] == "toolCallPrepare"]
+        summaries = {each["name"]: each.get("summary") for each in pieces}
+        assert summaries == {
+            "shell_command": "Running a command",
+            "read_file": "Reading file",
+            "nothing": None,
+        }
+        assert run["summary"] == "Running 'sleep 0'"

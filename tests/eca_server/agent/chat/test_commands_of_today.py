@@ -1,0 +1,237 @@
+"""Commands of today's edition: which model, what fills it, forks, rules, subagents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, finish, reply, usage
+from eca_server.agent.commands import resume
+from tests.eca_server.agent.chat.current import current, since
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    editor,
+    finishes,
+    provider_config,
+    text,
+)
+
+pytestmark = pytest.mark.trio
+
+CONFIG_UPDATED = "config/updated"
+
+
+@pytest.mark.requirement("W-28", "CHAT-30")
+async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
+    async with current() as ours:
+        assert f"* {ECHO}\n" in text(await ours.turn("/model", model=ECHO))
+        begun = len(ours.seen)
+        await ours.turn("/model SCRIPT", model=ECHO)
+        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
+        selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
+        assert told == [{"chatId": "c", "chat": selected}]
+        assert (await ours.prompt("say a"))["model"] == SCRIPT
+        await ours.finished()
+        assert (await ours.prompt("say a", "other"))["model"] == ECHO
+        await ours.finished("other")
+        assert "No model's name contains 'nope'" in text(await ours.turn("/model nope"))
+        assert (await ours.prompt("say b"))["model"] == SCRIPT
+        await ours.finished()
+
+
+@pytest.mark.requirement("W-28")
+async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -> None:
+    async with editor() as ours:
+        begun = len(ours.seen)
+        await ours.turn(f"/model {SCRIPT}", model=ECHO)
+        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
+        assert told == [{"chat": {"selectModel": SCRIPT}}]
+        assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
+        await ours.finished("other")
+
+
+@pytest.mark.requirement("W-28", "CHAT-30")
+async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() -> None:
+    async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
+        await ours.turn("/model script", model=ECHO)
+        assert "* code\n" in text(await ours.turn("/agent"))
+        begun = len(ours.seen)
+        await ours.turn("/agent MINE")
+        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
+        assert told == [{"chatId": "c", "chat": {"selectAgent": "mine"}}]
+        assert (await ours.prompt("say a"))["model"] == SCRIPT
+        await ours.finished()
+        assert ours.connection.chats.open("c").settings.behavior == "mine"
+        assert "no agent 'nope'" in text(await ours.turn("/agent nope"))
+        await ours.turn("/agent code")
+        await ours.turn("say b")
+        assert ours.connection.chats.open("c").settings.behavior == "agent"
+        await ours.turn("say a", "other", model=SCRIPT)
+        assert ours.connection.chats.open("other").settings.behavior == "agent"
+    async with editor() as ours:
+        begun = len(ours.seen)
+        await ours.turn("/agent plan")
+        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
+        assert told == [{"chat": {"selectBehavior": "plan", "selectAgent": "plan"}}]
+        await ours.turn("say a", "other", model=SCRIPT)
+        assert ours.connection.chats.open("other").settings.behavior == "plan"
+
+
+@pytest.mark.requirement("CHAT-30")
+async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(
+    tmp_path: Path,
+) -> None:
+    data, here, there = (tmp_path / name for name in ("data", "here", "there"))
+    for folder in (data, here, there):
+        folder.mkdir()
+    async with current(data=data, folder=there) as ours:
+        assert "There are no stored chats." in text(await ours.turn("/chats"))
+        await ours.turn("say one", "far", model=SCRIPT)
+        await ours.ask("chat/update", {"chatId": "far", "title": "A far one"})
+    async with current(data=data, folder=here) as ours:
+        await ours.turn("say two", "near", model=SCRIPT)
+        told = text(await ours.turn("/chats"))
+        assert told.index("say two `near`") < told.index("A far one `far`")
+        assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["near"]
+        told = text(await ours.turn("/chats FAR one"))
+        assert ["`far`" in told, "`near`" in told] == [True, False]
+        assert "has 'nope' in its title" in text(await ours.turn("/chats nope"))
+        assert "Added 2 messages" in text(await ours.turn("/resume far"))
+    async with current() as ours:
+        assert "does not store chats" in text(await ours.turn("/chats"))
+
+
+async def answered(ours: Editor, label: str | None) -> str:
+    """Answer the question that comes; the question."""
+    question = await ours.until(lambda each: each.get("method") == "chat/askQuestion")
+    result = {"answer": label, "cancelled": label is None}
+    await ours.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
+    return str(question["params"]["question"])
+
+
+@pytest.mark.requirement("CHAT-30", "W-24a")
+async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say one", "old", model=SCRIPT)
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say two", model=SCRIPT)
+        for answer in (None, "Keep it"):
+            await ours.prompt("/delete-chat old")
+            assert "Delete the chat old?" in await answered(ours, answer)
+            await ours.finished()
+            assert text(ours.contents()).endswith("The chat was not deleted.")
+        await ours.prompt("/delete-chat old")
+        await answered(ours, "Delete it")
+        await ours.finished()
+        assert text(ours.contents()).endswith("The chat old was deleted.")
+        assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["c"]
+        assert "There is no chat 'old'" in text(await ours.turn("/delete-chat old"))
+        begun = len(ours.seen)
+        await ours.prompt("/delete-chat")
+        await answered(ours, "Delete it")
+        await ours.until(lambda each: each.get("method") == "chat/deleted")
+        await ours.ask("chat/queryContext", {"query": ""})
+        told = [each for each, _ in since(ours, begun)]
+        assert told[told.index("chat/deleted") :] == ["chat/deleted", "answer"]
+        assert (await ours.ask("chat/list"))["chats"] == []
+        # The id is free, and the new chat knows nothing.
+        assert text(await ours.turn("three", model=ECHO)) == "threethree"
+    async with editor() as ours:
+        await ours.turn("say one", model=SCRIPT)
+        assert "Send `/delete-chat yes` to delete" in text(await ours.turn("/delete-chat"))
+        assert finishes(await ours.turn("/delete-chat yes")) == 1
+        assert ours.connection.chats.get("c") is None
+
+
+@pytest.mark.requirement("W-27")
+async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_command() -> None:
+    script = [reply("a", finish("stop"), usage(4_990, 10))] * 2
+    async with Provider(script) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"]["models"]["m"] = {"limit": {"context": 10_000, "output": 50}}
+        config["autoCompactPercentage"] = 60
+        async with current(config) as ours:
+            told = (await ours.turn("hi"))[-2]
+            answer = text(await ours.turn("/context"))
+        async with editor(config) as ours:
+            assert "contextBreakdown" not in (await ours.turn("hi"))[-2]
+    assert told["autoCompactPercentage"] == 60
+    found = told["contextBreakdown"]
+    assert (found["usedTokens"], found["freeTokens"], found["contextLimit"]) == (
+        5_000,
+        5_000,
+        10_000,
+    )
+    tokens = {each["name"]: each["tokens"] for each in found["categories"]}
+    assert sum(tokens.values()) == 5_000
+    assert tokens["Tools"] > tokens["Instructions"] > tokens["Messages"] > 0
+    assert "about 5,000 of 10,000 tokens used (50 %)" in answer
+    assert f"Tools: {tokens['Tools']:,}\n" in answer
+    assert "at 60 %" in answer
+
+
+@pytest.mark.requirement("CHAT-30")
+async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with current(data=tmp_path) as ours:
+        assert "nothing to fork" in text(await ours.turn("/fork"))
+        await ours.turn("say one", model=SCRIPT)
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        begun = len(ours.seen)
+        assert "This chat was forked to Mine (2)." in text(await ours.turn("/fork"))
+        [opened] = [params for name, params in since(ours, begun) if name == "chat/opened"]
+        assert opened["title"] == "Mine (2)"
+        shown = ours.contents(opened["chatId"])
+        assert [each.get("text", each.get("title")) for each in shown] == [
+            "say one", "one", "Mine (2)",
+        ]  # fmt: skip
+        words = text(await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO))
+        assert "Added 2 messages" in words
+        monkeypatch.setattr(resume, "MAX_LISTED", 1)
+        assert "Mine\n" not in text(await ours.turn("/resume", "e"))
+        assert "Added 2 messages" in text(await ours.turn("/resume c", "e"))
+        assert "forked to Mine (3)." in text(await ours.turn("/fork"))
+        assert "Expected a number from 1 to " in text(await ours.turn("/resume e", "e"))
+        assert "Expected a number from 1 to " in text(await ours.turn(f"/resume {'9' * 5000}", "d"))
+    async with current(data=tmp_path) as ours:
+        assert "forked to Mine (4)." in text(await ours.turn("/fork"))
+    async with editor() as ours:
+        await ours.turn("say one", model=SCRIPT)
+        assert "cannot show chats" in text(await ours.turn("/fork"))
+
+
+@pytest.mark.requirement("CHAT-30")
+async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(
+    tmp_path: Path,
+) -> None:
+    rules = tmp_path / ".eca" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "python.md").write_text('---\npaths: "**/*.py"\n---\nBe typed.')
+    (rules / "plans.md").write_text("---\nagent: plan\n---\nBe bold.")
+    agents = {
+        "finder": {"mode": "subagent", "description": "Finds.", "maxSteps": 5,
+                   "spawnableBy": "code"},
+        "mine": {"description": "Not one."},
+    }  # fmt: skip
+    async with current({"agent": agents}, folder=tmp_path) as ours:
+        await ours.turn("say a", model=SCRIPT)
+        told = text(await ours.turn("/rules"))
+        assert f"{rules / 'python.md'} (source: workspace; files: **/*.py)\n" in told
+        assert "plans.md" not in told
+        listed = text(await ours.turn("/subagents"))
+        assert "finder - Finds. - steps: 5 - called by: code\n" in listed
+        assert "explorer - Searches and reads code" in listed
+        (rules / "python.md").write_text("Be terse.")
+        systems = ours.connection.chats.open("c").systems
+        await ours.turn("say b", model=SCRIPT)
+        assert "Be typed." in systems["agent"].text
+        await ours.turn("/sync-system-prompt")
+        await ours.turn("say c", model=SCRIPT)
+        assert "Be terse." in systems["agent"].text
+    async with current({"agent": {"explorer": None, "general": None}}) as ours:
+        assert "There are no rules." in text(await ours.turn("/rules"))
+        assert "There are no subagents." in text(await ours.turn("/subagents"))

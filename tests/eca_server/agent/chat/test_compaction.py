@@ -1,0 +1,403 @@
+"""A chat that would not fit its model any more: a summary takes the place of its past."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from eca_protocol.testing.provider import (
+    Provider,
+    ReceivedRequest,
+    Reply,
+    close,
+    finish,
+    hang,
+    reply,
+    tool_call,
+    usage,
+    wait,
+)
+from eca_server.agent.chat.compaction import LONGEST_SUMMARY, SECONDS
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    Content,
+    Editor,
+    editor,
+    finishes,
+    provider_config,
+    text,
+    types,
+)
+from tests.eca_server.agent.chat.test_history import conversation
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+LIMIT = 10_000
+COMPACTED = "The chat was compacted"
+NOT_COMPACTED = "The chat could not be compacted"
+TOO_LONG = Reply(
+    status=400,
+    body={"error": {"message": "maximum context length", "code": "context_length_exceeded"}},
+)
+
+
+def answered(words: str, prompt: int = 10, **more: Any) -> Reply:
+    return reply(words, finish("stop"), usage(prompt, 5, **more))
+
+
+@attrs.define(kw_only=True)
+class Case:
+    """An editor, the model's provider, and what that was asked."""
+
+    ours: Editor
+    provider: Provider
+
+    @property
+    def told(self) -> list[list[tuple[str, str]]]:
+        """The conversation in each request that was for an answer."""
+        requests = self.provider.requests
+        return [conversation(each.body) for each in requests if not is_for_summary(each)]
+
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        """The requests that were for a summary."""
+        return [each.body for each in self.provider.requests if is_for_summary(each)]
+
+    async def turn(self, words: str, **params: Any) -> str:
+        """One turn; what the server itself says in it."""
+        received = await self.ours.turn(words, **params)
+        assert finishes(received) == 1
+        return text(received[2:])
+
+
+def is_for_summary(request: ReceivedRequest) -> bool:
+    return "Summarize a conversation" in str(request.body["messages"][0]["content"])
+
+
+@contextlib.asynccontextmanager
+async def chatting(
+    answers: Sequence[Reply],
+    summaries: Sequence[Reply] = (),
+    *,
+    context: int | None = LIMIT,
+    **config: Any,
+) -> AsyncIterator[Case]:
+    """A chat with a model of a small context, which answers and summarizes like this."""
+    left = {True: list(summaries), False: list(answers)}
+    provider = Provider(lambda request: left[is_for_summary(request)].pop(0))
+    async with provider:
+        configured = provider_config(provider.url, chat={"title": False}, **config)
+        limit = {} if context is None else {"limit": {"context": context}}
+        configured["providers"]["p"]["models"]["m"] = limit
+        async with editor(configured) as ours:
+            yield Case(ours=ours, provider=provider)
+    assert left == {True: [], False: []}
+
+
+FULL = answered("one is done", 9000)
+
+
+async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past() -> None:
+    async with chatting([FULL, answered("b"), answered("c")], [answered("THE SUMMARY")]) as case:
+        await case.turn("one")
+        received = await case.ours.turn("two")
+        await case.turn("three")
+    [asked] = case.summaries
+    assert "tools" not in asked
+    assert "one is done" in asked["messages"][1]["content"]
+    assert "two" not in asked["messages"][1]["content"]
+    second, third = case.told[1:]
+    [(role, words)] = second
+    assert role == "user"
+    assert "THE SUMMARY" in words
+    assert words.endswith("\n\ntwo")
+    assert third == [*second, ("assistant", "b"), ("user", "three")]
+    progress = [each["text"] for each in received if each["type"] == "progress"]
+    assert progress == ["Waiting model", "Compacting the chat", "Waiting model", "Generating", ""]
+    [said] = [each for each in received if COMPACTED in each.get("text", "")]
+    assert said["type"] == "text"
+
+
+@pytest.mark.parametrize("prompt", [9000, 7000])
+async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(prompt: int) -> None:
+    working = reply("at work", wait("now"), finish("stop"), usage(prompt, 5))
+    too_long = [] if prompt == 9000 else [TOO_LONG]
+    answers = [working, *too_long, answered("b")]
+    async with chatting(answers, [answered("THE SUMMARY")]) as case:
+        await case.ours.prompt("one")
+        await case.provider.until(lambda: "now" in case.provider.reached)
+        await case.ours.tell("chat/promptSteer", {"chatId": "c", "message": "but not two"})
+        case.provider.open("now")
+        await case.ours.finished()
+    [(role, words)] = case.told[-1]
+    assert role == "user"
+    assert words.index("THE SUMMARY") < words.index("one") < words.index("but not two")
+    assert "but not two" not in str(case.summaries)
+
+
+async def test_what_a_summary_takes_is_counted_in_its_turn() -> None:
+    async with chatting([FULL, answered("b")], [answered("s", 700)]) as case:
+        await case.turn("one")
+        received = await case.ours.turn("two")
+        [used] = [each for each in received if each["type"] == "usage"]
+        assert used["sessionTokens"] == 9005 + 705 + 15
+
+
+async def test_where_there_is_space_nothing_is_summarized() -> None:
+    async with chatting([answered("a", 7000), answered("b"), answered("c")]) as case:
+        for words in ("one", "two", "three"):
+            assert COMPACTED not in await case.turn(words)
+
+
+async def test_how_full_is_configured_and_a_behaviour_has_its_own() -> None:
+    config = {"autoCompactPercentage": 100, "behavior": {"plan": {"autoCompactPercentage": 10}}}
+    answers = [FULL, FULL, answered("c")]
+    async with chatting(answers, [answered("s")], **config) as case:
+        await case.turn("one")
+        assert COMPACTED not in await case.turn("two", behavior="agent")
+        assert COMPACTED in await case.turn("three", behavior="plan")
+
+
+@pytest.mark.parametrize(
+    ("config", "compacts"),
+    [
+        ({"autoCompactTokensLeft": 1500}, False),
+        ({"autoCompactTokensLeft": 2500, "autoCompactPercentage": 100}, True),
+        ({"autoCompactTokensLeft": LIMIT, "autoCompactPercentage": 100}, False),
+        ({"autoCompactTokensLeft": 2500, "agent": {"code": {"autoCompactPercentage": 100}}}, False),
+        ({"agent": {"code": {"autoCompactTokensLeft": 2500, "autoCompactPercentage": 100}}}, True),
+    ],
+    ids=["enough left", "too little left", "too small a model", "agent's %", "agent's tokens"],
+)
+async def test_how_many_tokens_must_be_left_is_configured(
+    config: dict[str, Any], *, compacts: bool
+) -> None:
+    summaries = [answered("s")] if compacts else []
+    said = [answered("a", 8000), answered("b")]
+    async with chatting(said, summaries, **config) as case:
+        await case.turn("one")
+        await case.turn("two")
+        assert len(case.summaries) == len(summaries)
+
+
+async def test_what_was_not_counted_by_the_provider_is_estimated() -> None:
+    async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
+        await case.turn("one")
+        assert COMPACTED in await case.turn("x" * 4 * LIMIT)
+        assert case.told[1][0][1].endswith("x" * 4 * LIMIT)
+
+
+async def test_a_model_whose_context_is_unknown_is_asked_as_it_is() -> None:
+    async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
+        await case.turn("one")
+        assert COMPACTED not in await case.turn("two")
+
+
+async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again() -> None:
+    call = tool_call("eca_nothing", '{"n": 1}')
+    answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
+    async with chatting(answers, [answered("IT CALLED nothing")]) as case:
+        said = await case.turn("call nothing")
+        assert COMPACTED in said
+        assert said.endswith("done")
+    [asked] = case.summaries
+    past = asked["messages"][1]["content"]
+    assert "call nothing" in past
+    assert 'called eca_nothing with {"n": 1}' in past
+    assert "[eca_nothing failed:]" in past
+    [(role, words)] = case.told[1]
+    assert role == "user"
+    assert "IT CALLED nothing" in words
+    assert words.endswith("\n\ncall nothing")
+
+
+async def test_a_long_first_prompt_does_not_keep_its_turn_from_being_compacted() -> None:
+    call = tool_call("eca_nothing", "{}")
+    answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
+    async with chatting(answers, [answered("SUMMARY")]) as case:
+        assert (await case.turn("x" * 4 * LIMIT)).count(COMPACTED) == 1
+
+
+async def test_a_provider_that_counts_too_much_is_not_asked_for_one_summary_after_the_other() -> (
+    None
+):
+    answers = [answered(str(number), 9000) for number in range(5)]
+    async with chatting(answers, [answered("s")]) as case:
+        said = [COMPACTED in await case.turn(f"prompt {number}") for number in range(5)]
+    assert said == [False, True, False, False, False]
+
+
+async def test_a_chat_that_fills_again_is_compacted_again() -> None:
+    answers = [FULL, answered("b"), FULL, answered("d")]
+    async with chatting(answers, [answered("FIRST"), answered("SECOND")]) as case:
+        said = [COMPACTED in await case.turn(f"prompt {number}") for number in range(4)]
+    assert said == [False, True, False, True]
+    assert "FIRST" in case.summaries[1]["messages"][1]["content"]
+    assert "SECOND" in case.told[3][0][1]
+    assert "FIRST" not in case.told[3][0][1]
+
+
+FAILURES = {
+    "refused": Reply(status=400, body={"error": {"message": "no"}}),
+    "empty": answered(" \n "),
+    "cut": reply("half a summ", finish("length")),
+    "filtered": reply("half a summ", finish("content_filter")),
+    "broken": reply("half a summ", close()),
+    "a call": reply(tool_call("eca_nothing", "{}"), finish("tool_calls")),
+    "endless": reply("x" * (LONGEST_SUMMARY + 1), hang()),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_where_there_is_no_summary_the_chat_continues_whole(failure: str) -> None:
+    async with chatting([FULL, answered("b")], [FAILURES[failure]]) as case:
+        await case.turn("one")
+        said = await case.turn("two")
+    assert NOT_COMPACTED in said
+    assert said.endswith("b")
+    assert case.told[1] == [("user", "one"), ("assistant", "one is done"), ("user", "two")]
+
+
+async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock: object) -> None:
+    config = {"retry": {"maxRetries": 0}, "streamIdleTimeoutSeconds": 10 * SECONDS}
+    async with chatting([FULL, answered("b")], [reply("half", hang())], **config) as case:
+        await case.turn("one")
+        begun = trio.current_time()
+        assert f"longer than {SECONDS} s" in await case.turn("two")
+        assert trio.current_time() - begun < SECONDS + 10
+    assert len(case.told[1]) == 3
+
+
+async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn() -> None:
+    call = tool_call("eca_nothing", "{}")
+    calling = reply(call, finish("tool_calls"), usage(9000, 5))
+    refused = FAILURES["refused"]
+    async with chatting([FULL, calling, answered("b")], [refused]) as case:
+        await case.turn("one")
+        assert (await case.turn("two")).count(NOT_COMPACTED) == 1
+
+
+async def test_a_stop_ends_a_summary_and_nothing_is_lost() -> None:
+    async with chatting([FULL, answered("c")], [reply("half", hang()), answered("S")]) as case:
+        await case.turn("one")
+        ours = case.ours
+        await ours.prompt("two")
+        await ours.content("progress", text="Compacting the chat")
+        await case.provider.until(lambda: len(case.provider.requests) == 2)
+        begun = len(ours.seen)
+        await ours.stop()
+        await ours.finished()
+        last = [message["params"]["content"]["text"] for message in ours.seen[begun:]]
+        assert last == ["Stopped.", ""]
+        await case.provider.until(lambda: case.provider.requests[1].closed_by_client)
+        assert COMPACTED in await case.turn("three")
+        past = case.summaries[1]["messages"][1]["content"]
+        assert all(words in past for words in ("one", "one is done", "two"))
+
+
+async def test_a_request_that_is_too_long_is_tried_once_more_behind_a_summary() -> None:
+    answers = [answered("a"), TOO_LONG, answered("b")]
+    async with chatting(answers, [answered("SUMMARY")], context=None) as case:
+        await case.turn("one")
+        said = await case.turn("two")
+    assert COMPACTED in said
+    assert said.endswith("b")
+    assert len(case.told[1]) == 3
+    [(_, words)] = case.told[2]
+    assert "SUMMARY" in words
+    assert words.endswith("\n\ntwo")
+
+
+async def test_a_request_that_is_too_long_even_so_ends_readably() -> None:
+    answers = [answered("a"), TOO_LONG, TOO_LONG, answered("c")]
+    async with chatting(answers, [answered("SUMMARY")]) as case:
+        await case.turn("one")
+        assert "the conversation is too long" in await case.turn("two")
+        assert (await case.turn("three")).endswith("c")
+
+
+async def test_a_first_prompt_that_is_too_long_has_nothing_to_summarize() -> None:
+    async with chatting([TOO_LONG, answered("b")]) as case:
+        assert "the conversation is too long" in await case.turn("one")
+        await case.turn("two", chat="another")
+
+
+async def test_a_past_that_is_too_long_for_one_request_is_cut_until_it_fits() -> None:
+    answers = [answered("a" * 300_000), TOO_LONG, answered("b")]
+    summaries = [TOO_LONG, TOO_LONG, answered("SUMMARY")]
+    async with chatting(answers, summaries, context=None) as case:
+        await case.turn("one")
+        assert COMPACTED in await case.turn("two")
+    sizes = [len(each["messages"][1]["content"]) for each in case.summaries]
+    assert sizes[0] > 300_000
+    assert 80_000 < sizes[1] < 110_000
+    assert sizes[2] < 30_000
+    assert "bytes left out" in case.summaries[2]["messages"][1]["content"]
+
+
+async def test_a_past_that_never_fits_ends_readably() -> None:
+    answers = [answered("a"), TOO_LONG, answered("c")]
+    async with chatting(answers, [TOO_LONG] * 3, context=None) as case:
+        await case.turn("one")
+        said = await case.turn("two")
+        assert NOT_COMPACTED in said
+        assert said.count("the conversation is too long") == 2
+        assert (await case.turn("three")).endswith("c")
+    assert [words for _, words in case.told[2]] == ["one", "a", "two\n\nthree"]
+
+
+def system_texts(received: Sequence[Content]) -> list[str]:
+    return [each["text"] for each in received if each["type"] == "text"][1:]
+
+
+async def test_the_user_compacts_a_chat_and_says_how() -> None:
+    async with chatting([answered("a"), answered("b")], [answered("THE SUMMARY")]) as case:
+        await case.turn("one")
+        received = await case.ours.turn("/compact keep  the names ")
+        compacted, summary = system_texts(received)
+        assert COMPACTED in compacted
+        assert summary.strip() == "THE SUMMARY"
+        assert types(received)[-2:] == ["usage", "finished"]
+        await case.turn("two")
+    assert "keep  the names" in case.summaries[0]["messages"][1]["content"]
+    [(_, words)] = case.told[1]
+    assert "THE SUMMARY" in words
+    assert words.endswith("two")
+
+
+async def test_in_an_empty_chat_there_is_nothing_to_compact() -> None:
+    async with chatting([answered("a")], [answered("s")]) as case:
+        assert "nothing to compact" in await case.turn("/compact")
+        await case.turn("one")
+        assert COMPACTED in await case.turn("/compact")
+        assert "nothing to compact" in await case.turn("/compact")
+
+
+async def test_a_compaction_by_the_user_that_fails_changes_nothing() -> None:
+    async with chatting([answered("a"), answered("b")], [FAILURES["empty"]]) as case:
+        await case.turn("one")
+        assert NOT_COMPACTED in await case.turn("/compact")
+        assert case.ours.connection.chats.open("c").last_turn_failed
+        await case.turn("two")
+    assert [words for _, words in case.told[1]] == ["one", "a", "two"]
+
+
+async def test_compacting_with_a_model_that_cannot_be_asked_says_so() -> None:
+    async with chatting([answered("a")]) as case:
+        await case.turn("one")
+        assert "cannot be used" in await case.turn("/compact", model="p/none")
+
+
+async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too() -> None:
+    async with editor() as ours:
+        found = await ours.ask("chat/queryCommands", {"query": "compact"})
+        [command] = found["commands"]
+        assert [each["name"] for each in command["arguments"]] == ["instructions"]
+        await ours.turn("hello there", model=ECHO)
+        assert COMPACTED in text(await ours.turn("/compact", model=ECHO))
+        assert text((await ours.turn("on", model=ECHO))[2:]) == "on"

@@ -1,0 +1,399 @@
+"""Chats that today's clients list, open again, page through, clear, name, mark and delete."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.agent.chat.store import queries
+from eca_server.models.history import Message, TextPart
+from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
+
+pytestmark = pytest.mark.trio
+
+SERVER_UPDATED = "tool/serverUpdated"
+
+
+async def told_of_status(ours: Editor) -> list[str]:
+    return [
+        message["params"]["status"]
+        for message in ours.seen
+        if message.get("method") == "chat/statusChanged"
+    ]
+
+
+@pytest.mark.requirement("W-20a", "W-20e")
+async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished() -> None:
+    async with current() as ours:
+        begun = len(ours.seen)
+        await ours.turn("hi", model=ECHO)
+        told = [name for name, _ in since(ours, begun)]
+        assert told == [
+            "chat/opened", "chat/statusChanged", "progress", "text", "answer", "progress", "text",
+            "usage", "chat/statusChanged", "progress",
+        ]  # fmt: skip
+        begun = len(ours.seen)
+        await ours.turn("again", model=ECHO)
+        assert "chat/opened" not in [name for name, _ in since(ours, begun)]
+        assert await told_of_status(ours) == ["running", "idle"] * 2
+
+
+@pytest.mark.requirement("W-22c", "W-23a")
+async def test_a_stop_is_stopping_and_idle_always_follows() -> None:
+    async with current() as ours:
+        await ours.prompt("say a\nwait forever", model=SCRIPT)
+        await ours.content("text", text="a")
+        [listed] = (await ours.ask("chat/list"))["chats"]
+        assert listed["status"] == "running"
+        await ours.stop()
+        await ours.finished()
+        assert await told_of_status(ours) == ["running", "stopping", "idle"]
+
+
+@pytest.mark.requirement("W-21g")
+async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition() -> None:
+    async with current() as ours:
+        answer = await ours.prompt("hi", model="no/such")
+        assert answer == {"chatId": "c", "model": "no/such", "status": "error"}
+        await ours.finished()
+        assert (await ours.prompt("/costs", model="no/such"))["status"] == "prompting"
+        await ours.finished()
+    async with editor() as ours:
+        assert (await ours.prompt("hi", model="no/such"))["status"] == "prompting"
+
+
+@pytest.mark.requirement("W-24d", "W-24a")
+@pytest.mark.parametrize("name", ["emacs", "VsCode"])
+async def test_a_deleted_chat_is_announced_before_the_answer(name: str) -> None:
+    async with current(clientInfo={"name": name}) as ours:
+        await ours.prompt("say a\nwait forever", model=SCRIPT)
+        await ours.content("text", text="a")
+        begun = len(ours.seen)
+        await ours.ask("chat/delete", {"chatId": "c"})
+        told = since(ours, begun)
+        assert told[-2:] == [("chat/deleted", {"chatId": "c"}), ("answer", {})]
+        assert [each for each in told if each[0] == "progress"] == [("progress", "finished")] * (
+            name == "emacs"
+        )
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) -> None:
+    script = 'think hm\nsay one\ncall eca_directory_tree {"path": "."}\nsay two'
+    async with current(data=tmp_path, folder=tmp_path) as ours:
+        await ours.turn(script, model=SCRIPT, agent="plan")
+        await ours.ask("chat/update", {"chatId": "c", "title": " Mine \n own "})
+        await ours.turn("another", "d", model=ECHO)
+    before = round(time.time() * 1000)
+    async with current(data=tmp_path, folder=tmp_path) as ours:
+        other, listed = (await ours.ask("chat/list"))["chats"]
+        times = [listed.pop("createdAt"), listed.pop("updatedAt"), other.pop("updatedAt"), before]
+        assert times == sorted(times)
+        mine = {"id": "c", "title": "Mine own", "status": "idle", "messageCount": 4}
+        assert listed == {**mine, "model": SCRIPT}
+        assert [other["id"], other["title"]] == ["d", "another"]
+        by_age = await ours.ask("chat/list", {"limit": 1, "sortBy": "createdAt"})
+        assert [each["id"] for each in by_age["chats"]] == ["d"]
+        begun = len(ours.seen)
+        opened = await ours.ask("chat/open", {"chatId": "c"})
+        told = since(ours, begun)
+        assert told == [
+            ("chat/cleared", {"chatId": "c", "messages": True}),
+            ("chat/opened", {"chatId": "c", "title": "Mine own"}),
+            ("text", script),
+            ("reasonStarted", None), ("reasonText", "hm"), ("reasonFinished", None),
+            ("text", "one"),
+            *[(f"toolCall{each}", "directory_tree")
+              for each in ("Prepare", "Run", "Running", "ed")],
+            ("text", "two"),
+            ("metadata", "Mine own"),
+            ("config/updated", {"chatId": "c", "chat": {
+                "selectModel": SCRIPT, "variants": [], "selectVariant": None,
+                "selectAgent": "plan", "selectTrust": False}}),
+            ("answer", opened),
+        ]  # fmt: skip
+        assert opened["found"]
+        assert opened["selection"] == {
+            "model": SCRIPT, "agent": "plan", "variant": None, "variants": [], "trust": False,
+        }  # fmt: skip
+        [latest] = (await ours.ask("chat/list", {"limit": 1}))["chats"]
+        assert latest["id"] == "d"
+        assert (await ours.prompt("say on"))["model"] == SCRIPT
+        await ours.finished()
+        assert await ours.ask("chat/open", {"chatId": "nobody's"}) == {"found": False}
+        assert len((await ours.ask("chat/list"))["chats"]) == 2
+
+
+async def test_a_chat_that_runs_is_opened_silently_twice() -> None:
+    async with current() as ours:
+        await ours.turn("hi", model=ECHO)
+        await ours.prompt("say a\nwait forever", model=SCRIPT)
+        await ours.content("text", text="a")
+        begun = len(ours.seen)
+        opened = await ours.ask("chat/open", {"chatId": "c"})
+        assert opened["found"]
+        assert [name for name, _ in since(ours, begun)] == [
+            "chat/opened", "config/updated", "answer",
+        ]  # fmt: skip
+        await ours.stop()
+        await ours.finished()
+
+
+LONG = 400
+"""Messages of a chat that no client takes at once."""
+
+
+async def opening(ours: Editor) -> dict[str, Any]:
+    """Return the first message after a request that opens a long chat."""
+    await ours.turn("hi", model=ECHO)
+    said = (Message(role="assistant", parts=(TextPart(f"{n} {'x' * 4000}"),)) for n in range(LONG))
+    ours.connection.chats.get("c").history.replace(said)
+    asked = ours.request("chat/open", {"chatId": "c"})
+    await ours.send(asked)
+    await ours.until(lambda each: each["params"].get("content", {}).get("text", "").startswith("0"))
+    return asked
+
+
+async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it() -> None:
+    async with current() as ours:
+        asked = await opening(ours)
+        assert ours.connection.peer.transport._outbox.size < 100_000
+        begun = len(ours.seen)
+        await ours.ask("chat/list")
+        assert asked["id"] not in [each.get("id") for each in ours.seen]
+        await ours.turn("new", model=ECHO)
+        await ours.answer(asked)
+        told = [each for name, each in since(ours, begun) if name == "text"]
+        assert [each.partition(" ")[0] for each in told] == [
+            *map(str, range(1, LONG)), "new", "new",
+        ]  # fmt: skip
+
+
+@pytest.mark.requirement("W-24a")
+@pytest.mark.parametrize("ending", ["delete", "clear"])
+async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending: str) -> None:
+    async with current() as ours:
+        asked = await opening(ours)
+        await ours.ask(f"chat/{ending}", {"chatId": "c"})
+        begun = len(ours.seen)
+        assert (await ours.answer(asked))["found"] is (ending == "clear")
+        await ours.ask("chat/list")
+        assert "text" not in [name for name, _ in since(ours, begun)]
+        assert len(ours.contents()) < LONG
+
+
+async def test_a_history_is_read_in_pages_from_either_end() -> None:
+    async with current() as ours:
+        for number in range(3):
+            await ours.turn(f"say a{number}", model=SCRIPT)
+
+        async def page(**params: Any) -> tuple[list[str], dict[str, Any]]:
+            found = await ours.ask("chat/history", {"chatId": "c", **params})
+            return [each["content"]["text"] for each in found["contents"]], found["meta"]
+
+        everything, meta = await page()
+        assert everything == ["say a0", "a0", "say a1", "a1", "say a2", "a2"]
+        assert meta == {
+            "total": 6, "returned": 6, "beforeCursor": None, "afterCursor": None,
+            "compactionCursor": None,
+        }  # fmt: skip
+        found, meta = await page(limit=2)
+        pages = [found]
+        while meta["beforeCursor"]:
+            found, meta = await page(limit=2, before=meta["beforeCursor"])
+            pages.insert(0, found)
+        assert [words for found in pages for words in found] == everything
+        assert len(pages) == 3
+        found, first = await page(limit=5, after="lastCompaction")
+        rest, _ = await page(limit=5, after=first["afterCursor"])
+        assert (len(found), found + rest) == (5, everything)
+        assert (await page(before="lastCompaction"))[0] == []
+        for cursor in ("x", "1@x", f"9{first['afterCursor']}"):
+            error = await refused(ours, "chat/history", {"chatId": "c", "before": cursor})
+            assert (error["code"], error["data"]) == (-32602, {"code": "cursor_expired"})
+        error = await refused(ours, "chat/history", {"chatId": "nobody's"})
+        assert (error["code"], error["data"]) == (-32602, {"code": "chat_not_found"})
+        await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+        await ours.turn("say b", model=SCRIPT)
+        error = await refused(ours, "chat/open", {"chatId": "c", "after": first["afterCursor"]})
+        assert error["data"] == {"code": "cursor_expired"}
+
+
+async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("one", model=ECHO)
+        ours.connection.chats.get("c").titling.title = "a model's"
+        begun = len(ours.seen)
+        assert await ours.ask("chat/clear", {"chatId": "c", "messages": True}) == {}
+        cleared = ("chat/cleared", {"chatId": "c", "messages": True})
+        assert since(ours, begun) == [cleared, ("answer", {})]
+        assert await ours.ask("chat/clear", {"chatId": "c", "messages": False}) == {}
+        assert await ours.ask("chat/clear", {"chatId": "nobody's"}) == {}
+        assert since(ours, begun)[2:] == [
+            ("answer", {}),
+            ("chat/cleared", {"chatId": "nobody's", "messages": True}),
+            ("answer", {}),
+        ]
+        begun = len(ours.seen)
+        await ours.turn("hi", "nobody's", model=ECHO)
+        assert since(ours, begun)[0] == ("chat/opened", {"chatId": "nobody's"})
+        await ours.turn("two", model=ECHO)
+        assert ours.connection.chats.get("c").usage.tokens > 0
+        assert ours.connection.chats.get("c").title is None
+    async with current(data=tmp_path) as ours:
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert text(ours.contents()) == "twotwo"
+
+
+async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("one", model=ECHO, trust=True)
+        ours.connection.chats.get("c").titling.title = "a model's"
+        await ours.turn("two", model=ECHO)
+    async with current(data=tmp_path) as ours:
+        cleared = ours.request("chat/clear", {"chatId": "c"})
+        await ours.send(
+            cleared,
+            notification("$/cancelRequest", {"id": cleared["id"]}),
+            ours.prompt_request("three", model=ECHO),
+        )
+        await ours.finished()
+        assert text(ours.contents()) == "threethree"
+        assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
+    async with current(data=tmp_path) as ours:
+        assert (await ours.ask("chat/list"))["chats"][0]["title"] == "three"
+        opened = await ours.ask("chat/open", {"chatId": "c", "limit": 100})
+        assert (opened["meta"]["total"], opened["selection"]["trust"]) == (2, True)
+
+
+async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clear = queries.clear
+
+    def slowly(*given: Any, **more: Any) -> None:
+        time.sleep(0.3)
+        clear(*given, **more)
+
+    monkeypatch.setattr(queries, "clear", slowly)
+    async with current(data=tmp_path) as ours:
+        await ours.turn("one", model=ECHO)
+        once, twice = (ours.request("chat/clear", {"chatId": "c"}) for _ in range(2))
+        await ours.send(once, twice, ours.prompt_request("two", model=ECHO))
+        assert await ours.answer(once) == await ours.answer(twice) == {}
+        if ours.connection.chats.open("c").is_busy:
+            await ours.finished()
+    async with current(data=tmp_path) as ours:
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert text(ours.contents()) == "twotwo"
+
+
+async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("one", model=ECHO)
+        await ours.prompt("say a\nwait forever", model=SCRIPT)
+        await ours.content("text", text="a")
+        await ours.send(ours.request("chat/clear", {"chatId": "c"}), ours.request("shutdown"))
+        await ours.until(lambda each: "id" in each and each.get("result", 0) is None)
+    async with current(data=tmp_path) as ours:
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it() -> None:
+    provider = Provider(otherwise=reply("a"))
+    async with provider, current(provider_config(provider.url)) as ours:
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        await ours.turn("one")
+        marked = next(each["contentId"] for each in ours.contents() if "contentId" in each)
+        await ours.ask("chat/addFlag", {"chatId": "c", "contentId": marked, "text": "here"})
+        await ours.ask("chat/clear", {"chatId": "c"})
+        await ours.turn("two")
+        told = [each["content"] for each in provider.requests[-1].body["messages"]]
+        assert told[1:] == ["two"]
+        chat = ours.connection.chats.get("c")
+        assert (chat.title, dict(chat.settings.flags)) == ("Mine", {})
+
+
+@pytest.mark.requirement("W-22d", "W-23d")
+async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it() -> None:
+    async with current() as ours:
+        await ours.prompt("say a\nwait forever", model=SCRIPT)
+        await ours.content("text", text="a")
+        begun = len(ours.seen)
+        cleared = ours.request("chat/clear", {"chatId": "c"})
+        await ours.send(cleared, ours.prompt_request("say b", model=SCRIPT))
+        await ours.finished()
+        await ours.finished()
+        await ours.answer(cleared)
+        told = [each for each in since(ours, begun) if each[0] in ("chat/cleared", "progress")]
+        assert [name for name, _ in told[:2]] == ["progress", "chat/cleared"]
+        assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
+
+
+@pytest.mark.requirement("W-25d")
+async def test_the_users_own_title_sticks() -> None:
+    async with current({"chat": {"title": True}}) as ours:
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        await ours.turn("hi", model=ECHO)
+        await ours.turn("hi", model=ECHO)
+        titles = [each["title"] for each in ours.contents() if each["type"] == "metadata"]
+        assert titles == ["Mine"]
+        error = await refused(ours, "chat/update", {"chatId": "", "title": "Nobody's"})
+        assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
+
+
+async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("one", model=ECHO)
+        [marked] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        flag = {"chatId": "c", "contentId": marked, "text": "here"}
+        begun = len(ours.seen)
+        assert await ours.ask("chat/addFlag", flag) == {}
+        told = since(ours, begun)
+        assert [name for name, _ in told] == ["chat/cleared", "text", "flag", "text", "answer"]
+        flag_id = ours.seen[begun + 2]["params"]["content"]["contentId"]
+        error = await refused(ours, "chat/addFlag", {**flag, "contentId": "no such"})
+        assert "params.contentId" in error["message"]
+    async with current(data=tmp_path) as ours:
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert [each["type"] for each in ours.contents()] == ["text", "flag", "text"]
+        for _ in range(2):
+            assert await ours.ask("chat/removeFlag", {"chatId": "c", "contentId": flag_id}) == {}
+        found = await ours.ask("chat/history", {"chatId": "c"})
+        assert [each["content"]["type"] for each in found["contents"]] == ["text", "text"]
+
+
+async def test_an_older_client_is_sent_newer_things_only_on_request() -> None:
+    async with editor() as ours:
+        await ours.turn("hi", model=ECHO)
+        await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
+        begun = len(ours.seen)
+        assert (await ours.ask("chat/open", {"chatId": "c"}))["found"]
+        told = [name for name, _ in since(ours, begun)]
+        assert told == ["chat/cleared", "chat/opened", "text", "text", "answer"]
+        del ours.seen[begun:]
+        await ours.ask("chat/delete", {"chatId": "c"})
+        methods = {message["method"] for message in ours.seen if "method" in message}
+        assert methods == {
+            "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
+        }  # fmt: skip
+        updates = [each for each in ours.seen if each.get("method") == "config/updated"]
+        assert len(updates) == 1
+
+
+@pytest.mark.requirement("W-33d", "W-33a")
+async def test_native_tools_are_named_without_prefix_to_all_but_the_model(tmp_path: Path) -> None:
+    async with current(folder=tmp_path) as ours:
+        [listed] = [each["params"] for each in ours.seen if each.get("method") == SERVER_UPDATED]
+        assert "directory_tree" in [tool["name"] for tool in listed["tools"]]
+        await ours.turn('call eca_directory_tree {"path": "."}', model=SCRIPT)
+        calls = [each for each in ours.contents() if each["type"].startswith("toolCall")]
+        assert {(each["server"], each["name"]) for each in calls} == {("eca", "directory_tree")}

@@ -1,0 +1,229 @@
+"""Chats that go to a file and come back, and files that others wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eca_server.agent.chat.exchange import edn
+from eca_server.agent.chat.exchange.reading import BadExport, read_export
+from eca_server.agent.chat.exchange.written import envelope, markdown
+from eca_server.agent.chat.flags import Flag
+from eca_server.models.history import (
+    CompactionPart,
+    ImagePart,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from tests.eca_server.agent.chat.current import current, since
+from tests.eca_server.agent.chat.editor import SCRIPT, editor, text
+
+UPSTREAM = r"""
+{:eca/version "0.155.1", :eca/export-version 1, :exported-at 1700000000000,
+ :chat ; all that is kept
+ {:id "chat-1" :title "Fix  the Bug!" :title-custom? true :status :idle :trust true
+  :model "anthropic/claude" :variant "high" :last-api :anthropic
+  :prompt-id #uuid "00000000-0000-0000-0000-000000000001" #_ :gone #_ {:a 1}
+  :usage {:total-input-tokens 100 :cost 1.5M :big 12N :nothing nil}
+  :task {:next-id 2 :tasks [{:id 1 :blocked-by #{2 3}}]}
+  :messages
+  [{:role "user" :content "hello \"there\"\nü \uD83D\uDE00 \\" :content-id "c1" :created-at 1}
+   {:role "flag" :content {:text "here"} :content-id "f1"}
+   {:role "reason" :content {:id "r" :external-id "sig" :text "hm"}}
+   {:role "assistant" :content [{:type :text :text "I look."}] :content-id "c2"}
+   {:role "tool_call" :content {:id "t1" :name "read_file" :full-name "eca__read_file"
+     :server "eca" :origin :native :arguments {:path "/project/x" "deep" [{:a (1 2)}]}}}
+   {:role "tool_call" :content {:id "t2" :name "f" :server "srv" :arguments nil}}
+   {:role "tool_call_output" :content {:id "t1" :name "read_file" :error false
+     :output {:error false :contents [{:type :text :text "x is 1"}]}}}
+   {:role "tool_call_output" :content {:id "t2" :name "f" :output {:error true :contents []}}}
+   {:role "tool_call_output" :content {:id "t9" :output {}}}
+   {:role "server_tool_use" :content {}}
+   {:role "assistant" :content [{:type :text :text "Done."}]}
+   {:role "compact_marker" :content {:auto? false}}
+   {:role "user" :content
+    [{:type :text
+      :text "The conversation was compacted/summarized, consider this summary:\nshort"}]}
+   {:role "user" :content [{:type :text :text "go on"}
+     {:type :image :media-type "image/png" :base64 "aGk="}] :content-id "c1"}]}}
+"""
+
+
+def test_what_upstream_writes_is_read() -> None:
+    chat = read_export(UPSTREAM)
+    assert (chat.title, chat.model, chat.variant) == ("Fix the Bug!", "anthropic/claude", "high")
+    assert chat.is_named_by_user
+    assert [*chat.flags.values()] == [Flag(after="c1", text="here")]
+    assert chat.skipped == {"tool_call_output": 1, "server_tool_use": 1}
+    first, answer, results, done, summary, last = chat.messages
+    assert first.parts == (TextPart('hello "there"\nü 😀 \\'),)
+    assert first.content_id == "c1"
+    assert answer.parts == (
+        ReasoningPart(text="hm", id="r"),
+        TextPart("I look."),
+        ToolCallPart(
+            id="t1", name="eca_read_file", raw='{"path":"/project/x","deep":[{"a":[1,2]}]}',
+            arguments={"path": "/project/x", "deep": [{"a": [1, 2]}]},
+            server="eca", tool="eca_read_file",
+        ),
+        ToolCallPart(id="t2", name="srv_f", raw="{}", arguments={}, server="srv", tool="f"),
+    )  # fmt: skip
+    assert results.parts == (
+        ToolResultPart(call_id="t1", parts=(TextPart("x is 1"),)),
+        ToolResultPart(call_id="t2", parts=(TextPart("(no output)"),), is_error=True),
+    )
+    assert done.parts == (TextPart("Done."),)
+    assert summary.parts == (CompactionPart("short"),)
+    assert last.parts == (TextPart("go on"), ImagePart(media_type="image/png", data=b"hi"))
+    assert last.content_id is None  # of two messages with one id the first has it
+
+
+def test_what_is_written_is_read_again() -> None:
+    chat = read_export(UPSTREAM)
+    for write in (edn.dumps, lambda whole: edn.json.dumps(edn.plain(whole)).decode()):
+        whole = envelope(
+            chat.messages, {"id": "c", "title": "T"}, version="1", exported_at=1,
+            flags=chat.flags, hide=lambda told: told.replace("hello", "***"),
+        )  # fmt: skip
+        again = read_export(write(whole))
+        assert again.title == "T"
+        assert [*again.flags.values()] == [*chat.flags.values()]
+        assert again.messages[0].parts == (TextPart('*** "there"\nü 😀 \\'),)
+        assert [each.parts for each in again.messages[1:]] == [
+            each.parts for each in chat.messages[1:]
+        ]
+    shown = markdown(chat.messages, "A \n title", hide=lambda told: told)
+    assert shown.startswith("# A title\n\n## User\n\nhello")
+    assert "> hm" in shown
+    assert "**Called `eca/eca_read_file`**" in shown
+
+
+def test_a_key_is_hidden_in_an_argument_of_any_name() -> None:
+    call = ToolCallPart(id="1", name="f", raw="", arguments={"base64": "sk-1"})
+    message = Message(role="assistant", parts=(call,))
+    whole = envelope(
+        [message],
+        {},
+        version="1",
+        exported_at=1,
+        flags={},
+        hide=lambda told: told.replace("sk", ""),
+    )
+    assert "sk-1" not in edn.dumps(whole)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("", "neither EDN nor JSON: expected a value, got something else or the end, in line 1"),
+        ("{:a", "neither EDN nor JSON"),
+        ("{:a 1} 2", "expected the end"),
+        ("[" * 200, "expected at most 128 collections"),
+        ("#_" * 2000, "expected at most 128 collections"),
+        ("#_[" * 2000, "expected at most 128 collections"),
+        ("{:a 1e999}", "expected a value, got something else"),
+        ('{"a": 1', "neither EDN nor JSON"),
+        ("{:a 1}", "without eca/export-version"),
+        ("{:eca/export-version 2 :chat {}}", "expected version 1 of an exported chat, got 2"),
+        ("{:eca/export-version 1 :chat {:messages 3}}", "a list of messages"),
+        ("{:eca/export-version 1 :chat {:messages [1]}}", "chat.messages[0]: expected a map"),
+        (
+            '{:eca/export-version 1 :chat {:messages [{:role "user" :content [{:type :image}]}]}}',
+            "chat.messages[0]: expected the content of a 'user'",
+        ),
+    ],
+)
+def test_what_is_no_exported_chat_is_refused(written: str, expected: str) -> None:
+    with pytest.raises(BadExport) as refused:
+        read_export(written)
+    assert expected in str(refused.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(JSON)
+def test_every_value_of_json_comes_back_from_edn(value: Any) -> None:
+    assert edn.loads(edn.dumps(value)) == value
+
+
+@settings(max_examples=30)
+@given(st.text('{}[]()#_:"\\ \n;a1,nilu0') | st.text())
+def test_every_text_is_read_or_refused(written: str) -> None:
+    try:
+        edn.loads(written)
+    except edn.BadEDN:
+        with pytest.raises(BadExport):
+            read_export(written)
+
+
+@pytest.mark.trio
+@pytest.mark.requirement("CHAT-30")
+async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> None:
+    key = "sk-1234567890abcdef"
+    async with current(data=tmp_path / "data", folder=tmp_path) as ours:
+        assert "nothing to export" in text(await ours.turn("/export"))
+        await ours.turn(f"think hm\nsay one {key}", model=SCRIPT)
+        await ours.ask("chat/update", {"chatId": "c", "title": "My Chat!"})
+        assert "Exported 2 messages" in text(await ours.turn("/export", model=SCRIPT))
+        written = tmp_path / "eca-chat-my-chat.edn"
+        assert written.stat().st_mode & 0o777 == 0o600
+        assert key not in written.read_text()
+        for path, told in (
+            ("", "eca-chat-my-chat-2.edn"),
+            (str(written), "already exists"),
+            ("sub/chat.md", "chat.md`. Keys are masked in it."),
+            ("sub", "sub/eca-chat-my-chat.edn"),
+            ("chat.json", "/import"),
+        ):
+            assert told in text(await ours.turn(f"/export {path}", model=SCRIPT))
+        for path, told in (
+            ("", "The path is missing"),
+            ("none.edn", "No such file"),
+            ("sub/chat.md", "neither EDN"),
+            ("sub", "Expected a file"),
+        ):
+            assert told in text(await ours.turn(f"/import {path}"))
+        for path in ("sub/eca-chat-my-chat.edn", "chat.json"):
+            begun = len(ours.seen)
+            assert "Imported 2 messages" in text(await ours.turn(f"/import {path}"))
+            told = since(ours, begun)
+            names = [name for name, _ in told]
+            opened = names.index("chat/opened")
+            assert told[opened + 1 :][:5] == [
+                ("text", "think hm\nsay one ***"), ("reasonStarted", None), ("reasonText", "hm"),
+                ("reasonFinished", None), ("text", "one ***"),
+            ]  # fmt: skip
+            new = told[opened][1]["chatId"]
+            assert (await ours.prompt("say on", new))["model"] == SCRIPT
+            await ours.finished(new)
+        assert len((await ours.ask("chat/list"))["chats"]) == 3
+
+
+@pytest.mark.trio
+@pytest.mark.requirement("CHAT-30")
+async def test_older_editions_import_into_the_chat_at_hand(tmp_path: Path) -> None:
+    path = tmp_path / "chat.edn"
+    path.write_text(UPSTREAM)
+    async with editor() as ours:
+        told = text(await ours.turn(f"/import {path}"))
+        assert "Added 6 messages to this chat" in told
+        assert (
+            "Left out, since only the server that wrote them can read them: "
+            "1 tool_call_output, 1 serv" in told
+        )
+        assert "anthropic/claude, is not available here" in told
+        assert "chat/opened" not in [each.get("method") for each in ours.seen]

@@ -1,0 +1,253 @@
+"""Errors of users and providers end as readable text and one `finished` (W-21)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from eca_protocol import json
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.agent.chat import breakdown
+from eca_server.agent.chat.store import Store
+from eca_server.agent.chat.store.running import Running
+from eca_server.client.content_formatting import Role
+from eca_server.client.session import Session
+from eca_server.models.backend import ErrorKind
+from eca_server.models.calls import MAX_NESTING
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Content,
+    Editor,
+    contents,
+    editor,
+    finishes,
+    provider_config,
+    text,
+    types,
+)
+
+pytestmark = pytest.mark.trio
+
+SIMULATED = (ECHO, SCRIPT)
+
+
+def told(received: list[Content]) -> str:
+    """The system's last words of a turn that failed."""
+    assert types(received)[-1] == "finished"
+    assert finishes(received) == 1
+    last = [each for each in received if each["type"] == "text"][-1]
+    return str(last["text"])
+
+
+async def assert_goes_on(ours: Editor) -> None:
+    received = await ours.turn("go on", model=ECHO)
+    assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
+
+
+@pytest.mark.requirement("W-21d", "W-21e", "W-21f")
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("simulator/unknown", "simulator/unknown"),
+        ("nobody/nothing", "nobody/nothing"),
+        ("no slash", "no slash"),
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("broken/m", "providers.broken.url"),
+    ],
+)
+async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn(model: str, words: str) -> None:
+    config = {"providers": {"broken": {"api": "openai-chat", "models": {"m": {}}}}}
+    async with editor(config) as ours:
+        asked = ours.prompt_request("hi", model=model)
+        await ours.send(asked)
+        await ours.finished()
+        answer = await ours.answer(asked)
+        assert answer == {"chatId": "c", "model": model, "status": "prompting"}
+        received = ours.contents()
+        assert types(received) == ["progress", "text", "finished"]
+        assert words in told(received)
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21f", "W-22a", "W-22b")
+async def test_a_prompt_that_cannot_be_asked_queues_like_any_other(autojump_clock: object) -> None:
+    async with editor() as ours:
+        await ours.prompt("wait 1\nsay a", model=SCRIPT)
+        answer = await ours.prompt("hi", model="nobody/nothing")
+        assert answer["status"] == "prompting"
+        assert types(ours.contents()) == ["progress", "text"]
+        await ours.finished(times=2)
+        assert types(ours.contents())[-4:] == ["finished", "progress", "text", "finished"]
+
+
+@pytest.mark.requirement("W-21d", "W-22e")
+@pytest.mark.parametrize("kind", get_args(ErrorKind))
+async def test_each_class_of_error_is_explained(kind: str, autojump_clock: object) -> None:
+    async with editor() as ours:
+        await ours.prompt(f"fail {kind} the provider says so", model=SCRIPT)
+        await ours.finished()
+        received = ours.contents()
+        assert "the provider says so" in told(received)
+        assert "simulator/script" in told(received)
+        roles = {role for role, each in contents(ours.seen) if each["type"] == "text"}
+        assert roles == {"user", "system"}
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21d", "W-26b", "W-22e")
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("say some\nfail overloaded stop", "stop"),
+        ("think hm\nfail auth stop", "stop"),
+        ("say some\ncut", "broke off"),
+        ("cut", "broke off"),
+        ("say some\ncrash", "See the server's log for details."),
+        ("crash", "See the server's log for details."),
+    ],
+)
+async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(
+    script: str, words: str, autojump_clock: object
+) -> None:
+    async with editor() as ours:
+        received = await ours.turn(script, model=SCRIPT)
+        if "say some" in script:
+            assert received[3]["text"] == "some"
+        assert words in told(received)
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-20d", "W-22e")
+@pytest.mark.parametrize("lost", ["usage", "last words", "history"])
+async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
+    lost: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def emit(session: Session, chat_id: str, role: Role, content: Any) -> None:
+        if content.type == lost or "were dropped" in getattr(content, "text", ""):
+            raise ValueError("there is no JSON for it")
+        written(session, chat_id, role, content)
+
+    async def keep(*given: Any, running: Running | None, **more: Any) -> bool:
+        if running is None or running.is_over:
+            raise ValueError("there is no row for it")
+        return await append(*given, running=running, **more)
+
+    written, append = Session.emit, Store.append
+    async with editor(keeps_chats=lost == "history", XDG_DATA_HOME=str(tmp_path)) as ours:
+        with monkeypatch.context() as patched:
+            patched.setattr(Session, "emit", emit)
+            patched.setattr(Store, "append", keep)
+            if lost == "last words":
+                await ours.prompt("wait forever", model=SCRIPT)
+                await ours.prompt("then this", model=SCRIPT)
+                await ours.stop()
+            else:
+                await ours.prompt("say a", model=SCRIPT)
+            await ours.finished()
+        assert finishes(ours.contents()) == 1
+        assert [each.levelname for each in caplog.records] == ["ERROR"]
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-20d", "W-27")
+async def test_a_context_that_cannot_be_announced_delays_neither_the_usage_nor_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(breakdown, "breakdown", lambda *_: 1 / 0)
+    async with current() as ours:
+        *_, usage, end = await ours.turn("say a", model=SCRIPT)
+        assert (usage["type"], end["state"]) == ("usage", "finished")
+        assert "contextBreakdown" not in usage
+        assert [each.levelname for each in caplog.records] == ["ERROR"]
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("CHAT-30")
+async def test_what_fails_while_a_chat_is_cleared_ends_neither_the_chat_nor_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def clear(*_: object, **__: object) -> None:
+        raise RuntimeError("there is no thread for it")
+
+    monkeypatch.setattr(Store, "clear", clear)
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say a", model=SCRIPT)
+        await ours.ask("chat/clear", {"chatId": "c"})
+        assert "the stored messages of chat c cannot be deleted" in caplog.text
+        assert not ours.connection.chats.open("c").history
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-20d", "W-22e")
+async def test_an_answer_of_nothing_is_a_turn_without_text() -> None:
+    async with editor() as ours:
+        assert types(await ours.turn("empty", model=SCRIPT)) == [
+            "progress", "text", "usage", "finished",
+        ]  # fmt: skip
+        await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21d", "GEN-1")
+@pytest.mark.parametrize(
+    "url", ["http://[::1:8080/v1", "https://[your-resource].example.com/v1", "http://host:port/v1"]
+)
+@pytest.mark.parametrize(
+    ("setting", "variable", "key"),
+    [("url", None, "providers.odd.url"), (None, "ODD_API_URL", "ODD_API_URL")],
+)
+async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(
+    url: str, setting: str | None, variable: str | None, key: str
+) -> None:
+    async with Provider(otherwise=reply("Good day")) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["odd"] = {"models": {"m": {}}} | ({setting: url} if setting else {})
+        environ = {"ECA_CONFIG": json.dumps(config).decode()} | (
+            {variable: url} if variable else {}
+        )
+        async with editor(started=False, **environ) as ours:
+            await ours.start()
+            shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+            assert shown["params"]["type"] == "error"
+            assert f"{key}: expected a url" in shown["params"]["message"]
+            updated = next(each for each in ours.seen if each.get("method") == "config/updated")
+            assert updated["params"]["chat"]["models"] == ["p/m", *SIMULATED]
+            assert "Good day" in text(await ours.turn("hi", model="p/m"))
+            assert "the url of odd: expected a url" in told(await ours.turn("hi", model="odd/m"))
+            assert f"{key}: expected a url" in text(await ours.turn("/doctor"))
+            await assert_goes_on(ours)
+
+
+@pytest.mark.requirement("W-21d", "GEN-1")
+async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_selected() -> None:
+    environ = {"ECA_CONFIG": json.dumps({"defaultModel": "openai/gpt-4o"}).decode()}
+    async with editor(started=False, **environ) as ours:
+        await ours.start()
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert shown["params"]["type"] == "error"
+        assert "OPENAI_API_KEY" in shown["params"]["message"]
+        assert (await ours.prompt("hi"))["model"] == ECHO
+        await ours.finished()
+
+
+@pytest.mark.requirement("W-30c", "W-30e")
+async def test_arguments_that_no_message_could_hold_are_unreadable() -> None:
+    def nested(levels: int) -> str:
+        inner = "[" * (levels - 1) + "]" * (levels - 1)
+        return f'call eca_grep {{"pattern": "x", "more": {inner}}}'
+
+    async with editor() as ours:
+        for levels, is_read in ((MAX_NESTING, True), (MAX_NESTING + 1, False), (127, False)):
+            received = await ours.turn(nested(levels), model=SCRIPT)
+            [run] = [each for each in received if each["type"] == "toolCallRun"]
+            assert bool(run["arguments"]) is is_read
+            [called] = [each for each in received if each["type"] == "toolCalled"]
+            unreadable = "expected at most 100 levels of nesting" in called["outputs"][0]["text"]
+            assert unreadable is not is_read
+        await assert_goes_on(ours)

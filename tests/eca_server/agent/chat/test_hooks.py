@@ -1,0 +1,388 @@
+"""Hooks in a chat: what they add, rewrite, tighten, block and end, and how the user sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.testing.provider import Provider, reply, wait
+from eca_server.agent.chat.turn import Steer
+from eca_server.agent.hooks import HookResults, Hooks
+from eca_server.agent.tools import background
+from eca_server.models.history import TextPart, ToolCallPart, ToolResultPart
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Content,
+    Editor,
+    editor,
+    finishes,
+    provider_config,
+    text,
+    types,
+)
+from tests.eca_server.processes import assert_gone
+
+pytestmark = pytest.mark.trio
+
+ENDS = ("toolCalled", "toolCallRejected")
+
+
+def says(**members: Any) -> str:
+    return f"echo '{json.dumps(members)}'"
+
+
+def hook(event: str, *shells: str, **more: Any) -> dict[str, Any]:
+    return {"type": event, "actions": [{"type": "shell", "shell": each} for each in shells], **more}
+
+
+def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
+    return {"hooks": hooks}
+
+
+def write(path: Path, **more: Any) -> str:
+    arguments = json.dumps({"path": str(path), "content": "x", **more})
+    return f"call eca_write_file {arguments}\nsay done"
+
+
+def told(ours: Editor) -> str:
+    """All texts the model was given in the chat."""
+    texts: list[str] = []
+    for message in ours.connection.chats.open("c").history:
+        for part in message.parts:
+            inner = part.parts if isinstance(part, ToolResultPart) else (part,)
+            texts += [each.text for each in inner if isinstance(each, TextPart)]
+    return "\n".join(texts)
+
+
+def ended(received: list[Content]) -> list[tuple[str, int]]:
+    """The hooks that ended, each with its status; each has started before."""
+    begun = [each["id"] for each in received if each["type"] == "hookActionStarted"]
+    over = [each for each in received if each["type"] == "hookActionFinished"]
+    assert [each["id"] for each in over] == begun
+    return [(each["name"], each["status"]) for each in over]
+
+
+@pytest.mark.requirement("VALUE:ChatContent=ChatHookActionStartedContent")
+async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path: Path) -> None:
+    config = hooked(
+        begin=hook("chatStart", f"cat >> {tmp_path}/told; {says(additionalContext='the date')}"),
+        every=hook("prePrompt", says(replacedPrompt="say rewritten", additionalContext="more")),
+        quiet=hook("preRequest", f"cat > {tmp_path}/prompt", visible=False),
+    )
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn("say original", model=SCRIPT)
+        assert text(received).endswith("rewritten")
+        assert ended(received) == [("begin", 0), ("every", 0)]
+        assert '<eca_hook name="begin">\nthe date\n</eca_hook>' in told(ours)
+        listed = text(await ours.turn("/hooks"))
+        assert "chatStart: begin - actions: 1\npreRequest: every - actions: 1\n" in listed
+        await ours.turn("say again", model=SCRIPT)
+        assert told(ours).count("the date") == 1
+    (begun,) = (tmp_path / "told").read_text().split("\n")
+    assert json.loads(begun) == {
+        "hook_name": "begin",
+        "hook_type": "chatStart",
+        "workspaces": [str(tmp_path)],
+        "cwd": str(tmp_path),
+        "chat_id": "c",
+        "agent": "code",
+        "behavior": "code",
+        "full_model": SCRIPT,
+        "resumed": False,
+    }
+    assert json.loads((tmp_path / "prompt").read_text())["prompt"] == "say rewritten"
+
+
+@pytest.mark.requirement("W-20b")
+async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path: Path) -> None:
+    config = hooked(
+        begin=hook("chatStart", says(additionalContext="the date"), visible=False),
+        a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
+        b=hook("preRequest", f"grep -q worse && {says(**{'continue': False, 'stopReason': 'no'})}"),
+    )
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn("say bad", model=SCRIPT)
+        assert "Request blocked by hook 'a': not so" in text(received)
+        assert "Turn stopped by hook 'b': no" in text(await ours.turn("say worse", model=SCRIPT))
+        assert not ours.connection.chats.open("c").history
+        received = await ours.turn("say fine", model=SCRIPT)
+        assert text(received).endswith("fine")
+        assert ended(received) == [("a", 0), ("b", 1)]
+        assert [each["error"] for each in received if each.get("error")] == ["exit code 1"]
+        assert "the date" in told(ours)
+        await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+        await ours.turn("say anew", model=SCRIPT)
+        assert "the date" in told(ours)
+
+
+@pytest.mark.requirement("W-25a")
+async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None:
+    commands = tmp_path / ".eca" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "look.md").write_text("Look at $1")
+    config = hooked(h=hook("preRequest", says(replacedPrompt="public")))
+    for asked in ("the planted word", "/look planted"):
+        async with Provider([reply("ok")], title=reply("A title")) as provider:
+            configured = provider_config(provider.url, chat={"title": True}, **config)
+            async with current(configured, folder=tmp_path) as ours:
+                await ours.turn(asked)
+                assert await ours.title() == "A title"
+        requests = [*provider.requests, *provider.title_requests]
+        assert [each.body["messages"][-1]["content"] for each in requests] == ["public"] * 2
+        assert "planted" not in str([each.body for each in requests])
+
+
+@pytest.mark.requirement("W-20b")
+async def test_a_message_to_a_running_turn_is_read_as_a_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
+        more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
+        if more_said is not None:  # while hooks hear the one before
+            turn = ours.connection.chats.open("c").turn
+            assert turn is not None
+            turn.steers.append(Steer(text=more_said))
+        return await heard(hooks, event, told, *more)
+
+    heard = Hooks.fire
+    monkeypatch.setattr(Hooks, "fire", fire)
+    config = hooked(
+        a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
+        b=hook("preRequest", f"grep -q secret && {says(replacedPrompt='public')}; exit 0"),
+    )
+    script = [reply("one", wait("now")), reply("two"), reply("three", wait("again"))]
+    async with (
+        Provider(script) as provider,
+        current(provider_config(provider.url, **config)) as ours,
+    ):
+        await ours.prompt("go")
+        await provider.until(lambda: "now" in provider.reached)
+        for words in ("a bad idea", "a secret"):
+            await ours.tell("chat/promptSteer", {"chatId": "c", "message": words})
+        provider.open("now")
+        await ours.finished()
+        asked = [each["content"] for each in provider.requests[-1].body["messages"]]
+        assert asked[-3:] == ["go", "one", "public"]
+        for words in ("a bad idea", "as bad", "too bad"):
+            assert f"Blocked by hook 'a': not so\n\n{words}" in text(ours.contents())
+        await ours.prompt("go on")
+        await provider.until(lambda: "again" in provider.reached)
+        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "bad alone"})
+        provider.open("again")
+        await ours.finished()
+        assert len(provider.requests) == 3
+
+
+@pytest.mark.requirement("W-20b")
+async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
+    os.mkfifo(tmp_path / "gate")
+    config = hooked(h=hook("preRequest", "grep -q bad && exit 2; exit 0", visible=False)) | ALLOW
+    job = json.dumps({"command": "cat gate", "background": "it"})
+    async with current(config, folder=tmp_path) as ours:
+        await ours.turn(f"call eca_shell_command {job}", model=SCRIPT)
+        (tmp_path / "gate").write_text("late")
+        while [each.status for each in ours.shown.jobs] != ["completed"]:
+            await ours.until(lambda message: message.get("method") == "jobs/updated")
+        for prompt in ("say bad", "say fine"):
+            await ours.turn(prompt, model=SCRIPT)
+        assert "\nlate\n</eca_job>" in told(ours)
+
+
+@pytest.mark.requirement("W-30a")
+@pytest.mark.parametrize("event", ["preToolCall", "postToolCall"])
+async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(
+    tmp_path: Path, event: str
+) -> None:
+    def written(name: str) -> tuple[str, dict[str, str]]:
+        return "eca_write_file", {"path": str(tmp_path / name), "content": name}
+
+    asks = ("eca_shell_command", {"command": f"touch {tmp_path}/asked"})
+    first, second = written("first"), written("second")
+    made = {
+        "preToolCall": calls(asks, first, second, first),
+        "postToolCall": calls(first, asks, second, first),
+    }
+    config = hooked(h=hook(event, says(**{"continue": False}), matcher="eca__write_file"))
+    config["toolCall"] = {"approval": {"ask": {"shell_command": {}}, "byDefault": "allow"}}
+    async with (
+        Provider([made[event]]) as provider,
+        current(provider_config(provider.url, **config), folder=tmp_path) as ours,
+    ):
+        received = await ours.turn("go")
+    ends = [each["type"] for each in received if each["type"] in ENDS]
+    assert len(ends) == 4
+    assert ends.count("toolCalled") == (event == "postToolCall")
+    assert text(received).count("Turn stopped by hook 'h'.") == 1
+    left = ["first"] if event == "postToolCall" else []
+    assert [each.name for each in tmp_path.iterdir()] == left
+
+
+@pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=hookRejected")
+@pytest.mark.parametrize(
+    ("shell", "model_hears"),
+    [
+        ("echo 'hands off' >&2; exit 2", "hands off"),
+        (says(approval="deny", additionalContext="use edit_file"), "use edit_file"),
+        (says(approval="deny"), "Denied by the hook h"),
+    ],
+)
+async def test_a_hook_rejects_a_call_and_the_turn_continues(
+    tmp_path: Path, shell: str, model_hears: str
+) -> None:
+    config = hooked(h=hook("preToolCall", shell, matcher="eca__write_.*"))
+    config["toolCall"] = {"approval": {"byDefault": "allow"}}
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn(write(tmp_path / "new"), model=SCRIPT)
+        (rejected,) = (each for each in received if each["type"] == "toolCallRejected")
+        assert rejected["reason"] == "hookRejected"
+        assert model_hears in told(ours)
+        assert text(received).endswith("done")
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.requirement("W-33")
+async def test_a_hook_never_loosens_what_is_decided(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    config = hooked(
+        allow=hook("preToolCall", says(approval="allow"), matcher={"grep": {}, "write_file": {}}),
+        move=hook(
+            "preToolCall",
+            says(updatedInput={"path": str(outside)}),
+            matcher={"read_file": {"argsMatchers": {"path": [".*/moved"]}}},
+        ),
+        ask=hook(
+            "preToolCall",
+            says(approval="ask"),
+            matcher={"eca__read_file": {"argsMatchers": {"path": [".*/a"]}}},
+        ),
+    )
+    config["toolCall"] = {"approval": {"allow": {"read_file": {}}, "deny": {"grep": {}}}}
+    (inside / "a").write_text("text")
+    async with current(config, folder=inside) as ours:
+        for prompt in (
+            write(inside / "asks"),
+            f'call eca_read_file {{"path": "{inside}/moved"}}',
+            f'call eca_read_file {{"path": "{inside}/a"}}',
+        ):
+            await ours.prompt(prompt, model=SCRIPT)
+            run = await ours.content("toolCallRun")
+            assert run["manualApproval"] is True, prompt
+            await ours.stop()
+            await ours.finished()
+        received = await ours.turn('call eca_grep {"pattern": "x"}', model=SCRIPT)
+        assert "toolCallRejected" in types(received)
+        assert not (inside / "asks").exists()
+
+
+@pytest.mark.requirement("FIELD:ChatHookActionFinishedContent.toolCallId")
+async def test_a_hook_rewrites_arguments_and_outputs(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("secret")
+    (tmp_path / "b").write_text("public")
+    config = hooked(
+        pre=hook("preToolCall", says(updatedInput={"path": "b"})),
+        post=hook("postToolCall", "grep -q secret && exit 2; exit 0"),
+        post2=hook("postToolCall", says(additionalContext="look twice"), visible=False),
+    )
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn('call eca_read_file {"path": "a"}', model=SCRIPT)
+        (called,) = (each for each in received if each["type"] == "toolCalled")
+        assert called["arguments"] == {"path": "b"}
+        assert [each["text"] for each in called["outputs"]] == [
+            "public",
+            '<eca_hook name="post2">\nlook twice\n</eca_hook>',
+        ]
+        about = {
+            each.get("toolCallId") for each in received if each["type"] == "hookActionFinished"
+        }
+        assert about == {called["id"]}
+        answer = ours.connection.chats.open("c").history[1]
+        (kept,) = (part for part in answer.parts if isinstance(part, ToolCallPart))
+        assert (kept.arguments, json.loads(kept.raw)) == ({"path": "b"}, {"path": "b"})
+        (tmp_path / "b").write_text("secret")
+        received = await ours.turn('call eca_read_file {"path": "a"}', model=SCRIPT)
+        (called,) = (each for each in received if each["type"] == "toolCalled")
+        assert called["outputs"][0]["text"] == "[Tool output hidden by hook]"
+
+
+@pytest.mark.requirement("W-20b")
+async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path: Path) -> None:
+    once = f"grep -q '\"follow_up_active\":false' && {says(followUp='say more')}; exit 0"
+    async with current(hooked(h=hook("postRequest", once)), folder=tmp_path) as ours:
+        received = await ours.turn("say first", model=SCRIPT)
+        assert text(received).endswith("firstsay moremore")
+    always = hooked(h=hook("postRequest", "echo on >&2; exit 2", visible=False))
+    async with current(always, folder=tmp_path) as ours:
+        received = await ours.turn("first", model=ECHO)
+        assert "Hooks continued this turn 10 times" in text(received)
+
+
+@pytest.mark.requirement("W-23")
+async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    shell = f"echo $$ > {ready}; exec sleep 60"
+    async with current(hooked(h=hook("preRequest", shell)), folder=tmp_path) as ours:
+        await ours.prompt("say no", model=SCRIPT)
+        pid = int(await trio.to_thread.run_sync(ready.read_text, abandon_on_cancel=True))
+        await ours.stop()
+        await ours.finished()
+        received = ours.contents()
+        assert ended(received) == [("h", 143)]
+        assert finishes(received) == 1
+        assert_gone({pid})
+
+
+@pytest.mark.requirement("W-6a", "W-38a")
+async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path: Path) -> None:
+    rewrites = json.dumps({"replacedPrompt": "say " + "x" * 30_000})
+    (tmp_path / "said").write_text(rewrites)
+    shells = f"cat {tmp_path}/said {tmp_path}/said >&2; cat {tmp_path}/said"
+    async with current(hooked(h=hook("preRequest", shells)), folder=tmp_path) as ours:
+        received = await ours.turn("say no", model=SCRIPT)
+        (shown,) = (each for each in received if each["type"] == "hookActionFinished")
+        for name in ("output", "error"):
+            assert "bytes left out" in shown[name]
+            assert len(shown[name]) < 4_200
+        assert text(received).endswith("x" * 30_000)
+
+
+@pytest.mark.requirement("W-33")
+async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_hold_no_keys(
+    tmp_path: Path,
+) -> None:
+    config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))
+    async with editor(config, started=False, OPENAI_API_KEY="sk-planted-0123456789") as ours:
+        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "w"}])
+        received = await ours.turn("say fine", model=SCRIPT)
+        assert "The hook h failed: exit code 9" in text(received)
+        assert text(received).endswith("fine")
+        assert "hookActionStarted" not in types(received)
+    assert "sk-planted" not in (tmp_path / "env").read_text()
+
+
+async def test_children_know_that_an_agent_runs_them_and_for_which_chat(tmp_path: Path) -> None:
+    say = "echo $ECA_AGENT-$ECA_CHAT_ID"
+    custom = {"mine": {"command": say, "description": "d", "schema": {"properties": {}}}}
+    run = calls(("eca_shell_command", {"command": say}), ("eca_mine", {}))
+    hooks = {
+        "h": hook("preRequest", f"{say} > {tmp_path}/of_chat"),
+        "s": hook("sessionStart", f"{say} > {tmp_path}/of_session"),
+    }
+    async with session(tmp_path, run, hooks=hooks, customTools=custom, **ALLOW) as (ours, provider):
+        await ours.turn("go")
+        assert ["1-c" in each for each in results(provider)] == [True, True]
+    assert (tmp_path / "of_chat").read_text() == "1-c\n"
+    assert (tmp_path / "of_session").read_text() == "1-\n"

@@ -1,0 +1,223 @@
+"""`chat/inlinePrompt`: a chat of its own that begins with another one, silently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, reply, wait
+from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.current import CURRENT, current, refused, since
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    editor,
+    finishes,
+    provider_config,
+    text,
+)
+from tests.eca_server.agent.chat.test_steer import roles_and_words
+
+pytestmark = pytest.mark.trio
+
+
+def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:
+    return ours.request("chat/inlinePrompt", {"chatId": chat, "message": message, **params})
+
+
+async def inline_turn(
+    ours: Editor, message: str, chat: str = "i", **params: Any
+) -> tuple[Any, list[tuple[str, Any]]]:
+    """The answer to an inline prompt, and all that came until its turn ended."""
+    begun, asked = len(ours.seen), inline(ours, message, chat, **params)
+    await ours.send(asked)
+    await ours.finished(chat)
+    return await ours.answer(asked), since(ours, begun)
+
+
+async def kinds(ours: Editor) -> dict[str, str | None]:
+    listed = (await ours.ask("chat/list"))["chats"]
+    return {each["id"]: each.get("kind") for each in listed}
+
+
+@pytest.mark.requirement(
+    "FIELD:ChatInlinePromptParams.*", "FIELD:ChatSummary.kind", "VALUE:ChatKind=inline"
+)
+async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> None:
+    async with Provider([reply("one"), reply("two"), reply("three")]) as provider:
+        config = provider_config(provider.url, chat={"title": True})
+        async with editor(config, started=False) as ours:
+            await ours.start(capabilities=CURRENT)
+            await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+            await ours.turn("first")
+            asked, told = await inline_turn(ours, "and\nthen?", sourceChatId="c")
+            assert asked == {"chatId": "i", "model": "p/m", "status": "prompting"}
+            opened = {"chatId": "i", "title": "inline: and then?"}
+            assert told[0] == ("chat/opened", opened)
+            assert [words for name, words in told if name == "text"] == ["and\nthen?", "two"]
+            assert told.index(("answer", asked)) < told.index(("text", "two"))
+            before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
+            assert roles_and_words(provider) == before
+            # Its source chat is unchanged, and the next prompt is an ordinary one.
+            await inline_turn(ours, "more", sourceChatId="c")
+            assert roles_and_words(provider)[2:] == [
+                *before[2:], ("assistant", "two"), ("user", "more"),
+            ]  # fmt: skip
+            assert text(ours.contents()) == "firstone"
+            assert await kinds(ours) == {"c": None, "i": "inline"}
+
+
+@pytest.mark.requirement("FIELD:ChatInlinePromptParams.sourceChatId")
+async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
+    script = [reply("one"), reply("a", wait("go"), "b"), reply("aside")]
+    async with (
+        Provider(script) as provider,
+        editor(provider_config(provider.url), started=False) as ours,
+    ):
+        await ours.start(capabilities=CURRENT)
+        await ours.turn("first")
+        await ours.prompt("second")
+        await provider.until(lambda: "go" in provider.reached)
+        await inline_turn(ours, "why?", sourceChatId="c")
+        assert roles_and_words(provider)[0] == ("user", "first")
+        assert "second" in str(roles_and_words(provider)[2:])
+        assert "why?" in str(roles_and_words(provider)[2:])
+        provider.open("go")
+        await ours.finished()
+        assert text(ours.contents()) == "firstonesecondab"
+
+
+@pytest.mark.requirement("W-22c", "W-22d")
+@pytest.mark.parametrize("source", [{}, {"sourceChatId": "c"}])
+async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
+    async with current() as ours:
+        await ours.turn("say one", model=SCRIPT)
+        asked = inline(ours, "say two", model=SCRIPT, **source)
+        await ours.send(asked, notification("chat/promptStop", {"chatId": "i"}))
+        assert (await ours.answer(asked))["status"] == "prompting"
+        if not finishes(ours.contents("i")):
+            await ours.finished("i")
+        assert "two" not in text(ours.contents("i")).replace("say two", "")
+        assert finishes(ours.contents("i")) == 1
+
+
+@pytest.mark.requirement("FIELD:ChatInlinePromptParams.model", "FIELD:ChatInlinePromptParams.agent")
+async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() -> None:
+    configured = {"chatInline": {"model": SCRIPT, "agent": "plan"}}
+    async with current(configured) as ours:
+        await ours.turn("one", model=ECHO)
+        asked, _ = await inline_turn(ours, "say a", sourceChatId="c")
+        assert asked["model"] == SCRIPT
+        assert ours.connection.chats.open("i").settings.behavior == "plan"
+        asked, _ = await inline_turn(ours, "two", model=ECHO, agent="code")
+        assert asked["model"] == ECHO
+        assert ours.connection.chats.open("i").settings.behavior == "agent"
+        asked, _ = await inline_turn(ours, "say b")
+        assert asked["model"] == SCRIPT
+        # A regular chat has nothing of it.
+        asked, _ = await inline_turn(ours, "three", "c")
+        assert (asked["model"], await kinds(ours)) == (ECHO, {"c": None, "i": "inline"})
+    async with current() as ours:
+        await ours.turn("say a", model=SCRIPT)
+        asked, _ = await inline_turn(ours, "say b", sourceChatId="c")
+        assert asked["model"] == SCRIPT
+        asked, _ = await inline_turn(ours, "two", "j", model=ECHO, sourceChatId="c")
+        assert asked["model"] == ECHO
+        assert (await inline_turn(ours, "three", "j"))[0]["model"] == ECHO
+
+
+@pytest.mark.requirement("FIELD:ChatInlinePromptParams.chatId")
+async def test_a_stored_chat_stays_what_it_is_and_a_stored_source_is_read(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say one", model=SCRIPT)
+        await inline_turn(ours, "say two", model=SCRIPT, sourceChatId="c")
+    async with current(data=tmp_path) as ours:
+        assert await kinds(ours) == {"c": None, "i": "inline"}
+        await inline_turn(ours, "three", "c", model=ECHO, sourceChatId="i")
+        await inline_turn(ours, "four", "i", model=ECHO, sourceChatId="c")
+        asked, _ = await inline_turn(ours, "say five", "j", sourceChatId="i")
+        assert asked["model"] == ECHO  # what `i` was last prompted with
+        assert await kinds(ours) == {"c": None, "i": "inline", "j": "inline"}
+        counts = {e["id"]: e["messageCount"] for e in (await ours.ask("chat/list"))["chats"]}
+        assert counts == {"c": 4, "i": 6, "j": 8}
+
+
+@pytest.mark.requirement("W-21d", "W-3")
+async def test_without_a_source_or_an_id() -> None:
+    async with current() as ours:
+        _, told = await inline_turn(ours, "one", sourceChatId="unknown", model=ECHO)
+        [words] = [each for name, each in told if name == "text" and "does not exist" in each]
+        assert words.strip().endswith("begins empty.")
+        error = await refused(ours, "chat/inlinePrompt", {"chatId": " ", "message": "m"})
+        assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
+        asked, _ = await inline_turn(ours, "say a", "subagent-mine", model=SCRIPT)
+        assert asked["chatId"] == "subagent-mine"
+        asked, _ = await inline_turn(ours, "one", "x" * 300, model=ECHO)
+        assert asked["status"] == "prompting"
+        assert "one" in text(ours.contents("x" * 300))
+
+
+@pytest.mark.requirement("W-21d")
+async def test_a_key_in_the_first_prompt_is_not_shown() -> None:
+    async with current() as ours:
+        key = "sk-0123456789abcdef0123"
+        await inline_turn(ours, f"/login nobody {key}")
+        assert key not in str(ours.seen)
+
+
+@pytest.mark.requirement("W-24a")
+async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say one", model=SCRIPT)
+    async with current(data=tmp_path) as ours:
+        begun = len(ours.seen)
+        delete = ours.request("chat/delete", {"chatId": "i"})
+        await ours.send(inline(ours, "two", sourceChatId="c", model=ECHO), delete)
+        await ours.answer(delete)
+        await ours.turn("three", "other", model=ECHO)
+        assert await kinds(ours) == {"c": None, "other": None}
+        told = [each for each in ours.seen[begun:] if each.get("params", {}).get("chatId") == "i"]
+        assert [each["method"] for each in told] == ["chat/deleted"]
+
+
+@pytest.mark.requirement("FIELD:ChatInlinePromptParams.model")
+async def test_what_was_selected_for_the_chat_before_counts_and_it_is_inline_still() -> None:
+    async with current({"chatInline": {"model": ECHO}}) as ours:
+        await ours.turn("say one", model=SCRIPT)
+        await ours.tell("chat/selectedModelChanged", {"chatId": "i", "model": SCRIPT})
+        asked, _ = await inline_turn(ours, "say two", sourceChatId="c")
+        assert asked["model"] == SCRIPT
+        assert await kinds(ours) == {"c": None, "i": "inline"}
+        assert len(ours.connection.chats.open("i").history) == 4
+
+
+@pytest.mark.requirement("W-22a")
+async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:
+    async with current() as ours:
+        await ours.turn("say one", model=SCRIPT)
+        both = [inline(ours, f"say {n}", model=SCRIPT, sourceChatId="c") for n in ("two", "three")]
+        await ours.send(*both)
+        await ours.finished("i", times=2)
+        assert text(ours.contents("i")) == "say twotwosay threethree"
+        assert len(ours.connection.chats.open("i").history) == 6
+
+
+@pytest.mark.requirement("W-21d")
+async def test_a_first_prompt_that_fails_leaves_a_chat_that_the_editor_keeps() -> None:
+    """Editors drop a chat whose first prompt is answered with `error`, before its text comes."""
+    async with current() as ours:
+        await ours.turn("say one", model=SCRIPT)
+        asked, told = await inline_turn(ours, "why?", sourceChatId="c", model="p/none")
+        assert asked == {"chatId": "i", "model": "p/none", "status": "prompting"}
+        assert [words for name, words in told if name == "text" and "p/none" in words]
+        assert await kinds(ours) == {"c": None, "i": "inline"}
+        # The next prompt continues from the source, and a failure of it is an error.
+        asked, _ = await inline_turn(ours, "again", model="p/none")
+        assert asked["status"] == "error"
+        asked, _ = await inline_turn(ours, "say two", model=SCRIPT)
+        assert asked["status"] == "prompting"
+        listed = (await ours.ask("chat/list"))["chats"]
+        assert {each["id"]: each["messageCount"] for each in listed}["i"] >= 4

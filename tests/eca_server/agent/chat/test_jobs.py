@@ -1,0 +1,189 @@
+"""Background jobs in a session: approved, kept during a stop, read, announced, ended with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.agent.tools import background
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, decide, results, session
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config
+from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
+from tests.eca_server.processes import assert_gone
+
+pytestmark = pytest.mark.trio
+
+
+def in_background(command: str, name: str = "it") -> tuple[str, dict[str, Any]]:
+    return "eca_shell_command", {"command": command, "background": name}
+
+
+def bg_job(action: str, job: str) -> tuple[str, dict[str, Any]]:
+    return "eca_bg_job", {"action": action, "job_id": job}
+
+
+async def until_jobs(ours: Editor, *standing: str) -> None:
+    """Read until the jobs that the client knows stand like that."""
+    while [job.status for job in ours.shown.jobs] != list(standing):
+        await ours.until(lambda message: message.get("method") == "jobs/updated")
+
+
+@pytest.mark.requirement("W-44c", "W-13b")
+async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_session(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 60)  # it is stopped while it waits for them
+    async with current(folder=tmp_path) as ours:
+        assert await ours.ask("jobs/list") == {"jobs": []}
+        command = "echo up >&2; sleep 60 & echo $! > pid; wait"
+        for number in (1, 2):
+            _, arguments = in_background(command)
+            await ours.prompt(f"call eca_shell_command {json.dumps(arguments)}", model=SCRIPT)
+            asked = await ours.content("toolCallRun", manualApproval=True)
+            assert asked["details"] == {
+                "type": "shellCommand",
+                "commands": [{"command": command, "args": []}],
+                "background": True,
+            }
+            await decide(ours, "Approve", asked)
+            await until_jobs(ours, *["running"] * number)
+            await ours.stop()
+            await ours.finished()
+        first, second = (await ours.ask("jobs/list"))["jobs"]
+        assert first == {
+            "id": "job-1", "type": "shell", "status": "running", "label": command, "summary": "it",
+            "startedAt": first["startedAt"], "elapsed": first["elapsed"], "exitCode": None,
+            "chatId": "c", "chatLabel": "c",
+        }  # fmt: skip
+        assert (second["id"], second["status"]) == ("job-2", "running")
+        await ours.ask("chat/delete", {"chatId": "c"})
+        assert await ours.ask("jobs/kill", {"jobId": "job-1"}) == {"killed": True}
+        assert [job.status for job in ours.shown.jobs] == ["killed", "running"]
+        assert await ours.ask("jobs/kill", {"jobId": "job-1"}) == {"killed": False}
+        assert await ours.ask("jobs/kill", {"jobId": "none"}) == {"killed": False}
+        assert await ours.ask("jobs/readOutput", {"jobId": "job-1"}) == {
+            "lines": [{"text": "up", "stream": "stderr"}], "status": "killed", "exitCode": None,
+        }  # fmt: skip
+        assert await ours.ask("jobs/readOutput", {"jobId": "none"}) == {
+            "lines": [], "status": None, "exitCode": None,
+        }  # fmt: skip
+        assert await ours.ask("shutdown") is None
+        assert [job.status for job in ours.shown.jobs] == ["killed", "killed"]
+        assert_gone({int((tmp_path / "pid").read_text())})
+
+
+async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.3)
+    os.mkfifo(tmp_path / "gate")
+    lines = {"toolCall": {**ALLOW["toolCall"], "outputTruncation": {"lines": 3}}}
+    script = [
+        calls(in_background("seq 5; cat gate; exit 4"), in_background("exit 3", "breaks")),
+        reply("started"),
+        calls(
+            bg_job("read_output", "job-1"),
+            bg_job("read_output", "job-1"),
+            bg_job("kill", "job-2"),
+            ("eca_bg_job", {"action": "list"}),
+            bg_job("kill", "job-9"),
+        ),
+    ]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url, **lines), folder=tmp_path) as ours,
+    ):
+        await ours.turn("go")
+        started, broken = results(provider)
+        assert "(job-1) was started: running, " in started
+        assert ".\n1\n2\n3\n... more output is available" in started
+        assert "(job-2) was started: failed with exit code 3, " in broken
+        await ours.turn("read")
+        one, two, killed, listed, unknown = results(provider)[2:]
+        assert one.endswith("\n4\n5")
+        assert two.endswith("(no new output)")
+        assert "has already ended: failed with exit code 3" in killed
+        assert ' | seq 5; cat gate; exit 4\n- job-2 "breaks": failed' in listed
+        assert "expected one of: job-1, job-2; got 'job-9'" in unknown
+        (tmp_path / "gate").write_text("late")
+        await until_jobs(ours, "failed", "failed")
+        for _ in range(2):
+            await ours.turn("and now?")
+            said = str(provider.requests[-1].body["messages"])
+            assert said.count("<eca_job ") == 1
+            assert '<eca_job id="job-1" name="it" status="failed with exit code 4, ' in said
+            assert "\n1\n2\n3\n4\n5\nlate\n</eca_job>" in said.replace("\\n", "\n")
+
+
+@pytest.mark.parametrize("is_subagent", [False, True])
+@pytest.mark.parametrize(("action", "standing"), [("read_output", "failed"), ("kill", "killed")])
+async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_killed_it(
+    is_subagent: bool,
+    action: str,
+    standing: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
+    os.mkfifo(tmp_path / "gate")
+    async with current({"agent": SCOUT, **ALLOW}, folder=tmp_path) as ours:
+        begin = call("shell_command", command="echo up; cat gate; exit 3", background="it")
+        await ours.turn(spawn(begin) if is_subagent else begin, model=SCRIPT)
+        if action == "read_output":
+            (tmp_path / "gate").write_text("late")
+            await until_jobs(ours, standing)
+        look = call("bg_job", action=action, job_id="job-1")
+        await ours.turn(
+            spawn(look) if is_subagent else look, "c" if is_subagent else "d", model=SCRIPT
+        )
+        await ours.turn("say so", model=SCRIPT)
+        chat = ours.connection.chats.get("c")
+        assert chat is not None
+        (told,) = (str(each) for each in chat.history if "ended_jobs" in str(each))
+        assert f'name="it" status="{standing}' in told
+        again = await ours.turn(call("bg_job", action="read_output", job_id="job-1"), model=SCRIPT)
+        (called,) = (each for each in again if each["type"] == "toolCalled")
+        if is_subagent and action == "read_output":
+            assert called["outputs"][0]["text"].endswith("\n\nup\nlate")
+
+
+@pytest.mark.requirement("W-24f")
+async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
+    os.mkfifo(tmp_path / "gate")
+    script = [
+        calls(in_background("echo up; cat gate")),
+        reply("started"),
+        calls(bg_job("read_output", "job-1")),
+    ]
+    async with (
+        Provider(script, otherwise=reply("the end")) as provider,
+        current(provider_config(provider.url, **ALLOW), folder=tmp_path) as ours,
+    ):
+        await ours.turn("go")
+        await ours.ask("chat/delete", {"chatId": "c"})
+        (tmp_path / "gate").write_text("late")
+        await until_jobs(ours, "completed")
+        await ours.turn("and now?")
+        assert "<eca_job" not in str(provider.requests[-1].body["messages"])
+        assert results(provider)[-1].endswith("\n\nup\nlate")
+
+
+async def test_who_cannot_show_jobs_has_none(tmp_path: Path) -> None:
+    async with session(tmp_path, calls(in_background("echo now")), **ALLOW) as (ours, provider):
+        await ours.turn("go")
+        offered = {each["function"]["name"]: each for each in provider.requests[0].body["tools"]}
+        assert "eca_bg_job" not in offered
+        assert "background" not in json.dumps(
+            offered["eca_shell_command"]["function"]["parameters"]
+        )
+        assert await ours.ask("jobs/list") == {"jobs": []}
+        assert 'unknown: "background"' in results(provider)[0]

@@ -1,0 +1,194 @@
+"""`/login` and `/logout` as turns: the key goes to its file and its provider, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing import provider as scripted
+from eca_server.agent.commands.login import MASKED
+from eca_server.models.credentials.server_secrets import store_secrets
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, text, types
+from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
+
+pytestmark = pytest.mark.trio
+
+KEY = "planted-0123456789-key"
+CONFIG = {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}}}}
+
+
+def stored(tmp_path: Path) -> dict[str, object]:
+    file = tmp_path / "eca-python" / "logins.json"
+    found: dict[str, object] = json.loads(file.read_text())["providers"] if file.exists() else {}
+    return found
+
+
+def holds_no_key(ours: Editor) -> bool:
+    return KEY not in json.dumps(ours.seen)
+
+
+async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+        asked = await ours.turn("/login p")
+        assert "Paste the key of p" in text(asked)
+        received = await ours.turn(KEY)
+        assert types(received) == ["progress", "text", "finished"]
+        assert received[1]["text"] == MASKED
+        assert "Stored the key of p" in text(received)
+        assert not ours.connection.chats.open("c").history
+        assert ours.connection.models.find("p/m")
+        assert text((await ours.turn(KEY[:5], model=ECHO))[2:]) == KEY[:5]
+        assert holds_no_key(ours)
+    assert stored(tmp_path) == {"p": {"key": KEY}}
+    assert KEY not in caplog.text
+
+
+async def test_a_key_in_the_command_itself_is_masked_in_the_echo(tmp_path: Path) -> None:
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+        received = await ours.turn(f"/login p {KEY}")
+        assert received[1]["text"] == f"/login p {MASKED}"
+        assert holds_no_key(ours)
+    assert stored(tmp_path) == {"p": {"key": KEY}}
+
+
+@pytest.mark.requirement("W-22d")
+async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_path: Path) -> None:
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+        await ours.prompt("wait forever", model=SCRIPT)
+        await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
+        await ours.stop()
+        await ours.finished()
+        assert MASKED in text(ours.contents())
+        assert stored(tmp_path) == {}
+        assert text((await ours.turn("a prompt", model=ECHO))[2:]) == "a prompt"
+        await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
+        await ours.finished(times=2)
+        assert holds_no_key(ours)
+    assert stored(tmp_path) == {"p": {"key": KEY}}
+
+
+@pytest.mark.requirement("W-22f")
+@pytest.mark.parametrize("end", ["cancel", "", "stop", "/costs", "what is this?"])
+async def test_a_login_is_given_up(end: str, tmp_path: Path) -> None:
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+        await ours.turn("/login p")
+        if end == "stop":
+            await ours.stop()
+        else:
+            assert (await ours.turn(end, model=ECHO))[1]["text"] == end
+        assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
+    assert stored(tmp_path) == {}
+
+
+async def test_what_is_no_key_is_not_stored_nor_sent_and_the_wait_continues(tmp_path: Path) -> None:
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+        await ours.turn("/login p")
+        received = await ours.turn(f"my key: {KEY}", model=ECHO)
+        assert "expected one word" in text(received)
+        await ours.turn(KEY, model=ECHO)
+        assert holds_no_key(ours)
+    assert stored(tmp_path) == {"p": {"key": KEY}}
+
+
+async def test_only_the_chat_that_asked_waits(tmp_path: Path) -> None:
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+        await ours.turn("/login p", chat="one")
+        assert text((await ours.turn("word", chat="two", model=ECHO))[2:]) == "word"
+        await ours.ask("chat/delete", {"chatId": "one"})
+        assert text((await ours.turn("word", chat="one", model=ECHO))[2:]) == "word"
+    assert stored(tmp_path) == {}
+
+
+@pytest.mark.requirement("W-11g")
+async def test_new_models_are_announced_and_those_of_a_removed_key_taken_back(
+    tmp_path: Path,
+) -> None:
+    config = {"providers": {"openai": {"models": {"gpt": {}}}}}
+    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+        await ours.turn(f"/login openai {KEY}")
+        await ours.turn("/logout openai")
+        told = [
+            each["params"]["chat"] for each in ours.seen if each.get("method") == "config/updated"
+        ]
+        models = [each["models"] for each in told]
+        assert ["openai/gpt" in each for each in models] == [False, True, False]
+        assert stored(tmp_path) == {}
+
+
+async def test_login_lists_providers_and_where_their_keys_are(tmp_path: Path) -> None:
+    environ = {"XDG_DATA_HOME": str(tmp_path), "GROQ_API_KEY": KEY}
+    async with editor(CONFIG, **environ) as ours:
+        await ours.turn(f"/login openai {KEY}")
+        lines = text(await ours.turn("/login")).splitlines()
+        assert "- p" in lines
+        assert "- groq: key found in GROQ_API_KEY" in lines
+        assert "- openai: key found in a stored login" in lines
+        lines = text(await ours.turn("/login nobody")).splitlines()
+        assert lines[0].startswith(f"/login {MASKED}There is no provider with this name.")
+        assert "- p" in lines
+        store_secrets(ours.connection.parts.logins.get(), "s", {"1": KEY})
+        said = text(await ours.turn("/logout mcp-server:s"))
+        assert said.endswith("with one of the stored logins: openai.")
+    assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
+
+
+async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path: Path) -> None:
+    config = {"providers": {"p": {"url": "http://127.0.0.1:9", "key": "configured-0123"}}}
+    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+        said = text(await ours.turn(f"/login p {KEY}"))
+        assert "The key in providers.p.key takes precedence over it." in said
+        assert "configured-0123" not in json.dumps(ours.seen)
+        said = text(await ours.turn("/logout p"))
+        assert "The key in providers.p.key is used now" in said
+
+
+async def test_a_login_that_cannot_be_stored_says_so_without_the_key(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no folder")
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path / "data")) as ours:
+        assert "Could not store the key of" in text(await ours.turn(f"/login p {KEY}"))
+        assert ours.connection.chats.open("c").last_turn_failed
+        assert holds_no_key(ours)
+
+
+async def test_a_damaged_file_of_logins_is_reported_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "eca-python" / "logins.json"
+    file.parent.mkdir()
+    file.write_text("{")
+    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+        assert text(await ours.turn("/doctor")).count(f"{file}: expected JSON") == 1
+        shown = [each for each in ours.seen if each.get("method") == "$/showMessage"]
+        assert str(file) in json.dumps(shown)
+    assert file.read_text() == "{"
+
+
+async def test_the_next_request_carries_the_stored_key(tmp_path: Path) -> None:
+    async with scripted.Provider([scripted.reply(scripted.text("hi"))]) as endpoint:
+        config = {"providers": {"p": {"url": endpoint.url, "models": {"m": {}}}}}
+        async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+            await ours.turn(f"/login p {KEY}")
+            assert text((await ours.turn("hello", model="p/m"))[2:]).startswith("hi")
+        assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_login_in_the_systems_keyring_counts_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = FakeKeyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    config = {"keyring": True, "providers": {"openai": {"models": {"gpt": {}}}}}
+    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+        said = text(await ours.turn(f"/login openai {KEY}"))
+        assert "in the system's keyring." in said
+    assert stored(tmp_path) == {"openai": {"in": "keyring"}}
+    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+        while "openai/gpt" not in ours.connection.models.names:
+            await ours.until(lambda _: True)
+        await ours.turn("/logout openai")
+    assert keyring.stored == {}

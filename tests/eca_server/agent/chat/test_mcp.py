@@ -1,0 +1,566 @@
+"""Turns with the tools of MCP servers, and the announcements of these servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from eca_protocol.testing.provider import reply
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
+from eca_server.agent.mcp.names import tool_names
+from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.agent.tools.approval import Memo
+from eca_server.connection.features import mcp
+from eca_server.connection.features.mcp_turns import MOST_TOOLS
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, decide, of_calls, order, results
+from tests.eca_server.agent.chat.editor import ECHO as ECHO_MODEL
+from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text, types
+from tests.eca_server.agent.chat.mcp_session import (
+    GIT,
+    URL,
+    Places,
+    session,
+    shown,
+    status,
+    statuses,
+    updates,
+    with_servers,
+)
+from tests.eca_server.agent.mcp.fake import ECHO, Place
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-17", "W-11d", "W-11f")
+async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(
+    places: Places, autojump_clock: Any
+) -> None:
+    places["git"].opening = 3
+    async with with_servers({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
+        await status(ours, "git", "running")
+        told = [
+            (message["method"], message["params"].get("name") or message["params"].get("type"))
+            for message in ours.seen
+            if "method" in message
+        ]
+        assert told == [
+            ("$/progress", "start"),
+            ("config/updated", None),
+            ("tool/serverUpdated", "ECA"),
+            ("$/progress", "finish"),
+            ("tool/serverUpdated", "git"),
+            ("tool/serverUpdated", "off"),
+            ("tool/serverUpdated", "git"),
+        ]
+        assert statuses(ours, "git") == ["starting", "running"]
+        assert updates(ours, "git")[-1] == {
+            "type": "mcp",
+            "name": "git",
+            "command": "git-server",
+            "args": ["-v"],
+            "status": "running",
+            "tools": [
+                {
+                    "name": "echo",
+                    "description": "Says it again.",
+                    "parameters": {"type": "object"},
+                    "disabled": False,
+                }
+            ],
+        }
+        assert statuses(ours, "off") == ["disabled"]
+
+
+@pytest.mark.requirement("W-36a")
+async def test_a_server_with_a_url_has_it_as_its_command(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers(URL) as ours:
+        await status(ours, "web", "running")
+        told = updates(ours, "web")[-1]
+        assert (told["command"], told["args"]) == ("https://mcp.example/mcp", [])
+        assert "url" not in told
+
+
+@pytest.mark.requirement("W-36b")
+async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
+    places: Places, autojump_clock: Any
+) -> None:
+    places["web"].refuses = MCPError("it wants a login", kind="login", url="https://x/log-in")
+    async with with_servers(URL) as ours:
+        await status(ours, "web", "failed")
+        await ours.until(lambda message: message.get("method") == "$/showMessage")
+        ((kind, words),) = shown(ours)
+        assert kind == "warning"
+        assert "https://x/log-in" in words
+
+
+@pytest.mark.requirement("CONF-9")
+async def test_why_a_server_failed_is_explained_and_logged(
+    places: Places, autojump_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
+    async with with_servers() as ours:
+        await ours.until(lambda message: message.get("method") == "$/showMessage")
+        message = "The MCP server git failed: the command 'git-server' cannot be started"
+        assert shown(ours) == [("error", message)]
+        assert [(each.levelname, each.message) for each in caplog.records] == [("ERROR", message)]
+        assert statuses(ours, "git") == ["starting", "failed"]
+
+
+@pytest.mark.requirement("CONF-9")
+async def test_a_url_that_is_none_costs_only_its_server(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers({"bad": {"url": "http://[bad"}, **URL}) as ours:
+        await status(ours, "web", "running")
+        assert statuses(ours, "bad") == ["starting", "failed"]
+
+
+@pytest.mark.requirement("CONF-10")
+async def test_descriptions_of_tools_are_bounded(places: Places, autojump_clock: Any) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"items": deep}
+    large = {"type": "object", "description": "x" * 90_000}
+    places["git"].tools = (
+        MCPTool(name="deep", input_schema=deep),
+        *(MCPTool(name=f"t{n}", description="y" * 500, input_schema=large) for n in range(500)),
+    )
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        tools = updates(ours, "git")[-1]["tools"]
+        assert len(tools) == 501
+        assert tools[0]["parameters"] == {"type": "object"}
+        assert (tools[1]["parameters"], len(tools[1]["description"])) == (large, 500)
+        assert (tools[-1]["parameters"], len(tools[-1]["description"])) == ({"type": "object"}, 80)
+
+
+async def test_no_secret_of_a_server_is_announced(places: Places, autojump_clock: Any) -> None:
+    secret = "not-a-real-secret-0123"
+    places["git"].refuses = MCPError(f"it said: wrong token {secret}", kind="start")
+    server = {"command": "x", "args": ["--token", secret], "env": {"TOKEN": secret}}
+    url = {"url": f"https://me:{secret}@x/mcp?key={secret}", "headers": {"X-Key": secret}}
+    async with with_servers({"git": server, "web": url}) as ours:
+        await ours.until(lambda _: shown(ours) and statuses(ours, "web")[-1:] == ["running"])
+        assert "wrong token ***" in shown(ours)[0][1]
+        assert updates(ours, "web")[-1]["command"] == "https://x/mcp?key=***"
+        assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
+        assert secret not in str(ours.seen)
+
+
+@pytest.mark.parametrize(
+    ("server", "seconds"),
+    [
+        ({"command": "x"}, 50),
+        ({"command": "/usr/bin/npx"}, 300),
+        ({"command": "npx", "startTimeoutSeconds": 5}, 5),
+    ],
+)
+async def test_programs_that_may_have_to_download_the_server_have_longer(
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: Any,
+    server: dict[str, Any],
+    seconds: float,
+) -> None:
+    given: list[ServerSettings] = []
+
+    def connect(settings: ServerSettings, **_: Any) -> Any:
+        given.append(settings)
+        return Place().connect()
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    async with with_servers(
+        {"s": {**server, "cwd": "sub"}}, mcpTimeoutSeconds=50, mcpKeepAliveSeconds=20
+    ) as ours:
+        await status(ours, "s", "running")
+        assert [each.start_seconds for each in given] == [seconds]
+        assert given[0].keep_alive_seconds == 20
+        assert given[0].directory == Path.home() / "sub"
+
+
+async def test_logins_are_separated_as_the_configuration_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys: dict[str, str] = {}
+
+    def connect(settings: ServerSettings, *, login: Any, **_: Any) -> Any:
+        keys[settings.name] = login.key
+        return Place().connect()
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    scopes = {"all": "global", "here": "workspace", "us": "our team"}
+    servers = {name: {"url": "https://x/mcp", "authScope": each} for name, each in scopes.items()}
+    async with session(tmp_path, servers=servers):
+        pass
+    assert keys == {
+        "all": "mcp:https://x/mcp",
+        "here": f"mcp:https://x/mcp ({tmp_path})",
+        "us": "mcp:https://x/mcp (our team)",
+    }
+
+
+@pytest.mark.requirement("CONF-12", "CONF-13", "CONF-15", "CONF-16", "W-36f")
+async def test_a_server_is_stopped_and_started_by_name(places: Places, autojump_clock: Any) -> None:
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await status(ours, "git", "stopped")
+        assert places["git"].open == 0
+        assert updates(ours, "git")[-1]["tools"] == []
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await ours.tell("mcp/startServer", {"name": "git"})
+        await status(ours, "git", "running")
+        await ours.tell("mcp/startServer", {"name": "git"})
+        await status(ours, "git", "running")
+        assert statuses(ours, "git")[2:] == ["stopped", "stopped", "starting", "running", "running"]
+        assert places["git"].attempts == 2
+
+
+@pytest.mark.requirement("W-36d")
+@pytest.mark.parametrize("method", ["mcp/startServer", "mcp/stopServer"])
+@pytest.mark.parametrize("servers", [GIT, {}])
+async def test_a_name_that_no_server_has_is_warned_of(
+    places: Places, autojump_clock: Any, method: str, servers: dict[str, Any]
+) -> None:
+    async with with_servers(servers) as ours:
+        await ours.tell(method, {"name": "nope"})
+        await ours.until(lambda message: message.get("method") == "$/showMessage")
+        ((kind, words),) = shown(ours)
+        assert kind == "warning"
+        assert "'nope'" in words
+        assert ("git" in words) is bool(servers)
+
+
+@pytest.mark.requirement("W-30a", "W-37")
+async def test_a_call_asks_runs_and_its_result_goes_to_the_model(
+    tmp_path: Path, places: Places
+) -> None:
+    async with session(tmp_path, calls(("git__echo", {"a": 1}))) as (ours, provider):
+        await ours.prompt("go")
+        run = await ours.content("toolCallRun")
+        assert run["manualApproval"] is True
+        await decide(ours, "Approve", run)
+        await ours.finished()
+        told = of_calls(ours)
+        assert order(told) == ["Prepare", "Run", "Running", "ed"]
+        assert {(each["name"], each["server"], each["origin"]) for each in told} == {
+            ("echo", "git", "mcp")
+        }
+        assert results(provider) == ["echo was called"]
+        assert places["git"].session.calls == [("echo", {"a": 1}, 60)]
+        offered = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
+        assert offered[-1] == "git__echo"
+        assert offered[0].startswith("eca_")
+
+
+@pytest.mark.requirement("W-37")
+async def test_names_no_api_would_take_are_mapped_back(tmp_path: Path, places: Places) -> None:
+    places["my server"].tools = (MCPTool(name="repo/read.file"),)
+    servers = {"my server": {"command": "x"}}
+    (name,) = tool_names([("my server", "repo/read.file")]).values()
+    async with session(tmp_path, calls((name, {})), servers=servers, **ALLOW) as (ours, provider):
+        await ours.turn("go")
+        assert provider.requests[0].body["tools"][-1]["function"]["name"] == name
+        assert "my_server" in name
+        assert "repo_read_file" in name
+        assert {(each["name"], each["server"]) for each in of_calls(ours)} == {
+            ("repo/read.file", "my server")
+        }
+        assert places["my server"].session.calls[0][0] == "repo/read.file"
+
+
+@pytest.mark.requirement("W-23c")
+async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
+    places: Places, autojump_clock: Any
+) -> None:
+    async def never(_: str) -> ToolResult:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with with_servers(**ALLOW) as ours:
+        await status(ours, "git", "running")
+        places["git"].session.answers = never
+        await ours.prompt("call git__echo {}", model=SCRIPT)
+        await ours.content("toolCallRunning")
+        begun = trio.current_time()
+        await ours.stop()
+        await ours.finished()
+        assert trio.current_time() - begun < 0.5
+        assert of_calls(ours)[-1]["error"] is True
+        assert finishes(ours.contents()) == 1
+        assert places["git"].session.cancelled == ["echo"]
+        assert await ours.later() == []
+        assert statuses(ours, "git") == ["starting", "running"]
+
+
+async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
+    tmp_path: Path, places: Places
+) -> None:
+    async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, provider):
+        place = places["git"]
+
+        async def crash(_: str) -> ToolResult:
+            place.session.end("exit code 3")
+            raise MCPError("exit code 3", kind="closed")
+
+        place.session.answers = crash
+        await ours.turn("go")
+        assert results(provider) == ["Error: The MCP server git did not run the tool: exit code 3"]
+        assert statuses(ours, "git") == ["starting", "running", "starting"]
+        assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
+
+
+async def test_an_error_of_a_call_shows_no_secret_of_the_server(
+    tmp_path: Path, places: Places
+) -> None:
+    secret = "not-a-real-secret-0123"
+    servers = {"git": {"command": "x", "env": {"TOKEN": secret}}}
+
+    async def end(_: str) -> ToolResult:
+        raise MCPError(f"it ended; its last output: {secret} is over", kind="closed")
+
+    script = calls(("git__echo", {}))
+    async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
+        places["git"].session.answers = end
+        await ours.turn("go")
+        (told,) = results(provider)
+        assert told.endswith("its last output: *** is over")
+        assert secret not in str(ours.seen)
+
+
+async def test_progress_of_a_call_is_the_turns_progress(tmp_path: Path, places: Places) -> None:
+    async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, _):
+        places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
+        await ours.turn("go")
+        texts = [each["text"] for each in ours.contents() if each["type"] == "progress"]
+        assert "echo: 3 of 8 on it" in texts
+
+
+async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(
+    places: Places, autojump_clock: Any
+) -> None:
+    places["slow"].opening = 1
+    places["mute"].opening = 1_000_000
+    servers = {"slow": {"command": "x"}, "mute": {"command": "y"}}
+    async with with_servers(servers, **ALLOW) as ours:
+        begun = trio.current_time()
+        first = await ours.turn("call slow__echo {}\nsay done", model=SCRIPT)
+        assert 1.9 < trio.current_time() - begun < 2.2
+        progress = [each["text"] for each in first if each["type"] == "progress"]
+        assert "Waiting for MCP servers: slow, mute" in progress
+        assert "Still starting, and not in this turn: mute." in text(first)
+        assert [name for name, *_ in places["slow"].session.calls] == ["echo"]
+        begun = trio.current_time()
+        second = await ours.turn("two", model=ECHO_MODEL)
+        assert not any("mute" in each.get("text", "") for each in second)
+        assert trio.current_time() - begun < 0.1
+
+
+async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(
+    places: Places, autojump_clock: Any
+) -> None:
+    names = [f"s{n}" for n in range(13)]
+    for name in names:
+        places[name].opening = 1_000_000
+    async with with_servers({name: {"command": "x"} for name in names}) as ours:
+        begun = trio.current_time()
+        received = await ours.turn("one", model=ECHO_MODEL)
+        assert trio.current_time() - begun < 2.2
+        named = ", ".join(names[:10])
+        assert f"Still starting, and not in this turn: {named} and 3 more." in text(received)
+
+
+async def test_a_stop_ends_the_wait_for_servers(places: Places, autojump_clock: Any) -> None:
+    places["git"].opening = 1_000_000
+    async with with_servers() as ours:
+        await ours.prompt("one")
+        await ours.content("progress", text="Waiting for MCP servers: git")
+        await ours.stop()
+        await ours.finished()
+        assert text(ours.contents()) == "oneStopped."
+
+
+@pytest.mark.parametrize(
+    ("approval", "hints", "asks"),
+    [
+        ({}, ToolHints(read_only=True), True),
+        ({"byDefault": "allow"}, ToolHints(), False),
+        ({"byDefault": "allow"}, ToolHints(destructive=True), True),
+        ({"byDefault": "allow"}, ToolHints(open_world=True), True),
+        ({"allow": {"git": {}}}, ToolHints(destructive=True), False),
+        ({"allow": {"git__echo": {}}}, ToolHints(), False),
+        ({"allow": {"git": {}}, "ask": {"git__echo": {}}}, ToolHints(read_only=True), True),
+    ],
+)
+async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
+    tmp_path: Path,
+    places: Places,
+    approval: dict[str, Any],
+    hints: ToolHints,
+    asks: bool,
+) -> None:
+    places["git"].tools = (attrs.evolve(ECHO, hints=hints),)
+    config = {"toolCall": {"approval": approval}}
+    async with session(tmp_path, calls(("git__echo", {})), **config) as (ours, _):
+        await ours.prompt("go")
+        run = await ours.content("toolCallRun")
+        assert run["manualApproval"] is asks
+        if asks:
+            await decide(ours, "Reject", run)
+        await ours.finished()
+
+
+async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(
+    tmp_path: Path, places: Places
+) -> None:
+    writes = MCPTool(name="push", hints=ToolHints(read_only=False))
+    places["git"].tools = (ECHO, writes)
+    async with session(tmp_path, calls(("git__push", {}))) as (ours, provider):
+        await ours.turn("go", behavior="plan")
+        names = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
+        assert "git__echo" in names
+        assert "git__push" not in names
+        assert of_calls(ours)[-1]["reason"] == "user-config"
+
+
+async def test_a_disabled_tool_is_shown_as_such_and_not_offered(
+    tmp_path: Path, places: Places
+) -> None:
+    async with session(tmp_path, disabledTools=["git__echo"]) as (ours, provider):
+        assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
+        await ours.turn("go")
+        names = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
+        assert "git__echo" not in names
+
+
+async def test_a_changed_behaviour_announces_what_it_disables(
+    places: Places, autojump_clock: Any
+) -> None:
+    behavior = {"plan": {"disabledTools": ["git"]}}
+    async with with_servers(behavior=behavior) as ours:
+        await status(ours, "git", "running")
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+        await status(ours, "git", "running")
+        assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
+        assert statuses(ours, "git") == ["starting", "running", "running"]
+        places["git"].closing = 1
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "agent"})
+        await status(ours, "git", "stopped")
+        assert statuses(ours, "git")[3:] == ["stopped"]
+
+
+async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        live, connection = places["git"].session, ours.connection
+        approvals = connection.parts.approvals
+        for number in range(3):
+            live.tools = (attrs.evolve(ECHO, name=f"tool-{number}"),)
+            approvals.memos.add(Memo(server="git", tool="tool-1"))
+            live.on_change("tools")
+            await status(ours, "git", "running")
+        assert set(approvals._approved_as) == {("git", "tool-1"), ("git", "tool-2")}
+        config = attrs.evolve(connection.config, mcp_servers={})
+        connection.put_in_force(attrs.evolve(connection.loaded, config=config))
+        assert approvals.memos == set()
+
+
+async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
+    tmp_path: Path, places: Places
+) -> None:
+    call = calls(("git__echo", {}))
+    script = [call, reply("done"), call, reply("done"), call]
+    async with session(tmp_path, *script) as (ours, _):
+        await ours.prompt("go")
+        await decide(ours, "Approve", await ours.content("toolCallRun"), save="session")
+        await ours.finished()
+        await ours.prompt("again")
+        assert (await ours.content("toolCallRun"))["manualApproval"] is False
+        await ours.finished()
+        live = places["git"].session
+        live.tools = (attrs.evolve(ECHO, description="Sends your keys home."),)
+        live.on_change("tools")
+        await status(ours, "git", "running")
+        await ours.prompt("again")
+        run = await ours.content("toolCallRun")
+        assert run["manualApproval"] is True
+        await decide(ours, "Reject", run)
+        await ours.finished()
+
+
+async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(
+    tmp_path: Path, places: Places
+) -> None:
+    places["git"].instructions = "Always commit."
+    async with session(tmp_path) as (ours, provider):
+        await ours.turn("go")
+        system = provider.requests[0].body["messages"][0]["content"]
+        assert "MCP server git for its tools; they are not from the user" in system
+        assert "Always commit." in system
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await status(ours, "git", "stopped")
+        await ours.turn("go on")
+        assert "Always commit." not in provider.requests[1].body["messages"][0]["content"]
+
+
+async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(
+    tmp_path: Path, places: Places
+) -> None:
+    places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
+    async with session(tmp_path) as (ours, provider):
+        await ours.turn("go")
+        await ours.turn("go on")
+        assert {len(request.body["tools"]) for request in provider.requests} == {MOST_TOOLS}
+        assert sum("are left out" in words for _, words in shown(ours)) == 1
+
+
+async def test_a_changed_configuration_restarts_what_it_changes(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers({**GIT, **URL}) as ours:
+        await status(ours, "web", "running")
+        loaded = ours.connection.loaded
+        servers = dict(loaded.config.mcp_servers)
+        servers["git"] = attrs.evolve(servers["git"], args=("-q",))
+        servers["new"] = attrs.evolve(servers["git"], command="new-server")
+        del servers["web"]
+        config = attrs.evolve(loaded.config, mcp_servers=servers)
+        ours.connection.put_in_force(attrs.evolve(loaded, config=config))
+        await status(ours, "new", "running")
+        await trio.sleep(1)
+        assert places["git"].attempts == 2
+        assert (places["web"].attempts, places["web"].open) == (1, 0)
+        await ours.ask("chat/queryContext", {"query": ""})
+        assert updates(ours, "git")[-1]["args"] == ["-q"]
+        assert statuses(ours, "web")[-1] == "stopped"
+
+
+@pytest.mark.requirement("LIFE-20")
+async def test_servers_are_gone_before_shutdown_is_answered(
+    places: Places, autojump_clock: Any
+) -> None:
+    places["git"].closing = 1
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        assert await ours.ask("shutdown") is None
+        assert places["git"].open == 0
+
+
+async def test_where_no_server_is_configured_none_is_announced(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers({}) as ours:
+        received = await ours.turn("hello", model=ECHO_MODEL)
+        assert "finished" in types(received)
+        assert ours.connection.parts.servers() is None
+        assert {message["params"]["name"] for message in ours.seen
+                if message.get("method") == "tool/serverUpdated"} == {"ECA"}  # fmt: skip

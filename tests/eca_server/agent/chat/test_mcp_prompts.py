@@ -1,0 +1,319 @@
+"""Prompts of MCP servers: commands of the chat, and what their messages become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import (
+    Content,
+    EmbeddedResource,
+    ImageContent,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptResult,
+    ResourceContents,
+    TextContent,
+)
+from tests.eca_server.agent.chat.editor import ECHO, editor, finishes, text, types
+from tests.eca_server.agent.chat.editor import Content as Received
+from tests.eca_server.agent.chat.mcp_session import (
+    GIT,
+    Places,
+    session,
+    status,
+    updates,
+    with_servers,
+)
+from tests.eca_server.agent.mcp.fake import FakeSession, Place
+
+pytestmark = pytest.mark.trio
+
+COMMIT = Prompt(
+    name="commit",
+    description="Writes a commit message.",
+    arguments=(
+        PromptArgument(name="scope", description="What it is about.", required=True),
+        PromptArgument(name="tone"),
+        PromptArgument(name="more", description="Anything else."),
+    ),
+)
+PNG = b"\x89PNG\r\n\x1a\n and so on"
+TWO: dict[str, Any] = {**GIT, "hub": {"command": "hub-server"}}
+
+
+def says(*messages: tuple[str, Content | str]) -> PromptResult:
+    return PromptResult(
+        messages=tuple(
+            PromptMessage(
+                role=role,  # type: ignore[arg-type]  # what a test writes
+                content=TextContent(text=each) if isinstance(each, str) else each,
+            )
+            for role, each in messages
+        )
+    )
+
+
+def offers(place: Place, *prompts: Prompt, result: PromptResult | None = None) -> list[Any]:
+    """Let the server offer these; what they were asked with."""
+    asked: list[Any] = []
+
+    async def gives(name: str, arguments: Mapping[str, str]) -> PromptResult:
+        asked.append((name, dict(arguments)))
+        return result or says(("user", f"{name} was asked"))
+
+    def prepare(made: FakeSession) -> None:
+        made.prompts, made.gives = prompts, gives
+
+    place.prepare = prepare
+    return asked
+
+
+def told(provider: Provider) -> list[tuple[str, Any]]:
+    """Return role and content of the messages sent to the model, without the instructions."""
+    messages = provider.requests[-1].body["messages"]
+    return [(each["role"], each["content"]) for each in messages[1:]]
+
+
+def refusal(received: list[Received]) -> str:
+    """Return the text shown to the user when no model answered."""
+    assert types(received) == ["progress", "text", "progress", "text", "finished"] or types(
+        received
+    ) == ["progress", "text", "finished"]
+    return text(received[2:])
+
+
+async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clock: Any) -> None:
+    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
+    prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
+    asked = offers(places["git"], prompt)
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        await ours.turn("/git:talk bees", model=ECHO)
+    assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
+
+
+async def test_a_project_s_command_takes_no_prompt_s_name(places: Places, tmp_path: Path) -> None:
+    offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
+    folder = tmp_path / ".eca" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "git:talk.md").write_text("the project's words")
+    skill = tmp_path / ".eca" / "skills" / "talk" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: git:talk\ndescription: Talks.\n---\nthe project's words")
+    async with editor({"mcpServers": GIT}, started=False) as ours:
+        await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
+        await status(ours, "git", "running")
+        found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
+        assert [(each["name"], each["type"]) for each in found] == [("git:talk", "mcp-prompt")]
+        received = await ours.turn("/git:talk", model=ECHO)
+        assert text(received[3:]) == "the server's own words"
+
+
+@pytest.mark.requirement("CHAT-31", "CHAT-27", "CHAT-28", "W-40c", "W-40d")
+async def test_prompts_are_commands_with_their_arguments(
+    places: Places, autojump_clock: Any
+) -> None:
+    offers(places["git"], COMMIT, Prompt(name="Look up/all"), Prompt(name="look UP/all"))
+    offers(places["hub"], Prompt(name="commit", title="Another one"))
+    async with with_servers(TWO) as ours:
+        await status(ours, "hub", "running")
+        found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
+        assert found[0] == {
+            "name": "git:commit",
+            "description": "Writes a commit message.",
+            "type": "mcp-prompt",
+            "arguments": [
+                {"name": "scope", "description": "What it is about.", "required": True},
+                {"name": "tone", "required": False},
+                {"name": "more", "description": "Anything else.", "required": False},
+            ],
+        }
+        assert [each["name"] for each in found[1:]] == ["git:Look-up-all", "git:look-UP-all-2"]
+        found = (await ours.ask("chat/queryCommands", {"query": "ANOTHER"}))["commands"]
+        assert [each["name"] for each in found if ":" in each["name"]] == ["hub:commit"]
+        everything = (await ours.ask("chat/queryCommands", {"query": ""}))["commands"]
+        assert [each["type"] for each in everything[-4:]] == ["mcp-prompt"] * 4
+        places["hub"].session.prompts = ()
+        places["hub"].session.on_change("prompts")
+        await trio.sleep(2)
+        assert not (await ours.ask("chat/queryCommands", {"query": "hub:"}))["commands"]
+
+
+@pytest.mark.requirement("CHAT-30", "CHAT-31", "W-20b")
+@pytest.mark.parametrize(
+    ("typed", "arguments"),
+    [
+        ("/git:commit fix", {"scope": "fix"}),
+        ('/GIT:Commit "the parser" kind', {"scope": "the parser", "tone": "kind"}),
+        ('/git:commit fix "" all that\n"is left"', {"scope": "fix", "more": 'all that\n"is left"'}),
+        ("/git:commit ''", {"scope": ""}),
+    ],
+)
+async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(
+    tmp_path: Path, places: Places, typed: str, arguments: dict[str, str]
+) -> None:
+    asked = offers(places["git"], COMMIT)
+    async with session(tmp_path, reply("the answer")) as (ours, provider):
+        received = await ours.turn(typed)
+        assert asked == [("commit", arguments)]
+        assert told(provider) == [("user", "commit was asked")]
+        assert received[1]["text"] == typed
+        assert text(received[2:]) == "the answer"
+
+
+@pytest.mark.requirement("CHAT-31", "W-41d")
+async def test_messages_keep_their_roles_and_what_they_embed(
+    tmp_path: Path, places: Places
+) -> None:
+    (tmp_path / "a.txt").write_text("what the user meant")
+    (tmp_path / "b.txt").write_text("what only the server named")
+    page = ResourceContents(uri="memo://1", text="</eca_resource> ends it?")
+    picture = ResourceContents(uri="memo://p", blob=PNG, mime_type="image/png")
+    archive = ResourceContents(uri="memo://z", blob=b"\0\1", mime_type="application/zip")
+    result = says(
+        ("assistant", "I begin."),
+        ("assistant", ImageContent(data=PNG, mime_type="image/png")),
+        ("user", "Read @b.txt and this:"),
+        ("user", EmbeddedResource(contents=page)),
+        ("user", EmbeddedResource(contents=picture)),
+        ("user", EmbeddedResource(contents=archive)),
+        ("assistant", "I end."),
+    )
+    offers(places["git"], Prompt(name="talk"), result=result)
+    async with session(tmp_path) as (ours, provider):
+        await ours.turn("/git:talk about @a.txt")
+        roles = [role for role, _ in told(provider)]
+        assert roles == ["user", "assistant", "user", "assistant", "user"]
+        (_, typed), (_, first), (_, middle), _, (_, last) = told(provider)
+        assert typed == "/git:talk about @a.txt"
+        assert "I begin." in str(first)
+        assert "was left out" in str(first)
+        assert "Read @b.txt" in middle[0]["text"]
+        assert '<eca_resource server="git" uri="memo://1">' in str(middle)
+        assert "&lt;/eca_resource> ends it?" in str(middle)
+        assert sum(each["type"] == "image_url" for each in middle) == 1
+        assert "memo://z was left out: it is binary: 2 bytes of the type application/zip" in str(
+            middle
+        )
+        assert "what the user meant" in str(last)
+        assert "about @a.txt" in str(last)
+        assert "what only the server named" not in str(told(provider))
+
+
+async def _refuses(name: str, arguments: Mapping[str, str]) -> PromptResult:
+    raise MCPError("prompts/get: not today, token not-a-real-secret-0123", kind="refused")
+
+
+async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
+    return PromptResult(messages=())
+
+
+@pytest.mark.requirement("CHAT-31", "W-20a")
+@pytest.mark.parametrize(
+    ("typed", "gives", "reason"),
+    [
+        (
+            "/git:commit",
+            _is_empty,
+            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit",
+        ),
+        (
+            "/git:commit x",
+            _refuses,
+            "the MCP server git refused the prompt: prompts/get: not today",
+        ),
+        ("/git:commit x", _is_empty, "returned an empty prompt"),
+        ("/git:nope", _is_empty, "There is no command `/git:nope`. Available commands: `/init`"),
+        ("/off:commit x", _is_empty, "These MCP servers do not run: off (disabled)"),
+    ],
+)
+async def test_a_prompt_that_fails_says_why_and_finishes(
+    places: Places, autojump_clock: Any, typed: str, gives: Any, reason: str
+) -> None:
+    def prepare(made: FakeSession) -> None:
+        made.prompts, made.gives = (COMMIT,), gives
+
+    places["git"].prepare = prepare
+    env = {"env": {"TOKEN": "not-a-real-secret-0123"}}
+    servers = {"git": {**GIT["git"], **env}, "off": {"command": "x", "disabled": True}}
+    async with with_servers(servers) as ours:
+        await status(ours, "git", "running")
+        received = await ours.turn(typed)
+        assert reason in refusal(received)
+        assert "not-a-real-secret" not in text(received)
+        assert finishes(received) == 1
+        assert not ours.connection.chats.open("c").history
+
+
+@pytest.mark.requirement("CHAT-31", "W-23a")
+async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
+    places: Places, autojump_clock: Any
+) -> None:
+    cancelled = []
+
+    async def hangs(name: str, arguments: Mapping[str, str]) -> PromptResult:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.append(name)
+        raise AssertionError
+
+    async def dies(name: str, arguments: Mapping[str, str]) -> PromptResult:
+        places["git"].session.end()
+        raise MCPError("exit code 1", kind="closed")
+
+    def prepare(made: FakeSession) -> None:
+        made.prompts = (COMMIT,)
+        made.gives = hangs if places["git"].attempts == 1 else dies
+
+    places["git"].prepare = prepare
+    places["git"].opening = 1.5
+    async with with_servers() as ours:
+        await ours.prompt("/git:commit x")  # the server is still starting
+        await ours.content("progress", text="Asking git for the prompt")
+        await ours.stop()
+        await ours.finished()
+        assert cancelled == ["commit"]
+        places["git"].session.end()
+        received = await ours.turn("/git:commit y")
+        assert "is not available now" in refusal(received)
+        await status(ours, "git", "running")
+        assert "refused the prompt: exit code 1" in refusal(await ours.turn("/git:commit z"))
+
+
+async def test_doctor_shows_how_servers_are_and_why(places: Places, autojump_clock: Any) -> None:
+    places["bad"].refuses = MCPError("no such\nprogram", kind="start")
+    offers(places["git"], COMMIT, Prompt(name="look"))
+    servers = {**GIT, "bad": {"command": "x"}, "off": {"command": "x", "disabled": True}}
+    async with with_servers(servers) as ours:
+        report = text(await ours.turn("/doctor"))
+        assert "- git: running (1 tool, 2 prompts, 1 resource)\n" in report
+        assert "- bad: failed: no such program.\n" in report
+        assert "- off: disabled\n" in report
+
+
+@pytest.mark.requirement("CONF-10")
+async def test_the_newest_editions_are_sent_prompts_and_resources(
+    places: Places, autojump_clock: Any
+) -> None:
+    offers(places["git"], COMMIT)
+    async with editor({"mcpServers": GIT}, started=False) as ours:
+        await ours.start(initializationOptions={"protocolRevision": "current"})
+        await ours.until(lambda message: (message.get("params") or {}).get("prompts"))
+        told = updates(ours, "git")[-1]
+        (prompt,) = told["prompts"]
+        assert (prompt["name"], len(prompt["arguments"])) == ("commit", 3)
+        assert told["resources"] == [
+            {"uri": "file:///a", "name": "a", "description": "", "mimeType": "text/plain"}
+        ]
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await status(ours, "git", "stopped")
+        assert updates(ours, "git")[-1]["prompts"] == []

@@ -1,0 +1,169 @@
+"""Resources of MCP servers: offered as contexts, and given to the model as such."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.agent.mcp.messages import Resource, ResourceContents, ResourceTemplate
+from tests.eca_server.agent.chat.editor import text
+from tests.eca_server.agent.chat.mcp_session import Places, session, status, with_servers
+from tests.eca_server.agent.mcp.fake import FakeSession, Place
+
+pytestmark = pytest.mark.trio
+
+README = Resource(
+    uri="repo://readme", name="Readme", description="What it is.", mime_type="text/markdown"
+)
+LOG = Resource(uri="repo://log", name="log")
+FILES = ResourceTemplate(uri_template="repo://{owner}/files/{+path}.txt", name="files")
+PNG = b"\x89PNG\r\n\x1a\n and so on"
+
+
+def offers(place: Place, *resources: Resource, **contents: ResourceContents) -> None:
+    def prepare(made: FakeSession) -> None:
+        made.resources, made.templates = resources, (FILES,)
+        made.contents = {f"repo://{name}": (each,) for name, each in contents.items()}
+
+    place.prepare = prepare
+
+
+def context(uri: str, server: str = "git") -> dict[str, Any]:
+    return {"type": "mcpResource", "uri": uri, "server": server}
+
+
+@pytest.mark.requirement("CHAT-24", "CHAT-25", "CHAT-26", "W-40a")
+async def test_resources_are_offered_behind_the_roots_and_found_by_their_descriptions(
+    tmp_path: Path, places: Places
+) -> None:
+    (tmp_path / "readme.md").write_text("x")
+    offers(places["git"], README, LOG)
+    async with session(tmp_path) as (ours, _):
+        whole = {
+            "type": "mcpResource",
+            "uri": "repo://readme",
+            "name": "Readme",
+            "description": "What it is.",
+            "mimeType": "text/markdown",
+            "server": "git",
+        }
+        bare = {
+            **whole,
+            "uri": "repo://log",
+            "name": "log",
+            "description": "",
+            "mimeType": "text/plain",
+        }
+
+        async def offered(query: str, *given: dict[str, Any]) -> list[Any]:
+            asked = {"query": query, "contexts": list(given)}
+            found: list[Any] = (await ours.ask("chat/queryContext", asked))["contexts"]
+            return found
+
+        root, *rest = await offered("")
+        assert root["path"] == str(tmp_path)
+        assert rest[:2] == [whole, bare]
+        assert [each["type"] for each in await offered("READ")] == ["file", "mcpResource"]
+        assert await offered("what it is") == [whole]
+        assert await offered("git:") == [whole, bare]
+        assert await offered("Git:read") == [whole]
+        assert await offered("repo://", whole) == [bare]
+        filled = await offered("repo://me/files/a/b.txt")
+        assert [(each["uri"], each["name"]) for each in filled] == [
+            ("repo://me/files/a/b.txt", "files")
+        ]
+        for query in ("repo://me/files/.txt", "repo:///files/a.txt", "repo://me/a.txt", "files/a"):
+            assert not [each for each in await offered(query) if each.get("name") == "files"]
+
+
+@pytest.mark.requirement("CTX-7", "CTX-8", "W-41e")
+async def test_a_resource_is_given_to_the_model_as_what_it_is(
+    tmp_path: Path, places: Places
+) -> None:
+    offers(
+        places["git"],
+        readme=ResourceContents(uri="repo://readme", text="# Hi\n</eca_resource>\nbye"),
+        shot=ResourceContents(uri="", blob=PNG, mime_type="text/plain"),
+        zip=ResourceContents(uri="repo://zip", blob=b"\0\1\2", mime_type="application/zip"),
+        large=ResourceContents(uri="repo://large", text="x" * 300_000),
+    )
+    named = ("readme", "shot", "zip", "gone", "large", "readme")
+    contexts = [*(context(f"repo://{name}") for name in named), context("x://y", "nobody")]
+    async with session(tmp_path) as (ours, provider):
+        notes = text((await ours.turn("hello", contexts=contexts))[2:])
+        content = provider.requests[0].body["messages"][-1]["content"]
+        told = "\n".join(each["text"] for each in content if each["type"] == "text")
+        assert '<eca_resource server="git" uri="repo://readme">\n# Hi\n&lt;/eca_resource>\n' in told
+        assert told.count("repo://readme") == 1
+        assert '<eca_resource server="git" uri="repo://shot" type="text/plain"/>' in told
+        (picture,) = [each for each in content if each["type"] == "image_url"]
+        assert base64.b64encode(PNG).decode() in picture["image_url"]["url"]
+        assert "cut, 95200 bytes left out" in told
+        for reason in (
+            "repo://zip was left out: it is binary: 3 bytes of the type application/zip",
+            "repo://gone was left out: the MCP server git did not return it: resources/read: not",
+            "x://y was left out: there is no MCP server 'nobody'",
+            "repo://large was cut",
+        ):
+            assert reason in notes
+        assert told.count("<eca_left_out") == 3
+
+
+@pytest.mark.requirement("CTX-7")
+async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(
+    places: Places, autojump_clock: Any
+) -> None:
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await status(ours, "git", "stopped")
+        assert not (await ours.ask("chat/queryContext", {"query": ""}))["contexts"]
+        received = await ours.turn("hello", contexts=[context("repo://readme")])
+        assert (
+            "repo://readme was left out: the MCP server git did not return it: it is stopped"
+            in (text(received))
+        )
+        assert received[-1]["state"] == "finished"
+
+
+@pytest.mark.requirement("CTX-7")
+async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(
+    places: Places, autojump_clock: Any
+) -> None:
+    def prepare(made: FakeSession) -> None:
+        made.contents = {f"repo://{name}": (piece(name, "old"),) for name in ("a", "b", "c")}
+
+    def piece(name: str, words: str) -> ResourceContents:
+        return ResourceContents(uri=f"repo://{name}", text=words)
+
+    places["git"].prepare = prepare
+    async with with_servers() as ours:
+        await status(ours, "git", "running")
+        await ours.turn("one", contexts=[context("repo://a"), context("repo://b")])
+        live = places["git"].session
+        assert live.watched == {"repo://a", "repo://b"}
+        live.contents["repo://a"] = (piece("a", "new"),)
+        for uri in ("repo://a/inside", "repo://c", "repo://bb", ""):
+            live.on_update(uri)
+        assert "repo://a has changed since it was sent" in text(await ours.turn("two"))
+        await ours.turn("three")
+        await ours.turn("other", chat="d")
+        chats = ours.connection.chats
+        asked = [str(each.parts) for each in chats.open("c").history if each.role == "user"]
+        assert ["repo://a" in each for each in asked] == [True, True, False]
+        assert '<eca_changed_resource server="git" uri="repo://a"/>' in asked[1]
+        assert "new" in asked[1]
+        assert "repo://b" not in asked[1]
+        assert "repo://" not in str(chats.open("d").history)
+        await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+        live.on_update("repo://a")
+        assert "has changed" not in text(await ours.turn("four"))
+        await ours.turn("five", contexts=[context("repo://c")])
+        live.end()  # the next session subscribes to the watched resources, too
+        await status(ours, "git", "running")
+        await trio.sleep(1)
+        assert places["git"].session.watched == {"repo://c"}

@@ -1,0 +1,238 @@
+"""Pictures from models and tools: shown by clients that can, described as text for others."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import attrs
+import pytest
+
+from eca_protocol.messages import ChatImageContent, ChatTextContent
+from eca_protocol.testing.provider import Provider, chunk, reply
+from eca_server.agent.chat.gallery import MOST_FILES, Gallery
+from eca_server.agent.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
+from eca_server.agent.mcp.messages import ImageContent, ToolResult
+from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
+from eca_server.client.profiles import DEFAULT_PROFILE
+from eca_server.models.events import Block, Image, TextDelta
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, provider_config
+from tests.eca_server.agent.chat.mcp_session import GIT, Places, status
+from tests.eca_server.models.openai_responses.scripted import message, other
+from tests.eca_server.models.openai_responses.scripted import reply as answer
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+PNG = b"\x89PNG\r\n\x1a\nof a model"
+JPEG = b"\xff\xd8\xffof a server"
+GIF = b"GIF89a of a file"
+
+
+def shown(data: bytes, media_type: str) -> tuple[str, dict[str, Any]]:
+    encoded = base64.b64encode(data).decode()
+    return "assistant", {"type": "image", "mediaType": media_type, "base64": encoded}
+
+
+def pictures(messages: list[Any]) -> list[tuple[str, Any]]:
+    """The pictures, and what stands before each."""
+    said = contents(messages)
+    return [
+        (said[n - 1][1]["type"], each) for n, each in enumerate(said) if each[1]["type"] == "image"
+    ]
+
+
+async def opened(ours: Editor) -> list[Any]:
+    begun = len(ours.seen)
+    await ours.ask("chat/open", {"chatId": "c"})
+    return ours.seen[begun:]
+
+
+@pytest.mark.requirement("FIELD:ChatImageContent.type", "VALUE:ChatImageContent.type=image",
+                         "FIELD:ChatImageContent.mediaType", "FIELD:ChatImageContent.base64",
+                         "VALUE:ChatContent=ChatImageContent")  # fmt: skip
+async def test_pictures_are_shown_where_they_come_given_to_the_model_and_shown_again(
+    tmp_path: Path, places: Places
+) -> None:
+    async def gives(_: str) -> ToolResult:
+        return ToolResult(content=(ImageContent(data=JPEG, mime_type="image/jpeg"),))
+
+    (tmp_path / "a.gif").write_bytes(GIF)
+    url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    made = chunk({"choices": [{"index": 0, "delta": {"images": [{"image_url": {"url": url}}]}}]})
+    called = calls(("eca_read_file", {"path": str(tmp_path / "a.gif")}), ("git__echo", {}))
+    async with Provider([called, reply("Look: ", made)], otherwise=reply("ok")) as provider:
+        config = provider_config(provider.url, mcpServers=GIT, **ALLOW)
+        kept = {"data": tmp_path / "data", "folder": tmp_path}
+        async with current(config, **kept) as ours:
+            await status(ours, "git", "running")
+            places["git"].session.answers = gives
+            await ours.turn("go")
+            expected = [
+                ("toolCalled", shown(GIF, "image/gif")),
+                ("toolCalled", shown(JPEG, "image/jpeg")),
+                ("text", shown(PNG, "image/png")),
+            ]
+            live = pictures(ours.seen)
+            assert sorted(live[:2], key=lambda each: each[1][1]["mediaType"]) == expected[:2]
+            assert live[2:] == expected[2:]
+            told = str(provider.requests[1].body["messages"])
+            for data in (GIF, JPEG):
+                assert told.count(base64.b64encode(data).decode()) == 1
+            await ours.turn("and now?")
+            assert url not in str(provider.requests[2].body)
+        async with current(config, **kept) as ours:
+            assert pictures(await opened(ours)) == expected
+
+
+async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path: Path) -> None:
+    script = "say Look:\ndraw\ndraw 00ff00\ndraw green\nsay done"
+    async with current() as ours:
+        drawn = [each["base64"] for each in await ours.turn(script, model=SCRIPT)
+                 if each["type"] == "image"]  # fmt: skip
+        assert [base64.b64decode(each)[:4] for each in drawn] == [b"\x89PNG"] * 2
+        size = len(base64.b64decode(drawn[0]))
+    words = f"[a picture: image/png, {size:,} bytes]"
+    page = {"clientInfo": {"name": "VsCode"}}
+    async with (
+        current(clientInfo={"name": "Neovim"}) as neovim,
+        current(**page) as vscode,
+        editor() as older,
+    ):
+        for ours in (neovim, vscode, older):
+            await ours.turn(script, model=SCRIPT)
+            said = [("system", words) for role, each in contents(ours.seen)
+                    if role == "system" and each.get("text") == words]  # fmt: skip
+            assert len(said) == 2
+            assert "image" not in [each["type"] for each in ours.contents()]
+        told = [each.get("text") for _, each in contents(await opened(neovim))]
+        assert told.count(words) == 2
+
+
+@pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
+async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_gone(
+    tmp_path: Path, client: str
+) -> None:
+    def linked(messages: list[Any]) -> list[Path]:
+        words = r"\[a picture: image/png, [0-9]+ bytes\]"
+        if client == "Neovim":
+            uris = re.findall(words + r"\((.+?)\)", str(messages))
+            return [Path(unquote(urlsplit(uri).path)) for uri in uris]
+        return [Path(path) for path in re.findall(words + r" `(.+?)`", str(messages))]
+
+    (tmp_path / "a.png").write_bytes(PNG)
+    script = f'draw\ncall eca_read_file {{"path": "{tmp_path / "a.png"}"}}\nsay done'
+    neovim = {"clientInfo": {"name": client}, "data": tmp_path / "da ta", "folder": tmp_path}
+    async with current(**neovim) as ours:
+        for chat in ("c", "d"):
+            await ours.turn(script, chat, model=SCRIPT)
+        files = linked(ours.seen)
+        assert len(set(files)) == 4
+        assert files[1].read_bytes() == PNG
+        for each in files:
+            assert stat.S_IMODE(each.stat().st_mode) == 0o600
+            for folder in (each.parent, each.parent.parent):
+                assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    async with current(**neovim) as ours:
+        assert linked(await opened(ours)) == files[:2]
+        await ours.ask("chat/delete", {"chatId": "c"})
+        await ours.ask("chat/clear", {"chatId": "d", "messages": True})
+    assert [each for each in (tmp_path / "da ta").rglob("*.p*") if each.is_file()] == []
+    async with current(**{**neovim, "clientInfo": {"name": "other"}}) as ours:
+        await ours.turn(script, model=SCRIPT)
+        assert linked(ours.seen) == []
+    assert list((tmp_path / "da ta").rglob("*.png")) == []
+
+
+async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gallery = Gallery(tmp_path / "data")
+    kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
+    for each in kept:
+        await gallery.store("c", each)
+    assert [gallery.link("c", each) is None for each in kept] == [False] * MOST_FILES + [True]
+    await gallery.remove("never")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    await gallery.store("d", kept[0])
+    assert gallery.link("d", kept[0]) is None
+    files = [each for each in (tmp_path / "data" / "pictures").rglob("*") if each.is_file()]
+    assert len(files) == MOST_FILES
+    (tmp_path / "file").touch()
+    broken = Gallery(tmp_path / "file")
+    await broken.store("c", kept[0])
+    assert broken.link("c", kept[0]) is None
+
+
+async def test_an_answer_holds_only_so_many_pictures() -> None:
+    async with current() as ours:
+        received = await ours.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
+    assert [each["type"] for each in received].count("image") == MOST_PICTURES
+    [said] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
+    assert said.startswith(f"The answer contained {MOST_PICTURES + 2} pictures")
+
+
+async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:
+    picture, block = Image(media_type="image/png", data=PNG), Block(raw={}, position=0)
+    first = FirstPictures()
+    events = [*[picture, block] * (MOST_PICTURES + 1), block, TextDelta("x"), block]
+    dropped = [place for place, event in enumerate(events) if first.drops(event)]
+    assert dropped == [2 * MOST_PICTURES, 2 * MOST_PICTURES + 1]
+
+
+@pytest.mark.requirement("W-6d")
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (picture_content(PNG), None),
+        (picture_content(b"<svg/>"), "[a picture: application/octet-stream, 6 bytes]"),
+        (ChatImageContent(media_type="image/png", base64="A" * LARGEST_PICTURE), None),
+        (
+            ChatImageContent(media_type="image/png", base64="A" * (LARGEST_PICTURE + 2) + "=="),
+            "[a picture: image/png, 6,291,457 bytes]",
+        ),
+    ],
+    ids=["small", "none", "large", "too large"],
+)
+async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(
+    content: ChatImageContent, told: str | None
+) -> None:
+    formatter = ContentFormatter(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))
+    [written] = formatter.messages("c", "assistant", content)
+    if told is None:
+        assert (written.role, written.content) == ("assistant", content)
+    else:
+        assert (written.role, written.content) == ("system", ChatTextContent(text=told))
+
+
+async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_shown() -> None:
+    data = base64.b64encode(JPEG).decode()
+    item = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": data}
+    drawing = {"type": "image_generation"}
+    script = [answer(other(item)), answer(message("Done"))]
+    async with Provider(script) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"] |= {
+            "api": "openai-responses",
+            "models": {"m": {"extraPayload": {"tools": [drawing]}}},
+        }
+        async with current(config) as ours:
+            await ours.turn("Draw", model="p/m")
+            assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
+            await ours.turn("What is it?", model="p/m")
+        for request in provider.requests:
+            assert request.body["tools"][-1] == drawing
+        [back] = [each for each in provider.requests[1].body["input"] if each.get("type")]
+        assert (back["type"], back["result"]) == (item["type"], data)
+        assert str(provider.requests[1].body).count(data) == 1

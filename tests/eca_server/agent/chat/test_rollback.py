@@ -1,0 +1,521 @@
+"""Chats that go back to before a message, with the files they changed, and chats that fork."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from eca_server.agent.chat.store import ChatSettings, Rollback, Store, StoredContent, UndoStep
+from eca_server.config.lock import Locked
+from eca_server.models.history import Message, TextPart
+from tests.eca_server.agent.chat.agent_session import calls, decide, session
+from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
+
+pytestmark = pytest.mark.trio
+
+
+def writes(**files: str) -> str:
+    """A prompt whose turn writes these files."""
+    return "\n".join(
+        f"call eca_write_file {json.dumps({'path': name, 'content': text})}"
+        for name, text in files.items()
+    )
+
+
+async def said(ours: Editor, text: str, **params: Any) -> str:
+    """A turn of a chat that trusts; the content id of its prompt."""
+    begun = len(ours.seen)
+    await ours.turn(text, trust=True, **{"model": SCRIPT, **params})
+    return next(
+        content["contentId"] for role, content in contents(ours.seen[begun:], "c") if role == "user"
+    )
+
+
+async def rolled_back(ours: Editor, content_id: str, *include: str) -> list[tuple[str, Any]]:
+    begun = len(ours.seen)
+    params = {"chatId": "c", "contentId": content_id, "include": list(include)}
+    await ours.ask("chat/rollback", params)
+    return since(ours, begun)
+
+
+def shown(told: list[tuple[str, Any]]) -> list[str]:
+    return [params["message"] for name, params in told if name == "$/showMessage"]
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.requirement("FIELD:ChatRollbackParams.chatId", "FIELD:ChatRollbackParams.contentId")
+async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, "say one")
+        second = await said(ours, writes(a="1"))
+        await ours.ask("chat/addFlag", {"chatId": "c", "contentId": second, "text": "here"})
+        told = await rolled_back(ours, second)
+        assert [name for name, _ in told] == [
+            "chat/cleared", "text", "text", "$/showMessage", "answer",
+        ]  # fmt: skip
+        assert [words for name, words in told if name == "text"] == ["say one", "one"]
+        assert shown(told) == ["1 new file deleted."]
+        assert tree(folder) == {}
+        assert (await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second}))[
+            "code"
+        ] == -32602
+        assert (await refused(ours, "chat/rollback", {"chatId": "no", "contentId": first}))[
+            "code"
+        ] == -32602
+        assert not (await ours.ask("chat/open", {"chatId": "no"}))["found"]
+        await said(ours, "again", model=ECHO)
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["say one", "one", "again", "again"]
+        assert [name for name, _ in await rolled_back(ours, first)][:2] == [
+            "chat/cleared",
+            "answer",
+        ]
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+@pytest.mark.requirement("FIELD:ChatRollbackParams.include", "VALUE:ChatRollbackInclude=messages")
+async def test_messages_and_files_go_back_each_without_the_other(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(a="1", b="x"))
+        second = await said(ours, writes(a="2"))
+        third = await said(ours, writes(a="3"))
+        told = await rolled_back(ours, third, "tools")
+        assert [name for name, _ in told] == ["$/showMessage", "answer"]
+        assert tree(folder) == {"a": "2", "b": "x"}
+        assert (await rolled_back(ours, second, "messages"))[0][0] == "chat/cleared"
+        assert tree(folder) == {"a": "2", "b": "x"}
+        assert shown(await rolled_back(ours, first)) == ["2 new files deleted."]
+        assert tree(folder) == {}
+
+
+@pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
+@pytest.mark.parametrize("patiently", [True, False])
+async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, patiently: bool
+) -> None:
+    (folder / "kept").write_text("old")
+    (folder / "big").write_text("x" * 1_100_000)
+    (folder / "kept").chmod(0o640)
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(kept="new", mine="1", gone="2", big="small"))
+        (folder / "mine").write_text("the user's")
+        (folder / "kept").unlink()
+        begun = len(ours.seen)
+        asked = {"chatId": "c", "contentId": first}
+        error = await refused(ours, "chat/rollback", asked)
+        assert error["data"] == {"code": "not_restorable"}
+        assert shown(since(ours, begun)) == [error["message"]]
+        assert f"{folder / 'mine'}: changed since" in error["message"]
+        assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
+        assert "kept:" not in error["message"]
+        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
+        assert (await refused(ours, "chat/rollback", asked))["message"] == error["message"]
+        assert (await refused(ours, "chat/rollback", {**asked, "include": ["tools"]}))["data"]
+        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
+        if patiently:  # to ask once more is to want the rest
+            monkeypatch.setattr("eca_server.connection.features.rollback.ASKED_AGAIN", (0.0, 60.0))
+        how = ("tools",) if patiently else ("tools", "rest")
+        [words] = shown(await rolled_back(ours, first, *how))
+        assert words.startswith("1 file restored, 1 new file deleted.\n\nNot restored:\n- ")
+        assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
+        assert (folder / "kept").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.requirement("W-15")
+async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
+    tmp_path: Path, folder: Path
+) -> None:
+    vscode = {"clientInfo": {"name": "VsCode"}}
+    async with current(data=tmp_path, folder=folder, **vscode) as ours:
+        first = await said(ours, writes(mine="1"))
+        (folder / "mine").write_text("the user's")
+        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": first})
+        assert contents(ours.seen)[-1] == (
+            "system",
+            {"type": "text", "text": f"{error['message']}\n\n"},
+        )
+        assert error["message"] not in str(await ours.turn("say more", model=SCRIPT))
+        (folder / "mine").write_text("1")
+        await rolled_back(ours, first)
+        assert contents(ours.seen)[-1] == (
+            "system",
+            {"type": "text", "text": "1 new file deleted.\n\n"},
+        )
+
+
+async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as killed:
+        changing = f"{writes(a='1')}\nsay one\nwait forever"
+        await killed.prompt(changing, model=SCRIPT, trust=True)
+        await killed.content("text", text="one")
+        async with current(data=tmp_path, folder=folder) as ours:  # it finds what a kill leaves
+            assert (await ours.ask("chat/open", {"chatId": "c"}))["found"]
+            [(role, words)] = contents(ours.seen, "c")
+            assert (role, words["text"]) == ("user", changing)
+            assert shown(await rolled_back(ours, words["contentId"])) == ["1 new file deleted."]
+            assert tree(folder) == {}
+
+
+async def test_what_commands_changed_stays_and_the_user_is_notified(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        command = json.dumps({"command": "touch b"})
+        first = await said(ours, f"{writes(a='1')}\ncall eca_shell_command {command}")
+        [words] = shown(await rolled_back(ours, first))
+        assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
+        assert tree(folder) == {"b": ""}
+
+
+def full_disk(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def nothing(*_: Any) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("broken", "by", "why", "meanwhile"),
+    [
+        ("undo.replace_file", full_disk, "No space left on device", {"b": "4"}),
+        (
+            "store.Store.content",
+            nothing,
+            "its previous content cannot be read now",
+            {"a": "1", "b": "4"},
+        ),
+    ],
+)
+async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    by: Any,
+    why: str,
+    meanwhile: dict[str, str],
+) -> None:
+    (folder / "b").write_text("old")
+    (folder / "c").write_text("old")
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, f"{writes(a='1', b='2', c='3')}\n{writes(b='4', c='5')}")
+        (folder / "c").write_text("old")  # by hand
+        with monkeypatch.context() as patched:
+            patched.setattr(f"eca_server.agent.chat.{broken}", by)
+            asked = {"chatId": "c", "contentId": first}
+            error = await refused(ours, "chat/rollback", asked)
+        assert f"- {folder / 'b'}: {why}" in error["message"]
+        assert "the messages were kept" in error["message"]
+        assert tree(folder) == {**meanwhile, "c": "old"}
+        await said(ours, "say more")
+    async with current(data=tmp_path, folder=folder) as ours:
+        assert [each["messageCount"] for each in (await ours.ask("chat/list"))["chats"]] == [5]
+        [words] = shown(await rolled_back(ours, first))
+        done = ["1 file restored", "1 new file deleted"][: len(meanwhile)]
+        assert words == f"{', '.join(done)}."
+        assert tree(folder) == {"b": "old", "c": "old"}
+
+
+async def test_what_was_refused_is_not_done_later(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = Store.note_rollback
+
+    async def note_late(store: Store, rollback: Rollback) -> bool:
+        await note(store, rollback)
+        return False
+
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(a="1"))
+        monkeypatch.setattr(Store, "note_rollback", note_late)
+        asked = {"chatId": "c", "contentId": first}
+        error = await refused(ours, "chat/rollback", asked)
+        assert error["message"] == "Nothing was undone: the rollback cannot be recorded on disk."
+        await said(ours, "say more")
+        [chat] = (await ours.ask("chat/list"))["chats"]
+        assert chat["messageCount"] > 2
+        assert tree(folder) == {"a": "1"}
+
+
+async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path: Path, folder: Path) -> None:
+    made = [calls(("eca_write_file", {"path": name, "content": name})) for name in ("a", "b")]
+    async with session(folder, *made, data=tmp_path) as (ours, provider):
+        await ours.prompt("go")
+        call = await ours.content("toolCallRun")
+        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and b"})
+        await decide(ours, "Approve", call)
+        await decide(ours, "Approve", await ours.content("toolCallRun"))
+        await ours.finished()
+        assert tree(folder) == {"a": "a", "b": "b"}
+        steer = next(each["contentId"] for each in ours.contents() if each.get("text") == "and b")
+        assert shown(await rolled_back(ours, steer)) == ["1 new file deleted."]
+        assert tree(folder) == {"a": "a"}
+        await ours.turn("next")
+        assert [each["role"] for each in provider.requests[-1].body["messages"]] == [
+            "system", "user", "assistant", "tool", "user",
+        ]  # fmt: skip
+
+
+async def test_moves_and_links_are_seen_through(tmp_path: Path, folder: Path) -> None:
+    (folder / "here").mkdir()
+    (folder / "here" / "f").write_text("1")
+    moved = json.dumps({"source": "here", "destination": "there/deep"})
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, f"{writes(**{'here/f': '2'})}\ncall eca_move_file {moved}")
+        second = await said(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
+        (folder / "there").rename(tmp_path / "outside")
+        (folder / "there").symlink_to(tmp_path / "outside")
+        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second})
+        assert "now a link to" in error["message"]
+        (folder / "there").unlink()
+        (tmp_path / "outside").rename(folder / "there")
+        assert shown(await rolled_back(ours, first)) == ["2 files restored, 1 new file deleted."]
+        assert tree(folder) == {"here/f": "1"}
+
+
+@pytest.mark.requirement("W-22a", "W-23a")
+async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(a="1"))
+        await ours.prompt(f"{writes(b='2')}\nwait forever", model=SCRIPT, trust=True)
+        await ours.content("toolCalled")
+        begun = len(ours.seen)
+        asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
+        await ours.send(asked, ours.prompt_request("hello", model=ECHO))
+        await ours.finished(times=2)
+        names = [name for name, _ in since(ours, begun)]
+        assert names.count("chat/cleared") == 1
+        names = names[names.index("progress") :]
+        assert names.index("chat/cleared") < names.index("text")
+        told = [words for name, words in since(ours, begun) if name in ("progress", "text")]
+        assert told == ["Stopped.", "finished", "running", "hello", "running", "hello", "finished"]
+        assert tree(folder) == {}
+
+
+@pytest.mark.requirement("W-22")
+async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        begun, done = len(ours.seen), trio.Event()
+        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
+        await ours.prompt("hello", model=ECHO)
+        await ours.stop()
+        await ours.ask("chat/queryContext", {"query": ""})  # which comes after it
+        done.set()
+        await worked.wait()
+        await ours.turn("bye", model=ECHO)
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
+
+
+@pytest.mark.requirement("W-24")
+async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_path: Path) -> None:
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        done = trio.Event()
+        ours.connection.chats.open("c").mailbox.do(done.wait)
+        await ours.ask("chat/delete", {"chatId": "c"})
+        asked = ours.request("shutdown")
+        await ours.send(asked)
+        await trio.testing.wait_all_tasks_blocked()
+        done.set()
+        await ours.answer(asked)
+    async with current(data=tmp_path) as ours:
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+@pytest.mark.requirement("W-24a")
+@pytest.mark.parametrize("taken_again", [True, False])
+async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
+    tmp_path: Path, *, taken_again: bool
+) -> None:
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        done, memory = trio.Event(), ours.connection.chats.memory
+        assert memory is not None
+        worked = ours.connection.chats.open("c").mailbox.do(done.wait)
+        await ours.ask("chat/delete", {"chatId": "c"})
+        if taken_again:
+            await ours.prompt("hello", model=ECHO)
+        await ours.ask("chat/delete", {"chatId": "c"})
+        assert await memory.store.load("c") is not None
+        done.set()
+        await worked.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        await ours.ask("chat/list")
+        assert await memory.store.load("c") is None
+
+
+async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_it, goes_on, ended = trio.Event(), trio.Event(), []
+
+    @asynccontextmanager
+    async def impatient_lock(*_: Any, **__: Any) -> AsyncIterator[None]:
+        if at_it.is_set():
+            raise Locked
+        yield
+
+    content = Store.content
+
+    async def late(store: Store, number: int) -> StoredContent | None:
+        at_it.set()
+        await goes_on.wait()
+        ended.append("finished")
+        return await content(store, number)
+
+    monkeypatch.setattr(Store, "content", late)
+    monkeypatch.setattr("eca_server.agent.chat.restoring.lock", impatient_lock)
+    async with current(data=tmp_path) as ours:
+        await said(ours, "say one")
+        memory = ours.connection.chats.memory
+        assert memory is not None
+        steps = (UndoStep(path=str(tmp_path / "f"), change=1),)
+        await memory.store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(memory.rollbacks.recover)
+            await at_it.wait()
+
+            @nursery.start_soon
+            async def read_back() -> None:
+                await memory.rollbacks.recover("c")
+                ended.append("read back")
+
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            goes_on.set()
+    assert ended[0] == "finished"
+
+
+async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
+    tmp_path: Path,
+) -> None:
+    opening = Message(role="user", parts=(TextPart("of a server"),))
+    async with current(data=tmp_path) as ours:
+        prompt = attrs.evolve(opening, content_id="mine")
+        chats = ours.connection.chats
+        chat = await chats.begin([opening, prompt], title=None, settings=ChatSettings())
+    async with current(data=tmp_path) as ours:
+        await ours.ask("chat/rollback", {"chatId": chat.id, "contentId": "mine"})
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+@pytest.mark.requirement(
+    "FIELD:ChatForkParams.chatId",
+    "FIELD:ChatForkParams.contentId",
+    "FIELD:ChatForkResponse.chatId",
+)
+async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path: Path, folder: Path) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        second = await said(ours, "say two")
+        third = await said(ours, "say three")
+        for content_id in (second, third):
+            flag = {"chatId": "c", "contentId": content_id, "text": "here"}
+            await ours.ask("chat/addFlag", flag)
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine (9)"})
+        begun = len(ours.seen)
+        await ours.ask("chat/fork", {"chatId": "c", "contentId": second})
+        told = since(ours, begun)
+        assert told[0][0] == "chat/opened"
+        new = told[0][1]["chatId"]
+        assert told[1:] == [
+            ("text", "say one"), ("text", "one"), ("text", "say two"), ("flag", "here"),
+            ("metadata", "Mine (10)"),
+            ("text", "\n\nThis chat was forked to Mine (10).\n\n"), ("answer", {"chatId": new}),
+        ]  # fmt: skip
+        asked = {"chatId": "c", "contentId": "no"}
+        assert "got 'no'" in (await refused(ours, "chat/fork", asked))["message"]
+        await ours.turn("say four", new, model=SCRIPT)
+        await ours.ask("chat/delete", {"chatId": "c"})
+    async with current(data=tmp_path, folder=folder) as ours:
+        [listed] = (await ours.ask("chat/list"))["chats"]
+        assert [listed["id"], listed["title"], listed["messageCount"]] == [new, "Mine (10)", 5]
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": new})
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["say one", "one", "say two", "say four", "four"]
+
+
+@pytest.mark.requirement("W-24a")
+async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def append(*_: object, **__: object) -> None:
+        ours.connection.chats.delete("c")
+
+    async with current(data=tmp_path) as ours:
+        content_id = await said(ours, "say one")
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        chat, begun = ours.connection.chats.open("c"), len(ours.seen)
+        monkeypatch.setattr(Store, "append", append)
+        await ours.ask("chat/fork", {"chatId": "c", "contentId": content_id})
+        chat.titling.announce()
+        await ours.ask("chat/queryContext", {"query": ""})
+        assert contents(ours.seen[begun:]) == []
+
+
+@pytest.mark.requirement("W-24a", "W-24c")
+async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(**{f"f{number}": "1" for number in range(20)}))
+        asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
+        delete = ours.request("chat/delete", {"chatId": "c"})
+        await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))
+        await ours.finished()
+        assert tree(folder) == {}
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert [words for name, words in since(ours, begun) if name == "text"] == ["hello"] * 2
+
+
+async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(
+    folder: Path,
+) -> None:
+    async with current(folder=folder) as ours:
+        first = await said(ours, writes(a="1"))
+        second = await said(ours, "say hello")
+        assert shown(await rolled_back(ours, second)) == []
+        [words] = shown(await rolled_back(ours, first))
+        assert words == "No file was restored: this server stores no chats and file contents."
+        assert tree(folder) == {"a": "1"}

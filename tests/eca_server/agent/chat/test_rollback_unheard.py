@@ -1,0 +1,122 @@
+"""Chats that go back to before a prompt that was shown, and is no part of their history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.agent.chat.store import Store
+from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
+from tests.eca_server.agent.chat.test_rollback import rolled_back, said, tree, writes
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+async def echoed(ours: Editor, text: str, **params: Any) -> str:
+    """Send a prompt; the content id of its echo, whatever becomes of its turn."""
+    begun = len(ours.seen)
+    await ours.prompt(text, trust=True, **{"model": SCRIPT, **params})
+    while not (known := [c["contentId"] for r, c in contents(ours.seen[begun:]) if r == "user"]):
+        await ours.until(lambda _: True)
+    return str(known[0])
+
+
+HEARD: dict[str, Any] = {
+    "hooks": {
+        "slow": {
+            "type": "preRequest",
+            "actions": [{"type": "shell", "shell": "grep -q later && sleep 60 || true"}],
+        },
+        "strict": {
+            "type": "preRequest",
+            "actions": [{"type": "shell", "shell": "! grep -q forbidden || exit 2"}],
+        },
+    }
+}
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+@pytest.mark.parametrize("prompt", ["/costs", "say forbidden", "say later"])
+async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
+    tmp_path: Path, folder: Path, prompt: str, *, is_stored: bool
+) -> None:
+    async with current(HEARD, data=tmp_path if is_stored else None, folder=folder) as ours:
+        first = await said(ours, "say one")
+        unheard = await echoed(ours, prompt)
+        if prompt != "say later":  # that one waits for a hook
+            await ours.finished()
+        shows = ["chat/cleared", "text", "text", "answer"]
+        told = await rolled_back(ours, unheard, "messages")
+        names = [name for name, words in told if name in shows and words != "Stopped."]
+        assert names == shows
+        assert [words for name, words in told if name == "text"][-2:] == ["say one", "one"]
+        params = {"chatId": "c", "contentId": unheard}
+        assert (await refused(ours, "chat/rollback", params))["code"] == -32602
+        assert [name for name, _ in await rolled_back(ours, first, "messages")] == [
+            "chat/cleared",
+            "answer",
+        ]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_what_came_behind_such_a_prompt_goes_with_it_after_a_restart_too(
+    tmp_path: Path, folder: Path, *, runs: bool
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        unheard = await said(ours, "/costs")
+        await said(ours, writes(a="1"))
+        if runs:
+            await echoed(ours, "wait forever")
+        told = await rolled_back(ours, unheard)
+        assert tree(folder) == {}
+        assert [words for name, words in told if name == "text"][-2:] == ["say one", "one"]
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["say one", "one"]
+
+
+async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path: Path, folder: Path) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        compacted = await said(ours, "/compact say all of it", model=ECHO)
+        await rolled_back(ours, compacted)
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        texts = [words for name, words in since(ours, begun) if name == "text"]
+        assert texts == ["say one", "one"]
+
+
+async def test_a_prompt_stopped_before_its_chat_was_read_back_is_gone_back_to(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+    async with current(data=tmp_path, folder=folder) as ours:
+        find, begun = Store.find, trio.Event()
+
+        async def late(store: Store, chat_id: str) -> Any:
+            monkeypatch.setattr(Store, "find", find)
+            begun.set()
+            await trio.sleep_forever()
+
+        monkeypatch.setattr(Store, "find", late)
+        unheard = await echoed(ours, "say two")
+        await begun.wait()
+        told = await rolled_back(ours, unheard)
+        texts = [words for name, words in told if name == "text"]
+        assert texts == ["Stopped.", "say one", "one"]

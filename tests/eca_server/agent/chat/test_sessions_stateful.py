@@ -1,0 +1,348 @@
+"""Any sequence of client actions and model answers, against the models of `session_model`.
+
+The invariant: each turn has one `finished` and nothing after it; each call is shown in order and
+closed; the history is valid and the same after a restart; the files have the changes of the allowed
+calls, and their previous content can be restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.agent.chat.states import ChatState
+from eca_server.agent.chat.store import Store, store_path
+from eca_server.models.history import Message
+from eca_server.workspace import Fingerprint, uri_of
+from tests.eca_server.agent.chat.agent_session import ALLOW
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor
+from tests.eca_server.agent.chat.session_model import Watch, check_history, tree_of
+from tests.eca_server.agent.chat.store.keeping import before_images
+
+CHATS = ("a", "b")
+IDLE = ChatState.IDLE
+
+
+@attrs.frozen
+class Prompt:
+    chat: str
+    script: str
+    behavior: str | None
+
+
+@attrs.frozen
+class Decide:
+    """On the n-th call that waits, or on any call there ever was."""
+
+    what: str
+    number: int
+    times: int
+    waits: bool
+    save: str | None
+
+
+@attrs.frozen
+class Asked:
+    """A prompt, and whatever its calls ask for is approved."""
+
+    prompt: Prompt
+
+
+@attrs.frozen
+class Stop:
+    chat: str
+
+
+@attrs.frozen
+class Delete:
+    chat: str
+
+
+@attrs.frozen
+class Behave:
+    behavior: str
+
+
+@attrs.frozen
+class Restart:
+    pass
+
+
+@attrs.frozen
+class Settle:
+    """Wait until every chat has nothing to do but to wait."""
+
+
+def said(name: str, **arguments: str) -> str:
+    return f"call eca_{name} {json.dumps(arguments)}"
+
+
+def calls_in(chat: str) -> st.SearchStrategy[str]:
+    """Calls of every tool, on a few files of the chat's own folder."""
+    paths = st.sampled_from([f"{chat}/{name}" for name in ("f", "g", "d/h", "e")])
+    folders = st.sampled_from([f"{chat}/{name}" for name in ("d", "e", "f", "e/i")])
+    contents = st.sampled_from(["one\ntwo\n", "two\n", ""])
+    log = f"printf x >> {chat}/log"
+    edits = st.builds(
+        lambda tool, path, old, new: said(tool, path=path, original_content=old, new_content=new),
+        st.sampled_from(["edit_file", "edit_file", "preview_file_change"]),
+        paths,
+        st.sampled_from(["one", "two"]),
+        st.sampled_from(["three", "one\ntwo"]),
+    )
+    others = (
+        said("shell_command", command=log),
+        said("shell_command", command=f"sleep 60; {log}"),
+        said("directory_tree", path=chat),
+        said("grep", pattern="one", path=chat),
+        said("read_file", path="../outside"),
+        said("write_file", path=f"{chat}/f"),
+        "call eca_write_file {",
+        "call no_such_tool",
+    )
+    return st.one_of(
+        st.builds(lambda path, text: said("write_file", path=path, content=text), paths, contents),
+        edits,
+        edits,
+        st.builds(lambda one, two: said("move_file", source=one, destination=two), paths, folders),
+        st.builds(lambda one, two: said("move_file", source=one, destination=two), folders, paths),
+        st.builds(lambda path: said("read_file", path=path), paths),
+        st.sampled_from(others),
+    )
+
+
+@st.composite
+def prompts(draw: st.DrawFn) -> Prompt:
+    chat = draw(st.sampled_from(CHATS))
+    lines = []
+    for _ in range(draw(st.integers(0, 2))):
+        lines.append(draw(st.sampled_from(["say so", "think first", "empty"])))
+        lines += draw(st.lists(calls_in(chat), min_size=1, max_size=4))
+    ends = ["say the end", "empty", "say hanging\nwait forever", "fail auth", "say x\ncut", "crash",
+            "finish length", "think hm\nfail quota"]  # fmt: skip
+    lines.append(draw(st.sampled_from(ends)))
+    return Prompt(chat, "\n".join(lines), draw(st.sampled_from([None, None, "agent", "plan"])))
+
+
+STEPS = st.one_of(
+    prompts(),
+    prompts(),
+    st.just(Settle()),
+    st.builds(Asked, prompts()),
+    st.builds(
+        Decide,
+        st.sampled_from(["Approve", "Approve", "Reject"]),
+        st.integers(0, 9),
+        st.integers(1, 2),
+        st.sampled_from([True, True, True, False]),
+        st.sampled_from([None, None, "session"]),
+    ),
+    st.builds(Stop, st.sampled_from(CHATS)),
+    st.builds(Delete, st.sampled_from(CHATS)),
+    st.builds(Behave, st.sampled_from(["agent", "plan"])),
+    st.just(Restart()),
+)
+
+
+class Session:
+    """Both sides of a connection, followed."""
+
+    def __init__(self, ours: Editor, folder: Path, watches: Mapping[str, Watch]) -> None:
+        self._ours = ours
+        self._folder = folder
+        self._watches = watches
+        self._seen = 0
+        self._deletes: dict[str, str] = {}
+
+    async def do(self, step: Any) -> None:
+        ours = self._ours
+        match step:
+            case Prompt(chat, script, behavior):
+                text = f"usage 1 {len(self._watches[chat].sent)}\n{script}"
+                self._watches[chat].sent.append(text)
+                more = {} if behavior is None else {"behavior": behavior}
+                await ours.send(ours.prompt_request(text, chat, model=SCRIPT, **more))
+            case Decide():
+                await self._decide(step)
+            case Stop(chat):
+                await ours.stop(chat)
+            case Delete(chat):
+                asked = ours.request("chat/delete", {"chatId": chat})
+                self._deletes[asked["id"]] = chat
+                await ours.send(asked)
+            case Behave(behavior):
+                await ours.tell("chat/selectedBehaviorChanged", {"behavior": behavior})
+            case Settle():
+                await self.settle()
+            case Asked(prompt):
+                await self.do(prompt)
+                await self.settle()
+                while any(watch.asked for watch in self._watches.values()):
+                    await self._decide(Decide("Approve", 0, 1, waits=True, save=None))
+                    await self.settle()
+
+    async def _decide(self, step: Decide) -> None:
+        of_all = [
+            (chat, call)
+            for chat, watch in self._watches.items()
+            for call in watch.calls
+            if not step.waits or call in watch.asked
+        ]
+        if of_all:
+            chat, call = of_all[step.number % len(of_all)]
+            self._watches[chat].asked.discard(call)
+            params = {"chatId": chat, "toolCallId": call}
+            if step.save is not None and step.what == "Approve":
+                params["save"] = step.save
+            for _ in range(step.times):
+                await self._ours.tell(f"chat/toolCall{step.what}", params)
+
+    async def settle(self) -> None:
+        """Wait until every chat is idle, or waits for the user; look at everything then."""
+        chats = self._ours.connection.chats
+        while True:
+            await self._answered()
+            known = len(self._ours.seen)
+            idle = [
+                c for c in CHATS if (chat := chats.get(c)) is None or chat.mailbox.state is IDLE
+            ]
+            await self._answered()
+            self.look()
+            if all(each in idle or self._waits(each) for each in CHATS):
+                break
+            if len(self._ours.seen) == known + 1:
+                await self._ours.until(lambda _: True)
+        for turn in tuple(chats._bodies):
+            if turn.is_mute:
+                await turn.ended.wait()
+        for name in idle:
+            assert not self._watches[name].running
+            self._watches[name].check_files(tree_of(self._folder, name))
+            if (chat := chats.get(name)) is not None:
+                check_history(chat.history)
+
+    async def _answered(self) -> None:
+        """All that was sent has been looked at, and what was said before has come."""
+        await self._ours.ask("chat/queryCommands", {"query": "none"})
+
+    def _waits(self, name: str) -> bool:
+        return bool(self._watches[name].asked) or self._watches[name].hangs
+
+    def look(self) -> None:
+        """Follow what came."""
+        for message in self._ours.seen[self._seen :]:
+            if message.get("id") in self._deletes:
+                assert message["result"] == {}
+                self._watches[self._deletes.pop(message["id"])].delete()
+            for chat in CHATS:
+                for role, content in contents([message], chat):
+                    self._watches[chat].see(role, content)
+        self._seen = len(self._ours.seen)
+
+    async def end(self) -> dict[str, list[Message]]:
+        """Shut down; the histories in memory, but for what was ended before it was read back."""
+        chats = self._ours.connection.chats
+        assert await self._ours.ask("shutdown") is None
+        self.look()
+        assert not chats._bodies
+        for chat, watch in self._watches.items():
+            assert not watch.running
+            watch.check_files(tree_of(self._folder, chat))
+        known = {name: chat for name, chat in chats._chats.items() if chat.storage.is_restored}
+        return {name: [*chat.history] for name, chat in known.items()}
+
+
+def store_in(data: Path) -> Store:
+    return Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
+
+
+async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> None:
+    """Check that the chats on disk equal those in memory."""
+    store = store_in(data)
+    for name in CHATS:
+        chat = await store.load(name)
+        kept = [] if chat is None else [each.message for each in chat.messages]
+        assert kept == histories.get(name, [])
+    await store.close()
+
+
+async def undo(data: Path, chat: str) -> None:
+    """Restore a chat's files from what was kept of them, the last change first."""
+    store = store_in(data)
+    for image in reversed(await before_images(store, chat)):
+        path = Path(image.path)
+        if image.moved_from is not None:
+            _move_back(path, Path(image.moved_from))
+        elif not path.is_file() or Fingerprint.of(path.read_bytes()).digest != image.after:
+            continue
+        elif image.existed:
+            assert image.data is not None
+            path.write_bytes(image.data)
+        else:
+            path.unlink()
+    await store.close()
+
+
+def _move_back(path: Path, source: Path) -> None:
+    if path.exists():
+        with contextlib.suppress(OSError):  # what was made for a later change is empty now
+            source.rmdir()
+        if not source.exists():
+            source.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(source)
+
+
+async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> None:
+    watches = {}
+    for chat in CHATS:
+        (folder / chat / "d").mkdir(parents=True)
+        (folder / chat / "f").write_text("one\ntwo\n")
+        (folder / chat / "d/h").write_text("two\n")
+        watches[chat] = Watch(tree_of(folder, chat))
+    (folder.parent / "outside").write_text("outside")
+    histories: dict[str, list[Message]] = {}
+    restorable = {chat: tree_of(folder, chat) for chat in CHATS}
+    parts: list[list[Any]] = [[]]
+    for step in steps:
+        parts[-1].append(step)
+        if isinstance(step, Restart):
+            parts.append([])
+    for part in parts:
+        async with editor(
+            ALLOW if allow else {}, started=False, keeps_chats=True, XDG_DATA_HOME=str(data)
+        ) as ours:
+            await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+            session = Session(ours, folder, watches)
+            for step in part:
+                await session.do(step)
+                if isinstance(step, Delete):
+                    await session.settle()
+                    histories.pop(step.chat, None)
+                    restorable[step.chat] = tree_of(folder, step.chat)
+            histories |= await session.end()
+        await check_stored(data, histories)
+    for chat in CHATS:
+        await undo(data, chat)
+        assert files(tree_of(folder, chat)) == files(restorable[chat])
+
+
+def files(tree: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Without directories, and without what a command wrote."""
+    return {path: text for path, text in tree.items() if text is not None and "log" not in path}
+
+
+@pytest.mark.requirement("W-20a", "W-22e", "W-23g", "W-24a", "W-30a", "W-30g", "W-34a")
+@given(st.lists(STEPS, min_size=1, max_size=10), st.booleans())
+def test_any_session_keeps_files_history_and_wire_right(steps: list[Any], allow: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        trio.run(lambda: play(steps, Path(name).resolve() / "w", Path(name) / "data", allow=allow))

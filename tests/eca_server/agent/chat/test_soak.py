@@ -1,0 +1,193 @@
+"""Turn after turn over every API, with faults by lot: each ends once, and nothing is left of it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from eca_protocol.testing.provider import (
+    Provider,
+    ReceivedRequest,
+    Reply,
+    close,
+    hang,
+    raw,
+    reset,
+    wait,
+)
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import Editor, editor, finishes
+from tests.eca_server.agent.chat.test_switching import configured, model_of
+from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
+from tests.torture.counted_server import tasks_of
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+AT_ONCE = 4
+"""Chats that have a turn at the same time."""
+TURNS = 100
+"""The number of turns of one server, in all of its chats."""
+STATUSES = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 529)
+RETRY = {"baseDelayMs": 1, "maxDelayMs": 2}
+READ = ScriptedCall("eca_read_file", {"path": "a.txt"})
+
+
+@attrs.frozen
+class Plan:
+    """The scripted model of one turn.
+
+    Attributes:
+        number: the turn's, which its prompt tells.
+        api: what it speaks.
+        replies: to the turn's requests; behind them comes a short answer.
+        stopped: the user stops the turn while its first request is held.
+    """
+
+    number: int
+    api: ScriptedAPI
+    replies: deque[Reply]
+    stopped: bool
+
+    @property
+    def gate(self) -> str:
+        return f"held-{self.number}"
+
+
+class Lots:
+    """Draws plans, and answers by them."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self._plans: dict[int, Plan] = {}
+
+    def plan(self) -> Plan:
+        number = len(self._plans)
+        api = self._random.choice(EVERY_API)
+        plan = Plan(number, api, deque(), stopped=self._random.random() < 0.15)
+        if plan.stopped:
+            plan.replies.append(self._held(plan))
+        else:
+            plan.replies.extend(self._reply(api) for _ in range(self._random.randrange(4)))
+        self._plans[number] = plan
+        return plan
+
+    def answer(self, request: ReceivedRequest) -> Reply:
+        """The next reply of the turn whose prompt is the last in the request."""
+        prompts = re.findall(r"turn-(\d+)\.", json.dumps(request.body))
+        plan = self._plans[max(map(int, prompts))]
+        return (
+            plan.replies.popleft()
+            if plan.replies
+            else plan.api.reply(ScriptedAnswer(text=["done"]))
+        )
+
+    def _said(self) -> ScriptedAnswer:
+        draw = self._random.randrange
+        return ScriptedAnswer(
+            thoughts=["Hm "] * draw(3), text=["some ", "words"] * draw(2), calls=[READ] * draw(3)
+        )
+
+    def _held(self, plan: Plan) -> Reply:
+        pieces = [raw(piece) for piece in plan.api.say(self._said())]
+        held = [wait(plan.gate), hang()]
+        if self._random.random() < 0.2:
+            return plan.api.replying(pieces, before_headers=held)
+        return plan.api.replying([*pieces[: self._random.randrange(len(pieces))], *held])
+
+    def _reply(self, api: ScriptedAPI) -> Reply:
+        stream = b"".join(api.say(self._said()))
+        at = self._random.randrange(len(stream))
+        status, code = api.overloaded
+        end = self._random.choice([close(), reset()])
+        by_close = self._random.random() < 0.3
+        return self._random.choice(
+            [
+                api.replying([raw(stream)]),
+                api.replying([raw(stream[:at]), raw(stream[at:])]),
+                api.replying([raw(stream[:at]), end], close_delimited=by_close),
+                api.replying([raw(stream[:at]), raw(b"\xff{]\n\n"), raw(stream[at:])]),
+                api.replying([raw(stream[:at]), raw(api.fail(code, "busy"))]),
+                api.refusing(status, code),
+                api.refusing(self._random.choice(STATUSES)),
+                api.refusing(400, words="the prompt is too long: 9 tokens > 8"),
+                Reply(before_headers=[end]),
+                Reply(body="<html><h1>Sign in</h1></html>"),
+            ]
+        )
+
+
+@asynccontextmanager
+async def nothing_left() -> AsyncIterator[None]:
+    """No task and no file descriptor more than there were before."""
+    before = len(tasks_of(trio.lowlevel.current_root_task())), count_descriptors()
+    yield
+    await trio.testing.wait_all_tasks_blocked()
+    gc.collect()
+    tasks, descriptors = before
+    assert len(tasks_of(trio.lowlevel.current_root_task())) == tasks
+    assert count_descriptors() <= descriptors  # a watcher of children may have been there before
+
+
+def count_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def soak(folder: Path, turns: int, seed: int) -> None:
+    """One server with its provider; its chats have their turns side by side."""
+    lots = Lots(seed)
+    async with Provider(lots.answer) as provider:
+        config = configured(provider.url, *EVERY_API) | {"retry": RETRY}
+        async with editor(config, started=False) as ours:
+            await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+            for number in range(turns // AT_ONCE):
+                await turns_at_once(ours, provider, lots, number)
+            assert provider.open_connections <= AT_ONCE
+    assert all(each.answered or each.closed_by_client for each in provider.requests)
+    assert len(provider.requests) >= turns
+
+
+async def turns_at_once(ours: Editor, provider: Provider, lots: Lots, number: int) -> None:
+    """A turn in each chat; some of them are stopped."""
+    plans = {f"chat-{n}": lots.plan() for n in range(AT_ONCE)}
+    for chat, plan in plans.items():
+        await ours.send(ours.prompt_request(f"turn-{plan.number}.", chat, model=model_of(plan.api)))
+    for chat, plan in plans.items():
+        if plan.stopped:
+            await provider.until(lambda gate=plan.gate: gate in provider.reached)
+            await ours.stop(chat)
+    while any(finishes(ours.contents(chat)) <= number for chat in plans):
+        await ours.until(lambda _message: True)
+    assert [finishes(ours.contents(chat)) for chat in plans] == [number + 1] * AT_ONCE
+
+
+async def check_soak(folder: Path, batches: int) -> None:
+    (folder / "a.txt").write_text("what stands there\n")
+    await soak(folder, AT_ONCE, seed=0)  # opens what is opened once and kept
+    for seed in range(1, batches + 1):
+        async with nothing_left():
+            await soak(folder, TURNS, seed)
+
+
+@pytest.mark.long
+async def test_a_hundred_turns_with_failures_end_once_each_and_leave_nothing(
+    tmp_path: Path,
+) -> None:
+    await check_soak(tmp_path, 1)
+
+
+@pytest.mark.long
+async def test_two_thousand_turns_with_failures_end_once_each_and_leave_nothing(
+    tmp_path: Path,
+) -> None:
+    await check_soak(tmp_path, 20)

@@ -1,0 +1,264 @@
+"""The table of a chat's states, and any sequence of what can happen to a chat."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast, get_args
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatMetadataContent,
+    ChatProgressContent,
+    ChatReasonFinishedContent,
+    ChatReasonStartedContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+    ChatUsageContent,
+)
+from eca_server.agent.chat import Chat, Prompt, Turn
+from eca_server.agent.chat.outlet import ChatServices
+from eca_server.agent.chat.states import TRANSITIONS, Action, ChatState, Input
+from eca_server.agent.chat.turn import STOP_SECONDS, Steer
+from eca_server.client.profiles import ClientProfile
+from eca_server.client.session import Session
+from eca_server.models.events import Usage
+
+Step = Literal["say", "think", "end", "crash"]
+
+
+@pytest.mark.requirement("W-22f", "W-24a")
+def test_every_state_knows_what_to_do_about_every_input() -> None:
+    assert set(TRANSITIONS) == set(ChatState)
+    for state, row in TRANSITIONS.items():
+        assert set(row) == set(Input), state
+        for action, target in row.values():
+            assert isinstance(action, Action)
+            assert isinstance(target, ChatState)
+
+
+@pytest.mark.requirement("W-20e", "W-22a", "W-22c", "W-22f", "W-24a")
+def test_the_table_says_what_the_rulings_say() -> None:
+    def cell(state: ChatState, given: Input) -> tuple[Action, ChatState]:
+        return TRANSITIONS[state][given]
+
+    for busy in (ChatState.RUNNING, ChatState.STOPPING):
+        assert cell(busy, Input.PROMPT) == (Action.QUEUE, busy)
+        assert cell(busy, Input.STOP) == (Action.CANCEL, ChatState.STOPPING)
+        assert cell(busy, Input.ENDED) == (Action.CLOSE, ChatState.IDLE)
+    assert cell(ChatState.IDLE, Input.PROMPT) == (Action.BEGIN, ChatState.RUNNING)
+    assert cell(ChatState.IDLE, Input.STOP) == (Action.NOTHING, ChatState.IDLE)
+    for state in ChatState:
+        assert cell(state, Input.DELETE)[1] is ChatState.DELETED
+    for anything in Input:
+        assert cell(ChatState.DELETED, anything) == (Action.NOTHING, ChatState.DELETED)
+
+
+class Recorder:
+    """In place of the session: keeps what is said."""
+
+    def __init__(self, profile: ClientProfile) -> None:
+        self.profile = profile
+        self.said: list[ChatContent] = []
+        self.statuses: list[str] = []
+
+    def emit(self, chat_id: str, role: str, content: ChatContent) -> None:
+        assert chat_id == "c"
+        self.said.append(content)
+
+    def take_unshown(self) -> list[str]:
+        return []
+
+    def notify(self, method: str, params: Any, *, newest: bool = False) -> None:
+        assert params.chat_id == "c"
+        if method == "chat/statusChanged":
+            self.statuses.append(params.status)
+        else:
+            assert method == "chat/cleared"
+            assert self.statuses[-1:] in ([], ["idle"])
+
+    async def drained(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class Driven:
+    """A body that takes one step at a time, and may be deaf to its cancellation."""
+
+    def __init__(self, number: int, *, deaf: bool) -> None:
+        self.number = number
+        self.deaf = deaf
+        self.runs = False
+        self._steps, self._next = trio.open_memory_channel[Step](100)
+
+    def step(self, step: Step) -> None:
+        self._steps.send_nowait(step)
+
+    async def __call__(self, turn: Turn) -> None:
+        self.runs = True
+        try:
+            with trio.CancelScope(shield=self.deaf):
+                await self._act(turn)
+        finally:
+            self.runs = False
+
+    async def _act(self, turn: Turn) -> None:
+        blocks = 0
+        async for step in self._next:
+            if step == "say":
+                turn.usages = [Usage(input=1, output=1)]
+                turn.say(f"text of {self.number}")
+            elif step == "think":
+                if blocks % 2:
+                    turn.finish_reason(f"{blocks - 1}")
+                else:
+                    turn.start_reason(f"{blocks}")
+                    turn.reason(f"{blocks}", f"thought of {self.number}")
+                blocks += 1
+            elif step == "crash":
+                raise RuntimeError("as told")
+            else:
+                return
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.one_of(
+            st.tuples(st.just("prompt"), st.booleans()),
+            st.tuples(st.just("model"), st.integers(0, 2), st.sampled_from(get_args(Step))),
+            st.tuples(st.sampled_from(["stop", "stop", "name", "steer", "clear"])),
+        ),
+        st.sampled_from([None, 0, 0, STOP_SECONDS / 2, STOP_SECONDS * 1.5]),
+    ),
+    min_size=2,
+    max_size=30,
+)
+DELETE = ("delete",), None
+"""Events of a chat, and the seconds until the next one; None: in the same instant.
+
+The number in what the model does picks one of the bodies that run.
+"""
+
+
+TITLE = ChatMetadataContent(title="A title")
+
+
+@pytest.mark.requirement("W-20d", "W-22e", "W-23d", "W-23g", "W-24a", "W-24c", "W-25d", "W-26b")
+@settings(max_examples=settings().max_examples * 5)
+@given(
+    actions=ACTIONS | st.builds(lambda a, b: [*a, DELETE, *b], ACTIONS, ACTIONS),
+    finishes_deleted=st.booleans(),
+)
+@example(actions=[(("clear",), None), (("clear",), None)], finishes_deleted=False)
+def test_any_sequence_ends_with_one_finished_per_turn_and_silence(
+    actions: list[tuple[Any, ...]], finishes_deleted: bool
+) -> None:
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    trio.run(play, actions, finishes_deleted, clock=clock)
+
+
+async def play(actions: list[tuple[Any, ...]], finishes_deleted: bool) -> None:
+    session = Recorder(ClientProfile(finishes_deleted=finishes_deleted))
+    said = session.said
+    bodies: list[Driven] = []
+    deleted_at: int | None = None
+    is_named = False
+    cleared: list[trio.Event] = []
+
+    async def make_title() -> str:
+        await trio.sleep(STOP_SECONDS / 2)
+        return TITLE.title
+
+    async with trio.open_nursery() as nursery:
+        chat = Chat("c", ChatServices(session=cast("Session", session), nursery=nursery))
+        try:
+            for action, seconds in actions:
+                titles = said.count(TITLE)
+                match action:
+                    case ("prompt", deaf):
+                        bodies.append(Driven(len(bodies), deaf=deaf))
+                        chat.prompt(Prompt(text=f"prompt {len(bodies) - 1}", body=bodies[-1]))
+                    case ("stop",):
+                        chat.stop()
+                        is_named = False
+                    case ("delete",):
+                        chat.delete()
+                        deleted_at = len(said)
+                        is_named = False
+                    case ("steer",):
+                        if chat.turn is not None:
+                            chat.turn.steers.append(Steer(text="steered"))
+                    case ("clear",):
+                        cleared.append(chat.clear())
+                        is_named = False
+                    case ("name",):
+                        is_named = is_named or chat.mailbox.state is ChatState.RUNNING
+                        chat.request_title(make_title)
+                    case ("model", index, step):
+                        running = [body for body in bodies if body.runs]
+                        if running:
+                            running[index % len(running)].step(step)
+                if seconds is not None:
+                    await trio.testing.wait_all_tasks_blocked()
+                    await trio.sleep(seconds)
+                assert said.count(TITLE) <= titles + is_named
+                check(said, deleted_at)
+            await chat.close()
+            begun, finished = check(said, deleted_at)
+            assert all(event.is_set() for event in cleared)
+            if deleted_at is None:
+                assert begun == finished
+                assert chat.mailbox.state is ChatState.IDLE
+                assert session.statuses.count("running") == begun
+                assert session.statuses.count("idle") == finished
+                assert session.statuses[-1:] in ([], ["idle"])
+            else:
+                assert len(said) == deleted_at
+                assert begun - finished in ((0,) if finishes_deleted else (0, 1))
+        finally:
+            before = len(said)
+            for body in bodies:
+                body.step("say")
+                body.step("end")
+        await trio.sleep(60)
+        assert len(said) == before
+
+
+def check(said: list[ChatContent], deleted_at: int | None) -> tuple[int, int]:
+    """Count the started and finished turns; check that all contents are inside a turn, in order."""
+    begun = finished = 0
+    number: str | None = None
+    is_told = False
+    open_reasons: set[str] = set()
+    for position, content in enumerate(said, 1):
+        if isinstance(content, ChatMetadataContent):
+            continue
+        if isinstance(content, ChatProgressContent) and content.text == "Waiting model":
+            assert begun == finished
+            begun, number, is_told = begun + 1, None, False
+            continue
+        assert begun == finished + 1, f"{content} outside of a turn"
+        if isinstance(content, ChatProgressContent) and content.state == "finished":
+            finished += 1
+            assert not open_reasons or position == deleted_at
+        elif number is None:
+            assert isinstance(content, ChatTextContent)
+            assert content.content_id
+            number = content.text.removeprefix("prompt ")
+        elif isinstance(content, ChatTextContent) and content.text.startswith("text of"):
+            assert content.text == f"text of {number}"
+            assert not is_told
+        elif isinstance(content, ChatReasonStartedContent):
+            open_reasons.add(content.id)
+        elif isinstance(content, ChatReasonTextContent):
+            assert content.id in open_reasons
+            assert content.text == f"thought of {number}"
+        elif isinstance(content, ChatReasonFinishedContent):
+            open_reasons.remove(content.id)
+        elif isinstance(content, ChatUsageContent):
+            assert not is_told
+            is_told = True
+    return begun, finished

@@ -1,0 +1,204 @@
+"""Commands that are sent to a turn that runs: between two requests, at once, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, Reply, reply, wait
+from eca_server.models.history import CompactionPart
+from tests.eca_server.agent.chat.agent_session import RUN, calls, decide, session
+from tests.eca_server.agent.chat.current import CURRENT, since
+from tests.eca_server.agent.chat.editor import Editor, contents, editor, provider_config, text
+from tests.eca_server.agent.chat.test_steer import roles_and_words, steer
+
+pytestmark = pytest.mark.trio
+
+
+@asynccontextmanager
+async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
+    """A chat whose turn waits in the middle of the first of these answers, at `go`."""
+    async with (
+        Provider(script) as provider,
+        editor(provider_config(provider.url), started=False) as ours,
+    ):
+        await ours.start(capabilities=CURRENT)
+        await ours.prompt("task")
+        await provider.until(lambda: "go" in provider.reached)
+        yield ours, provider
+
+
+async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
+        await ours.prompt("task")
+        call = await ours.content("toolCallRun")
+        await steer(ours, "/costs", "also")
+        await decide(ours, "Approve", call)
+        await ours.finished()
+        shown = text(ours.contents())
+        assert shown.index("/costs") < shown.index("Tokens of all requests") < shown.index("also")
+        assert shown.endswith("the end")
+        told = roles_and_words(provider)
+        assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
+        assert "also" in told[3][1]
+        assert "costs" not in str(told)
+
+
+async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again() -> None:
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        await steer(ours, "/subagents")
+        provider.open("go")
+        await ours.finished()
+        assert text(ours.contents()).startswith("taskab/subagents")
+        assert "Subagents:" in text(ours.contents())
+        assert len(provider.requests) == 1
+        found = await ours.ask("chat/history", {"chatId": "c"})
+        assert "/subagents" not in str(found)
+
+
+async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path: Path) -> None:
+    script = [reply("earlier"), calls(("eca_shell_command", RUN)), reply("the summary")]
+    async with session(tmp_path, *script) as (ours, provider):
+        await ours.turn("before")
+        await ours.prompt("task")
+        call = await ours.content("toolCallRun")
+        await steer(ours, "/compact keep the names")
+        await decide(ours, "Approve", call)
+        await ours.finished()
+        summary = str(provider.requests[2].body["messages"])
+        assert ["keep the names" in summary, "earlier" in summary, "hello" in summary] == [True] * 3
+        told = roles_and_words(provider)
+        assert [role for role, _ in told] == ["user"]
+        assert ["the summary" in told[0][1], "task" in told[0][1]] == [True, True]
+        assert "keep the names" not in told[0][1]
+        assert text(ours.contents()).endswith("the end")
+
+
+async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary() -> None:
+    async with running(reply("a", wait("go"), "b"), reply("the summary")) as (ours, provider):
+        await steer(ours, "/compact")
+        provider.open("go")
+        await ours.finished()
+        assert len(provider.requests) == 2
+        chat = ours.connection.chats.open("c")
+        assert [*map(type, chat.history[-1].parts)] == [CompactionPart]
+        assert "the summary" in text(ours.contents())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/model p/m", "/agent plan", "/fork", "/resume 1", "/init", "/delete-chat",
+        "/login p sk-0123456789abcdef", "/trust yes",
+    ],
+)  # fmt: skip
+async def test_one_that_changes_the_chat_is_refused(command: str) -> None:
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        await steer(ours, command)
+        name = command.split(maxsplit=1)[0]
+        await ours.until(lambda each: "cannot run during a turn" in str(each))
+        provider.open("go")
+        await ours.finished()
+        shown = text(ours.contents())
+        assert f"`{name}` cannot run" in shown
+        assert [shown.count(name), "sk-" in shown, len(provider.requests)] == [1, False, 1]
+
+
+async def test_what_is_no_command_of_the_server_s_is_the_user_s_text() -> None:
+    async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
+        await steer(ours, "/nothing of the kind", "/usr/bin/env is missing")
+        provider.open("go")
+        await ours.finished()
+        told = str(roles_and_words(provider)[-1])
+        assert ["/nothing of the kind" in told, "/usr/bin/env is missing" in told] == [True, True]
+
+
+@pytest.mark.requirement("W-22d")
+async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_repeated() -> None:
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        await steer(ours, "/costs")
+        await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
+        await steer(ours, "/context")
+        await ours.stop()
+        await ours.finished()
+        shown = text(ours.contents())
+        assert ["Tokens of" in shown, shown.endswith(":\n\n/context")] == [False, True]
+        assert len(provider.requests) == 1
+
+
+async def test_one_that_fails_does_not_end_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
+        monkeypatch.setattr("eca_server.connection.features.steering.run_command", fails)
+        await steer(ours, "/costs", "also")
+        provider.open("go")
+        await ours.finished()
+        shown = text(ours.contents())
+        assert ["This command failed" in shown, shown.endswith("c")] == [True, True]
+        assert not ours.connection.chats.open("c").last_turn_failed
+
+
+async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own() -> None:
+    script = [reply("a", wait("go"), "b"), reply("because")]
+    async with running(*script) as (ours, provider):
+        begun = len(ours.seen)
+        await steer(ours, "/btw why is\nthat?")
+        opened = await ours.until(lambda each: each.get("method") == "chat/opened")
+        new = opened["params"]["chatId"]
+        assert opened["params"]["title"] == "btw: why is that?"
+        await ours.finished(new)
+        assert text([each for _, each in contents(ours.seen[begun:], new)]).endswith("because")
+        told = str(roles_and_words(provider))
+        assert ["task" in told, "that?" in told] == [True, True]
+        provider.open("go")
+        await ours.finished()
+        shown = text(ours.contents())
+        assert (
+            shown.replace("\n", "")
+            == "taskaYour question is answered in the chat btw: why is that?.b"
+        )
+        assert len(provider.requests) == 2
+
+
+async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
+    script = [reply("one"), reply("because")]
+    async with Provider(script) as provider:
+        async with editor(provider_config(provider.url), started=False) as ours:
+            await ours.start(capabilities=CURRENT)
+            await ours.turn("task")
+            begun = len(ours.seen)
+            assert "Your question is answered in the chat btw: why?" in text(
+                await ours.turn("/btw why?")
+            )
+            new = next(p["chatId"] for name, p in since(ours, begun) if name == "chat/opened")
+            if not any(each.get("state") == "finished" for each in ours.contents(new)):
+                await ours.finished(new)
+            assert text(ours.contents(new)).endswith("why?because")
+            assert roles_and_words(provider) == [
+                ("user", "task"), ("assistant", "one"), ("user", "why?"),
+            ]  # fmt: skip
+            assert "The question is missing" in text(await ours.turn("/btw"))
+        async with editor(provider_config(provider.url)) as ours:
+            assert "cannot show chats" in text(await ours.turn("/btw why?"))
+
+
+async def test_a_side_question_that_cannot_be_asked_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        monkeypatch.setattr("eca_server.connection.features.prompts.messages_so_far", fails)
+        await steer(ours, "/btw why?")
+        await ours.until(lambda each: "side question failed" in str(each))
+        provider.open("go")
+        await ours.finished()
+        assert text(ours.contents()).endswith("b")

@@ -1,0 +1,503 @@
+"""Agents that work for another one: shown, answered, stopped with it, and never freer than it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from eca_server.agent.chat import subagents
+from eca_server.connection.features.composition import MOST_SUBAGENTS
+from eca_server.models.history import Message
+from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, text
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+NONE_OF_OURS = {"explorer": None, "general": None}
+SCOUT: dict[str, Any] = {"scout": {"mode": "subagent", "description": "Looks around."}}
+
+
+def spawn(task: str, **more: str) -> str:
+    """A line of a script: the call that has a scout play another one."""
+    return f"call eca_spawn_agent {json.dumps({'agent': 'scout', 'task': task, **more})}"
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f"call eca_{name} {json.dumps(arguments)}"
+
+
+def of_children(ours: Editor) -> list[Mapping[str, Any]]:
+    """Return the params of the contents of subagents' chats."""
+    return [
+        each["params"]
+        for each in ours.seen
+        if each.get("method") == "chat/contentReceived" and "parentChatId" in each["params"]
+    ]
+
+
+def spawned(received: list[Content]) -> list[Content]:
+    return [
+        each for each in received if each["type"] == "toolCalled" and each["name"] == "spawn_agent"
+    ]
+
+
+@pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
+async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths: list[int] = []
+
+    def counted(messages: Sequence[Message]) -> tuple[Message, ...]:
+        lengths.append(len(messages))
+        return reduced(messages)
+
+    reduced = subagents.reduced
+    monkeypatch.setattr(subagents, "reduced", counted)
+    task = "say first\ncall eca_directory_tree {}\nsay found it\nusage 5 7"
+    async with current({"agent": SCOUT}) as ours:
+        received = await ours.turn(
+            f"{spawn(task, activity='looks')}\nsay done\nusage 1 2", model=SCRIPT
+        )
+        (called,) = spawned(received)
+        assert (called["error"], called["outputs"][0]["text"]) == (False, "found it")
+        assert called["summary"] == "scout: looks"
+        chat_id = f"subagent-{called['id']}"
+        assert called["details"] == {
+            "type": "subagent",
+            "subagentChatId": chat_id,
+            "agentName": "scout",
+            "model": SCRIPT,
+            "step": 2,
+        }
+        told = of_children(ours)
+        assert {(each["chatId"], each["parentChatId"]) for each in told} == {(chat_id, "c")}
+        contents = [each["content"] for each in told]
+        assert [each["type"] for each in contents].count("toolCalled") == 1
+        assert contents[-1]["state"] == "finished"
+        usages = [each for each in received if each["type"] == "usage"]
+        assert usages[-1]["sessionTokens"] == 1 + 2
+        others = [each for each in ours.seen if each.get("method") != "chat/contentReceived"]
+        assert chat_id not in str(others)
+        assert lengths == [4]
+
+
+@pytest.mark.requirement("W-34")
+@pytest.mark.parametrize(
+    ("client", "shown_in", "answered_in"),
+    [
+        ("VsCode", "subagent-", "subagent-"),
+        ("VsCode", "subagent-", "c"),
+        ("Neovim", "c", "c"),
+    ],
+)
+async def test_the_user_is_asked_what_a_subagent_may_not_do_unasked(
+    client: str, shown_in: str, answered_in: str, tmp_path: Path
+) -> None:
+    task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
+    async with current({"agent": SCOUT}, folder=tmp_path, clientInfo={"name": client}) as ours:
+        await ours.prompt(spawn(task), model=SCRIPT)
+        asking = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        asked = asking["params"]
+        assert asked["chatId"].startswith(shown_in)
+        assert not (tmp_path / "new").exists()
+        await ours.tell(
+            "chat/toolCallApprove",
+            {
+                "chatId": asked["chatId"] if answered_in != "c" else "c",
+                "toolCallId": asked["content"]["id"],
+            },
+        )
+        await ours.finished()
+        assert (tmp_path / "new").read_text() == "x"
+        (called,) = spawned(ours.contents())
+        assert called["outputs"][0]["text"] == "written"
+        assert bool(of_children(ours)) == (client == "VsCode")
+
+
+WRITES = {"toolCall": {"approval": {"byDefault": "allow", "allow": {"eca_write_file": {}}}}}
+DENIES = {"disabledTools": ["eca_write_file"]}
+HOOK = {
+    "h": {
+        "type": "preToolCall",
+        "matcher": "eca__write_file",
+        "actions": [{"type": "shell", "shell": "exit 2"}],
+    }
+}
+
+
+@pytest.mark.requirement("W-31a")
+@pytest.mark.parametrize(
+    ("config", "behavior"),
+    [
+        ({"agent": {"scout": {**SCOUT["scout"], **WRITES}}}, "plan"),
+        ({"agent": {"scout": {**SCOUT["scout"], **WRITES}, "agent": DENIES}}, "agent"),
+        ({"agent": {"scout": {**SCOUT["scout"], **DENIES}}, **WRITES}, "agent"),
+        ({"agent": {"scout": {**SCOUT["scout"], **WRITES}}, "hooks": HOOK}, "agent"),
+    ],
+    ids=["the plan only reads", "its agent may not", "it may not itself", "a hook is against it"],
+)
+async def test_a_subagent_does_nothing_that_its_agent_may_not(
+    config: dict[str, Any], behavior: str, tmp_path: Path
+) -> None:
+    task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay I go on"
+    async with current(config, folder=tmp_path) as ours:
+        received = await ours.turn(spawn(task), model=SCRIPT, agent=behavior)
+        (called,) = spawned(received)
+        assert called["outputs"][0]["text"] == "I go on"
+        ends = [each["content"]["type"] for each in of_children(ours)]
+        assert "toolCallRejected" in ends
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.requirement("W-23")
+@pytest.mark.parametrize("ends", ["chat/promptStop", "chat/delete", "shutdown"])
+async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_once(
+    ends: str, tmp_path: Path
+) -> None:
+    many = MOST_SUBAGENTS + 1
+    task = call("shell_command", command=f"echo $$ >> {tmp_path}/pids; sleep 600")
+    config = {"agent": SCOUT, "toolCall": {"approval": {"byDefault": "allow"}}}
+    async with current(config, folder=tmp_path) as ours:
+        await ours.prompt("\n".join([spawn(task)] * many), model=SCRIPT)
+        for _ in range(MOST_SUBAGENTS):
+            await ours.until(
+                lambda each: (
+                    each.get("params", {}).get("content", {}).get("type") == "toolCallRunning"
+                    and "parentChatId" in each["params"]
+                )
+            )
+        (chat,) = ours.connection.chats
+        children = tuple(chat.turn.subagents)
+        assert len(children) == MOST_SUBAGENTS
+        if ends == "chat/promptStop":
+            await ours.stop()
+            await ours.finished()
+            told = [each["params"] for each in ours.seen if "content" in each.get("params", {})]
+            kinds = [(each["chatId"], each["content"]["type"]) for each in told]
+            before = told[: kinds.index(("c", "toolCalled"))]
+            ended = [each["content"].get("state") for each in before]
+            assert ended.count("finished") == MOST_SUBAGENTS
+        else:
+            await ours.ask(ends, {"chatId": "c"} if ends == "chat/delete" else None)
+        begun = len(ours.seen)
+        await chat.close()
+        for child in children:
+            await child.ended.wait()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert not [each for each in ours.seen[begun:] if "params" in each]
+        assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
+
+
+@pytest.mark.requirement("W-15")
+async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subagent(
+    tmp_path: Path,
+) -> None:
+    asks = call("write_file", path=str(tmp_path / "new"), content="x")
+    async with current({"agent": SCOUT}, clientInfo={"name": "VsCode"}) as ours:
+        await ours.prompt(f"{asks}\n{spawn('say found')}\nsay done", model=SCRIPT)
+        waiting = await ours.content("toolCallRun")
+        ours.connection.session.show("warning", "look here")
+        await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": waiting["id"]})
+        await ours.finished()
+        assert of_children(ours)
+        assert "look here" not in str([each["content"] for each in of_children(ours)])
+        assert "look here" in text(await ours.turn("say more", model=SCRIPT))
+
+
+async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
+    async with current({"agent": SCOUT}) as ours:
+        await ours.prompt(spawn("say half\nwait forever") + "\nsay on", model=SCRIPT)
+        shown = await ours.until(
+            lambda each: (
+                each.get("params", {}).get("content", {}).get("text") == "half"
+                and "parentChatId" in each["params"]
+            )
+        )
+        await ours.stop(shown["params"]["chatId"])
+        await ours.finished()
+        (called,) = spawned(ours.contents())
+        assert called["error"] is True
+        assert called["outputs"][0]["text"] == "half\n\nThe user stopped this agent."
+        assert text(ours.contents()).endswith("on")
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "told"),
+    [
+        ({"maxSteps": 1}, {}, "took 1 steps"),
+        ({}, {"model": "p/none"}, "p/none cannot be used"),
+        ({}, {"agent": "Nobody"}, "Unknown agent 'Nobody'. Available agents: scout."),
+        ({"spawnableBy": "plan"}, {}, "There is no tool 'eca_spawn_agent'"),
+        ({"spawnableBy": ["plan", "code"]}, {"agent": " Scout"}, "seen"),
+        ({"mode": "primary"}, {}, "There is no tool"),
+    ],
+)
+async def test_what_the_agent_is_sent_of_a_task(
+    settings: dict[str, Any], arguments: dict[str, str], told: str
+) -> None:
+    config = {"agent": {"scout": {**SCOUT["scout"], **settings}, **NONE_OF_OURS}}
+    line = spawn("call eca_directory_tree {}\nsay seen", **arguments)
+    async with current(config) as ours:
+        received = await ours.turn(line, model=SCRIPT)
+        (called,) = (each for each in received if each["type"] == "toolCalled")
+        assert told in called["outputs"][0]["text"]
+        assert called["error"] is (told != "seen")
+
+
+@pytest.mark.parametrize(
+    ("listed", "is_offered"), [(["sc.*"], True), (["scout"], True), (["other"], False), ([], False)]
+)
+async def test_an_agent_has_the_subagents_that_it_lists(
+    listed: list[str], *, is_offered: bool
+) -> None:
+    config = {"agent": {**SCOUT, "code": {"subagents": listed}}}
+    async with current(config) as ours:
+        received = await ours.turn(spawn("say seen"), model=SCRIPT)
+        assert ("There is no tool" not in str(received)) is is_offered
+        assert bool(of_children(ours)) is is_offered
+
+
+def by(agent: str, task: str) -> str:
+    return f"call eca_spawn_agent {json.dumps({'agent': agent, 'task': task})}"
+
+
+async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path: Path) -> None:
+    def task(name: str) -> str:
+        return call("write_file", path=str(tmp_path / name), content="x") + "\nsay over"
+
+    config = {"toolCall": {"approval": {"byDefault": "allow", "allow": {"eca_write_file": {}}}}}
+    async with current(config, folder=tmp_path) as ours:
+        await ours.turn(
+            f"{by('explorer', task('one'))}\n{by('general', task('two'))}", model=SCRIPT
+        )
+        ends = [each["content"] for each in of_children(ours)]
+        rejected = [each for each in ends if each["type"] == "toolCallRejected"]
+        assert [each["name"] for each in rejected] == ["write_file"]
+        assert rejected[0]["summary"] == "write_file (the plan behaviour only reads)"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("own", "names"),
+    [
+        ({}, {"explorer", "general"}),
+        ({"explorer": None}, {"general"}),
+        (NONE_OF_OURS, set()),
+        ({"explorer": {"mode": "primary"}, "general": {"mode": "subagent"}}, {"general"}),
+    ],
+)
+async def test_built_in_subagents_are_there_unless_configured_otherwise(
+    own: dict[str, Any], names: set[str]
+) -> None:
+    async with current({"agent": own}) as ours:
+        behaviors = ours.connection.config.behaviors
+        assert {name for name, each in behaviors.items() if "subagent" in each.mode} == names
+        assert ("explorer" in ours.connection.config.selectable_behaviors) == (
+            "mode" in (own.get("explorer") or {})
+        )
+        if "mode" in (own.get("general") or {}):
+            assert behaviors["general"].description == ""
+    async with current({"agent": {"explorer": {"maxSteps": 3}}}) as ours:
+        explorer = ours.connection.config.behaviors["explorer"]
+        assert (explorer.max_steps, explorer.inherit) == (3, "plan")
+        assert explorer.system_prompt
+
+
+async def test_each_step_is_shown_in_the_call_as_it_happens() -> None:
+    task = "call eca_directory_tree {}\nsay a\ncall eca_directory_tree {}\nsay done"
+    async with current({"agent": SCOUT}) as ours:
+        received = await ours.turn(spawn(task), model=SCRIPT)
+        steps = [
+            (each["type"], each["details"].get("step"))
+            for each in received
+            if each.get("details", {}).get("type") == "subagent"
+        ]
+        runs = [step for kind, step in steps if kind == "toolCallRunning"]
+        assert runs == [0, 1, 2]
+        assert steps[-1] == ("toolCalled", 3)
+        looks = [
+            each["params"]["content"]["type"]
+            for each in ours.seen
+            if each.get("params", {}).get("content", {}).get("name")
+            in ("spawn_agent", "directory_tree")
+        ]
+        # A step is shown before the call that it brings is: its approval stays in sight.
+        second = looks.index("toolCallRunning", looks.index("toolCallRunning") + 1)
+        assert looks[second + 1] == "toolCallRun"
+
+
+async def test_the_parent_says_that_it_waits_for_approval_as_long_as_a_call_does(
+    tmp_path: Path,
+) -> None:
+    task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
+    async with current({"agent": SCOUT}, folder=tmp_path) as ours:
+        await ours.prompt(spawn(task), model=SCRIPT)
+        asking = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        await ours.content("progress", text="Waiting for tool call approval")
+        begun = len(ours.seen)
+        asked = {"chatId": "c", "toolCallId": asking["params"]["content"]["id"]}
+        await ours.tell("chat/toolCallApprove", asked)
+        await ours.finished()
+        said = [
+            each["params"]["content"].get("text")
+            for each in ours.seen[begun:]
+            if each.get("method") == "chat/contentReceived"
+            and each["params"]["chatId"] == "c"
+            and each["params"]["content"]["type"] == "progress"
+        ]
+        assert said[0] == "Waiting subagent"
+
+
+async def test_a_call_that_waits_is_reported_though_another_one_runs(tmp_path: Path) -> None:
+    write = call("write_file", path=str(tmp_path / "new"), content="x")
+    async with current(folder=tmp_path) as ours:
+        read = call("directory_tree", path=str(tmp_path))
+        await ours.prompt(f"{read}\n{write}\nsay done", model=SCRIPT)
+        await ours.content("toolCalled", name="directory_tree")
+        said = [each["text"] for each in ours.contents() if each["type"] == "progress"]
+        assert said[-1] == "Waiting for tool call approval"
+        assert "Calling tool" not in said
+
+
+async def test_clients_of_older_editions_are_offered_no_subagents() -> None:
+    async with current({"agent": SCOUT}, capabilities={}) as ours:
+        received = await ours.turn(spawn("say hi"), model=SCRIPT)
+        assert "There is no tool" in str(received)
+        assert not of_children(ours)
+
+
+async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path: Path) -> None:
+    folder, file = tmp_path / "project", tmp_path / "project" / "new"
+    folder.mkdir()
+    task = call("write_file", path=str(file), content="x")
+    async with current({"agent": SCOUT}, data=tmp_path, folder=folder) as ours:
+        received = await ours.turn(spawn(task), model=SCRIPT, trust=True)
+        assert file.read_text() == "x"
+        said = next(each["contentId"] for each in received if "contentId" in each)
+        await ours.ask("chat/rollback", {"chatId": "c", "contentId": said, "include": []})
+        assert not file.exists()
+        listed = await ours.ask("chat/list", {})
+        assert not [each for each in listed["chats"] if each["id"] != "c"]
+
+
+@pytest.mark.requirement("W-21", "W-34")
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("chat/update", {"trust": False}),
+        ("chat/selectedModelChanged", {"model": SCRIPT}),
+        ("chat/selectedAgentChanged", {"agent": "plan"}),
+        ("chat/prompt", {"message": "say hi", "model": SCRIPT}),
+        ("chat/clear", {"messages": True}),
+        ("chat/rollback", {"contentId": "of the task"}),
+        ("chat/open", {}),
+        ("chat/fork", {"contentId": "of the task"}),
+    ],
+)
+@pytest.mark.parametrize("stops", [False, True])
+async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answered_and_stopped(
+    method: str, params: dict[str, Any], stops: bool, tmp_path: Path
+) -> None:
+    task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
+    async with current({"agent": SCOUT}, folder=tmp_path) as ours:
+        await ours.prompt(spawn(task), model=SCRIPT)
+        asking = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        asked = asking["params"]
+        known = {"chatId": asked["chatId"]}
+        begun = ours.contents(asked["chatId"])
+        echo = next(each for each in begun if "contentId" in each)
+        if "contentId" in params:
+            params = {"contentId": echo["contentId"]}
+        if "Changed" in method:
+            await ours.tell(method, {**known, **params})
+        else:
+            await answered(ours, method, {**known, **params})
+        if stops:
+            await ours.stop(asked["chatId"])
+        else:
+            await ours.tell("chat/toolCallApprove", {**known, "toolCallId": asked["content"]["id"]})
+        await ours.finished()
+        assert (tmp_path / "new").exists() != stops
+        (called,) = spawned(ours.contents())
+        assert called["error"] == stops
+        theirs = ours.contents(asked["chatId"])
+        assert sum(each.get("state") == "finished" for each in theirs) == 1
+        assert [each for each in theirs if "contentId" in each] == [echo]
+        said = text(theirs)
+        assert ("takes no prompts" in said and "say hi" in said) == (method == "chat/prompt")
+
+
+@pytest.mark.requirement("W-21", "W-22d")
+@pytest.mark.parametrize("whose", ["its own", "its parent's"])
+async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(whose: str) -> None:
+    async with current({"agent": SCOUT}) as ours:
+        await ours.prompt(spawn("say half\nwait forever"), model=SCRIPT)
+        shown = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("text") == "half"
+        )
+        chat_id = shown["params"]["chatId"]
+        begun = len(ours.contents(chat_id))
+        stopped = chat_id if whose == "its own" else "c"
+        await ours.send(
+            notification("chat/promptStop", {"chatId": stopped}),
+            ours.prompt_request("say hi", chat_id, model=SCRIPT),
+        )
+        dropped = "\n\nStopped. Prompts that were dropped:\n\nsay hi"
+        finishes, said = (1, dropped) if whose == "its own" else (2, "say hihi")
+        await ours.finished(chat_id, times=finishes)
+        assert text(ours.contents(chat_id)[begun:]) == said
+
+
+@pytest.mark.requirement("W-24")
+async def test_a_subagent_whose_chat_is_deleted_ends_and_says_no_more() -> None:
+    async with current({"agent": SCOUT}) as ours:
+        await ours.prompt(spawn("say half\nwait forever") + "\nsay on", model=SCRIPT)
+        shown = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("text") == "half"
+        )
+        chat_id = shown["params"]["chatId"]
+        await ours.ask("chat/delete", {"chatId": chat_id})
+        told = len(ours.contents(chat_id))
+        await ours.finished()
+        assert len(ours.contents(chat_id)) == told
+        (called,) = spawned(ours.contents())
+        assert called["outputs"][0]["text"] == "half\n\nThe user stopped this agent."
+        assert text(ours.contents()).endswith("on")
+
+
+async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path: Path) -> None:
+    write = [call("write_file", path=str(tmp_path / name), content="x") for name in "ab"]
+    own = call("write_file", path=str(tmp_path / "c"), content="x")
+    async with current({"agent": SCOUT}, folder=tmp_path) as ours:
+        task = "\nsay and\n".join(write)
+        await ours.prompt(f"{spawn(task)}\nsay on\n{own}", model=SCRIPT)
+        asked = await ours.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        known = {"chatId": asked["params"]["chatId"]}
+        await ours.ask("chat/update", {**known, "trust": True})
+        call_id = asked["params"]["content"]["id"]
+        await ours.tell("chat/toolCallApprove", {**known, "toolCallId": call_id})
+        await ours.content("toolCallRun", name="write_file", manualApproval=True)
+        assert (tmp_path / "b").exists()
+        await ours.stop()
+        await ours.finished()
+
+
+async def answered(ours: Editor, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The answer to a request, be it an error."""
+    asked = ours.request(method, params)
+    await ours.send(asked)
+    return await ours.until(lambda each: each.get("id") == asked["id"])

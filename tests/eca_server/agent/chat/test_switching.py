@@ -1,0 +1,92 @@
+"""One chat with every API in turn: who takes over knows what was said and done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
+from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
+from tests.eca_server.models.test_switching import GRAMMARS
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
+
+
+def configured(url: str, *apis: ScriptedAPI) -> dict[str, Any]:
+    """One provider for each API, at the same place; every call is allowed."""
+    providers = {
+        api.name: {"api": api.name, "url": url, "key": "k", "models": {api.model: {}}}
+        for api in apis
+    }
+    return {"providers": providers, "toolCall": {"approval": {"byDefault": "allow"}}}
+
+
+def model_of(api: ScriptedAPI) -> str:
+    return f"{api.name}/{api.model}"
+
+
+def not_told(api: ScriptedAPI, before: ScriptedAPI) -> str:
+    return (
+        f"{model_of(api)} answers from here on. It is sent the chat so far, "
+        f"but not the reasoning of {model_of(before)}."
+    )
+
+
+def notes(contents: list[Content]) -> list[str]:
+    return [each["text"] for each in contents if "answers from here on" in each.get("text", "")]
+
+
+async def test_each_api_continues_where_another_one_was(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("what stands there\n")
+    (tmp_path / "p.png").write_bytes(PNG)
+    script: list[Reply] = []
+    provider = Provider(lambda _request: script.pop(0))
+    read = ScriptedCall("eca_read_file", {"path": "a.txt"})
+    async with provider, editor(configured(provider.url, *EVERY_API), started=False) as ours:
+        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(tmp_path)}])
+        before: ScriptedAPI | None = None
+        for number, api in enumerate([*EVERY_API, EVERY_API[0]]):
+            thoughts = [f"thought-{number}"]
+            script += [
+                api.reply(
+                    ScriptedAnswer(thoughts=thoughts, text=[f"look-{number}"], calls=[read, read])
+                ),
+                api.reply(ScriptedAnswer(thoughts=thoughts, text=[f"done-{number}"])),
+                api.reply(ScriptedAnswer(text=[f"more-{number}"])),
+            ]
+            first, second = [
+                await turn_with(ours, f"prompt-{number}{each}", api, tmp_path) for each in "ab"
+            ]
+            assert text(first).count(f"look-{number}done-{number}") == 1
+            assert (finishes(first), finishes(second)) == (1, 1)
+            assert notes(first) == ([not_told(api, before)] if before else [])
+            assert notes(second) == []
+            before = api
+        check_requests(provider.requests)
+
+
+async def turn_with(ours: Editor, words: str, api: ScriptedAPI, folder: Path) -> list[Content]:
+    contexts = [{"type": "file", "path": str(folder / "p.png")}]
+    return await ours.turn(words, model=model_of(api), contexts=contexts)
+
+
+def check_requests(requests: list[ReceivedRequest]) -> None:
+    apis = [*EVERY_API, EVERY_API[0]]
+    assert len(requests) == 3 * len(apis)
+    for number, request in enumerate(requests):
+        api = apis[number // 3]
+        GRAMMARS[api.name](request.body)
+        written = json.dumps(request.body)
+        assert "iVBORw" in written, "the picture"
+        for earlier in range(number // 3):
+            words = (f"prompt-{earlier}a", f"look-{earlier}", f"done-{earlier}", f"more-{earlier}")
+            places = [written.index(each) for each in words]
+            assert places == sorted(places)
+            assert apis[earlier] == api or f"thought-{earlier}" not in written

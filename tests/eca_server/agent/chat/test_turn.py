@@ -1,0 +1,263 @@
+"""A turn from its prompt to its end: the order of what is written, its roles, ids and models."""
+
+from __future__ import annotations
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, reply
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    contents,
+    editor,
+    finishes,
+    provider_config,
+    text,
+    types,
+)
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.mark.requirement(
+    "W-20a", "W-20b", "W-20c", "W-20d", "W-27e", "CHAT-7", "CHAT-8", "CHAT-13", "CHAT-14",
+    "ARROW:chat-text-1", "ARROW:chat-text-2", "ARROW:chat-text-3", "ARROW:chat-text-5",
+    "ARROW:chat-text-7", "ARROW:chat-text-9",
+)  # fmt: skip
+async def test_a_turn_is_written_in_the_order_of_the_diagram() -> None:
+    async with editor() as ours:
+        begun = len(ours.seen)
+        asked = ours.prompt_request("Hello there", model=ECHO)
+        await ours.send(asked)
+        await ours.finished()
+        first, echo, answer, *rest = ours.seen[begun:]
+    assert first["params"] == {
+        "chatId": "c",
+        "role": "system",
+        "content": {"type": "progress", "state": "running", "text": "Waiting model"},
+    }
+    content_id = echo["params"]["content"].pop("contentId")
+    assert content_id
+    assert echo["params"] == {
+        "chatId": "c",
+        "role": "user",
+        "content": {"type": "text", "text": "Hello there"},
+    }
+    assert answer["id"] == asked["id"]
+    assert answer["result"] == {"chatId": "c", "model": ECHO, "status": "prompting"}
+    received = [content for _, content in contents(rest)]
+    assert types(received) == ["progress", "text", "usage", "finished"]
+    assert text(received) == "Hello there"
+    assert all(each["text"] for each in received if each.get("state") == "running")
+    assert received[-1] == {"type": "progress", "state": "finished", "text": ""}
+
+
+@pytest.mark.requirement("W-20b", "CHAT-3")
+@pytest.mark.parametrize(
+    "message", ["  spaces  \n", 'tab\t "quotes" \\n', "😀 \u2028 é", "", "a/b"]
+)
+async def test_the_echo_is_the_exact_text_once(message: str) -> None:
+    async with editor() as ours:
+        await ours.turn(message, model=ECHO)
+        echoes = [content for role, content in contents(ours.seen) if role == "user"]
+    assert [echo["text"] for echo in echoes] == [message]
+
+
+@pytest.mark.requirement("W-20b")
+async def test_a_long_echo_stays_in_one_piece() -> None:
+    message = "é" * 50_000
+    async with editor() as ours:
+        await ours.prompt(message, model=SCRIPT)
+        echoes = [content["text"] for role, content in contents(ours.seen) if role == "user"]
+    assert echoes == [message]
+
+
+@pytest.mark.requirement("W-6c")
+async def test_an_old_emacs_gets_a_long_echo_in_pieces_that_join() -> None:
+    message = 'é"\n' * 3_000
+    async with editor(started=False) as ours:
+        await ours.start(clientInfo={"name": "emacs", "version": "1"})
+        await ours.prompt(message, model=SCRIPT)
+        echoes = [content for role, content in contents(ours.seen) if role == "user"]
+    assert len(echoes) > 10
+    assert "".join(echo["text"] for echo in echoes) == message
+    assert len({echo["contentId"] for echo in echoes}) == 1
+
+
+@pytest.mark.requirement("W-6a")
+async def test_long_texts_are_split() -> None:
+    async with editor() as ours:
+        received = await ours.turn("say " + "é" * 9_000 + "\nthink " + "x" * 9_000, model=SCRIPT)
+    texts = [each["text"] for each in received[2:] if each["type"] == "text"]
+    thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
+    assert "".join(texts) == "é" * 9_000
+    assert "".join(thoughts) == "x" * 9_000
+    assert max(len(piece.encode()) for piece in texts + thoughts) <= 4096
+
+
+@pytest.mark.requirement("CHAT-12", "CHAT-22", "ARROW:chat-text-7")
+async def test_the_model_s_text_is_passed_on_piece_by_piece() -> None:
+    async with editor() as ours:
+        received = await ours.turn("repeat 5 ab\nsay one two", model=SCRIPT)
+    texts = [each["text"] for each in received[2:] if each["type"] == "text"]
+    assert texts == ["ab"] * 5 + ["one", " two"]
+
+
+@pytest.mark.requirement("W-26a", "CHAT-11", "CHAT-15", "CHAT-16", "CHAT-17", "W-26c")
+async def test_each_type_of_content_has_its_role() -> None:
+    script = "think deep thought\nsay hello\ncite https://e.test/a A page\nfinish length"
+    async with editor({"chat": {"title": True}}) as ours:
+        await ours.send(ours.prompt_request(script, model=SCRIPT))
+        await ours.finished()
+        await ours.title()
+    received = contents(ours.seen)
+    assert {(role, content["type"]) for role, content in received} == {
+        ("system", "progress"), ("system", "usage"), ("system", "metadata"),
+        ("system", "text"), ("user", "text"), ("assistant", "text"), ("assistant", "url"),
+        ("assistant", "reasonStarted"), ("assistant", "reasonText"),
+        ("assistant", "reasonFinished"),
+    }  # fmt: skip
+    by_type = {content["type"]: content for _, content in received}
+    assert by_type["url"] == {"type": "url", "title": "A page", "url": "https://e.test/a"}
+    said = [
+        each["text"] for role, each in received if (role, each["type"]) == ("assistant", "text")
+    ]
+    assert "".join(said) == "hello [A page](https://e.test/a)"
+    told = [each["text"] for role, each in received if (role, each["type"]) == ("system", "text")]
+    assert told == ["\n\nThe answer was cut: it reached the model's output limit."]
+    reasons = [each for _, each in received if each["type"].startswith("reason")]
+    assert len({each["id"] for each in reasons}) == 1
+    assert isinstance(reasons[-1]["totalTimeMs"], int)
+
+
+@pytest.mark.requirement("CHAT-15", "CHAT-16", "W-26b")
+async def test_reasonings_have_ids_of_their_own_and_their_times(autojump_clock: object) -> None:
+    async with editor() as ours:
+        script = "speed 10\nthink a b c d\nspeed 0\nsay x\nthink again"
+        received = await ours.turn(script, model=SCRIPT)
+    reasons = [each for each in received if each["type"].startswith("reason")]
+    first = reasons[0]["id"]
+    split = next(index for index, each in enumerate(reasons) if each["id"] != first)
+    for block in (reasons[:split], reasons[split:]):
+        assert types(block) == ["reasonStarted", "reasonText", "reasonFinished"]
+        assert len({each["id"] for each in block}) == 1
+    assert "".join(each["text"] for each in reasons[1 : split - 1]) == "a b c d"
+    assert 500 <= reasons[split - 1]["totalTimeMs"] <= 600
+    assert reasons[-1]["totalTimeMs"] == 1  # pages print a bare 0
+
+
+@pytest.mark.requirement("W-21a", "W-21c", "CHAT-1", "CHAT-10")
+@pytest.mark.parametrize("given", [{}, {"chatId": None}, {"chatId": ""}])
+async def test_a_prompt_without_an_id_opens_a_chat_of_ours(given: dict[str, object]) -> None:
+    async with editor() as ours:
+        first = await ours.ask("chat/prompt", {"message": "hi", **given})
+        second = await ours.ask("chat/prompt", {"message": "hi", **given})
+        assert first["chatId"]
+        assert first["chatId"] != second["chatId"]
+        while not all(finishes(ours.contents(each["chatId"])) for each in (first, second)):
+            await ours.until(lambda _: True)
+
+
+@pytest.mark.requirement("W-21c", "CHAT-2", "CHAT-10", "CHAT-11")
+@pytest.mark.parametrize("chat", ["EMPTY", "0", "ünïcode 😀", "x" * 500])
+async def test_any_id_is_accepted_and_preserved(chat: str) -> None:
+    async with editor() as ours:
+        answer = await ours.prompt("hi", chat, model=ECHO)
+        assert answer["chatId"] == chat
+        await ours.finished(chat)
+
+
+@pytest.mark.requirement("CHAT-4", "W-21b", "W-21e")
+async def test_the_model_is_the_prompt_s_else_the_selected_one() -> None:
+    async with editor({"defaultModel": SCRIPT}) as ours:
+        assert (await ours.prompt("say a", model=ECHO))["model"] == ECHO
+        await ours.finished()
+        assert (await ours.prompt("say b"))["model"] == SCRIPT
+        await ours.finished()
+    received = contents(ours.seen)
+    said = [
+        each["text"] for role, each in received if (role, each["type"]) == ("assistant", "text")
+    ]
+    assert said == ["say", " a", "b"]
+
+
+@pytest.mark.requirement("W-20e", "W-22e")
+async def test_a_prompt_sent_at_the_sight_of_finished_begins_at_once() -> None:
+    async with editor() as ours:
+        for number in range(3):
+            received = await ours.turn(f"turn {number}", model=ECHO)
+            assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
+            assert text(received) == f"turn {number}" * 2
+
+
+@pytest.mark.requirement("CHAT-22", "CHAT-11", "W-22e")
+async def test_many_chats_at_once_never_mix() -> None:
+    count = 25
+    async with editor() as ours:
+        script = "say {0}\nwait 0.001\nthink t{0}\nrepeat 20 {0}\nsay {0}"
+        await ours.send(
+            *(
+                ours.prompt_request(script.format(f"<{number}>"), f"c{number}", model=SCRIPT)
+                for number in range(count)
+            )
+        )
+        open_chats = {f"c{number}" for number in range(count)}
+        while open_chats:
+            message = await ours.until(lambda each: "content" in each.get("params", {}))
+            if message["params"]["content"].get("state") == "finished":
+                open_chats.remove(message["params"]["chatId"])
+    for number in range(count):
+        received = ours.contents(f"c{number}")
+        assert finishes(received) == 1
+        assert received[-1].get("state") == "finished"
+        assert text(received[2:]) == f"<{number}>" * 22
+        thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
+        assert thoughts == [f"t<{number}>"]
+
+
+@pytest.mark.requirement("W-3", "W-21a")
+async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm() -> None:
+    async with editor() as ours:
+        contexts = [{"type": "file", "path": "/a"}, {"type": "novel", "x": 1}]
+        received = await ours.turn("hi", model=ECHO, contexts=contexts, requestId=7, behavior=None)
+    notes = [each["text"] for each in received[2:] if each["type"] == "text"][:2]
+    assert "/a" in notes[0]
+    assert "novel" in notes[1]
+    assert text(received[2:]) == "".join([*notes, "\n\nhi"])
+
+
+@pytest.mark.requirement("W-26a")
+async def test_a_call_of_a_tool_that_does_not_exist_is_reported_and_the_turn_continues() -> None:
+    async with editor() as ours:
+        received = await ours.turn('say a\ncall rm {"x": 1}\nsay b', model=SCRIPT)
+        calls = [each for each in received if each["type"].startswith("toolCall")]
+        assert [call["type"] for call in calls if call["type"] != "toolCallPrepare"] == [
+            "toolCallRun",
+            "toolCalled",
+        ]
+        assert calls[-1]["error"] is True
+        assert "eca_read_file" in calls[-1]["outputs"][0]["text"]
+        assert text(received[2:]) == "ab"
+        assert finishes(received) == 1
+
+
+async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
+    async with Provider([reply("[th", "]Hm[/t", "h]Hi")]) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"] |= {"thinkTagStart": "[th]", "thinkTagEnd": "[/th]"}
+        async with editor(config) as ours:
+            received = await ours.turn("hi")
+    assert [each["text"] for each in received if each["type"] == "reasonText"] == ["Hm"]
+    assert text(received[2:]) == "Hi"
+
+
+@pytest.mark.parametrize("script", ["repeat 5000 x", "say " + "é" * 5000])
+async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_notified(script: str) -> None:
+    async with editor({"answerMaxKb": 1}) as ours:
+        received = await ours.turn(script, model=SCRIPT)
+        shown = [each for each in ours.contents() if each["type"] == "text"]
+        assert "exceeds the limit of 1 KiB (`answerMaxKb`)" in shown[-1]["text"]
+        answer = "".join(each["text"] for each in shown[1:-1])
+        assert len(answer.encode()) == 1024
+        assert finishes(received) == 1
+        assert text((await ours.turn("say next", model=SCRIPT))[2:]) == "next"

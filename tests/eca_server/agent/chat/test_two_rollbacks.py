@@ -1,0 +1,122 @@
+"""Two servers that roll back the same chat: the second one finds it done, and knows it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.agent.chat.store import Store
+from eca_server.config import lock
+from tests.eca_server.agent.chat.current import current, refused
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
+from tests.eca_server.agent.chat.test_rollback import rolled_back, said, shown, tree, writes
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    (made / "a").write_text("as it was")
+    return made
+
+
+@asynccontextmanager
+async def two_servers(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Editor, Editor]]:
+    async with (
+        current(data=tmp_path, folder=folder) as first,
+        current(data=tmp_path, folder=folder) as second,
+    ):
+        yield first, second
+
+
+def words_sent(ours: Editor) -> str:
+    """Return what the chat would send to a model now."""
+    chat = ours.connection.chats.get("c")
+    assert chat is not None
+    return repr(chat.history.model_context)
+
+
+class Hold:
+    """Holds the first rollback at a call of the store until another one waits for the lock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+        self.is_held, self.go_on = trio.Event(), trio.Event()
+        held, try_lock = getattr(Store, at), lock._try
+
+        async def hold(store: Store, *args: Any, **more: Any) -> Any:
+            if not self.is_held.is_set():
+                self.is_held.set()
+                await self.go_on.wait()
+            return await held(store, *args, **more)
+
+        def try_it(path: Path) -> int | None:
+            descriptor = try_lock(path)
+            if self.is_held.is_set():
+                trio.from_thread.run_sync(self.go_on.set)
+            return descriptor
+
+        monkeypatch.setattr(Store, at, hold)
+        monkeypatch.setattr(lock, "_try", try_it)
+
+
+@pytest.mark.parametrize("at", ["note_rollback", "finish_rollback"])
+@pytest.mark.parametrize("goes_to", ["the same prompt", "a later prompt", "an earlier prompt"])
+async def test_the_second_of_two_rollbacks_at_once_succeeds_and_forgets_the_messages(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, goes_to: str, at: str
+) -> None:
+    async with two_servers(tmp_path, folder) as (first, second):
+        ids = [
+            await said(first, writes(a=f"secret {number}", b=f"{number}")) for number in range(3)
+        ]
+        await second.ask("chat/open", {"chatId": "c"})
+        assert "secret 1" in words_sent(second)
+        hold = Hold(monkeypatch, at)
+        other = {"the same prompt": 1, "a later prompt": 2, "an earlier prompt": 0}[goes_to]
+        told: list[Any] = []
+
+        async def roll_back_second() -> None:
+            await hold.is_held.wait()
+            try:
+                told.extend(await rolled_back(second, ids[other]))
+            finally:
+                hold.go_on.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rolled_back, first, ids[1])
+            nursery.start_soon(roll_back_second)
+        left = {} if other == 0 else {"b": "0"}
+        assert tree(folder) == {"a": "as it was" if other == 0 else "secret 0", **left}
+        assert "chat/cleared" in [name for name, _ in told]
+        assert not [each for each in shown(told) if "Nothing was undone" in each]
+        assert ("secret 0" in words_sent(second)) is (other != 0)
+        assert "secret 1" not in words_sent(second)
+        assert "secret 2" not in words_sent(second)
+        await said(second, "say and on")
+    async with current(data=tmp_path, folder=folder) as third:
+        await third.ask("chat/open", {"chatId": "c"})
+        replayed = text(third.contents())
+        assert "and on" in replayed
+        assert "secret 1" not in replayed
+        assert "secret 2" not in replayed
+
+
+async def test_a_prompt_another_server_has_rolled_back_is_unknown_afterwards(
+    tmp_path: Path, folder: Path
+) -> None:
+    async with two_servers(tmp_path, folder) as (first, second):
+        content_id = await said(first, writes(a="secret"))
+        await second.ask("chat/open", {"chatId": "c"})
+        await rolled_back(first, content_id)
+        await rolled_back(second, content_id)
+        assert tree(folder) == {"a": "as it was"}
+        assert "secret" not in words_sent(second)
+        params = {"chatId": "c", "contentId": content_id}
+        assert (await refused(second, "chat/rollback", params))["code"] == -32602
+        await second.turn("say still here", model=SCRIPT)

@@ -1,0 +1,142 @@
+"""An unreadable stored chat continues, loses nothing, and is loaded with a later turn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.agent.chat.store import queries
+from tests.eca_server.agent.chat.current import current, since
+from tests.eca_server.agent.chat.editor import ECHO, Editor, text
+from tests.eca_server.agent.chat.test_rollback import full_disk, said
+
+pytestmark = [pytest.mark.trio, pytest.mark.requirement]
+
+TITLES = {"chat": {"title": True}}
+
+
+async def stored(data: Path) -> str:
+    """Store a chat that the user named and marked; the marked message's id."""
+    async with current(data=data) as ours:
+        first = await said(ours, "one", model=ECHO)
+        await ours.ask("chat/addFlag", {"chatId": "c", "contentId": first, "text": "here"})
+        await ours.ask("chat/update", {"chatId": "c", "title": "mine"})
+    return first
+
+
+async def shown(ours: Editor) -> tuple[str, list[str]]:
+    """The title and the texts of the chat, when it is opened."""
+    begun = len(ours.seen)
+    answer = await ours.ask("chat/open", {"chatId": "c"})
+    told = since(ours, begun)
+    return answer["title"], [words for name, words in told if name in ("text", "flag")]
+
+
+def fails_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A disk that cannot be read; called, it can be."""
+    patch.setattr(queries, "load", full_disk)
+    return patch.undo
+
+
+def hangs_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A disk that does not answer; called, it does."""
+    goes_on, load = threading.Event(), queries.load
+
+    def late(*given: Any) -> Any:
+        goes_on.wait(30)
+        return load(*given)
+
+    patch.setattr(queries, "load", late)
+    patch.setattr("eca_server.agent.chat.store.worker.READ_SECONDS", 0.1)
+    patch.setattr("eca_server.agent.chat.store.worker.WRITE_SECONDS", 0.1)
+
+    def go_on() -> None:
+        patch.undo()
+        goes_on.set()
+
+    return go_on
+
+
+@pytest.mark.parametrize("trouble", [fails_once, hangs_once])
+async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(
+    tmp_path: Path, trouble: Callable[[pytest.MonkeyPatch], Callable[[], None]]
+) -> None:
+    await stored(tmp_path)
+    async with current(TITLES, data=tmp_path) as ours:
+        with pytest.MonkeyPatch.context() as patch:
+            mend = trouble(patch)
+            await ours.turn("two", model=ECHO)
+            chat = ours.connection.chats.open("c")
+            assert [each.role for each in chat.history] == ["user", "assistant"]
+            mend()
+        await ours.ask("chat/list")  # which waits for the disk
+        await ours.turn("three", model=ECHO)
+        assert len(chat.history.model_context) == 6
+        assert chat.storage.is_restored
+        texts = ["one", "here", "one", "two", "two", "three", "three"]
+        assert await shown(ours) == ("mine", texts)
+    async with current(data=tmp_path) as ours:
+        assert await shown(ours) == ("mine", texts)
+
+
+async def test_a_late_disk_holds_up_no_list_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(tmp_path)
+    async with current(data=tmp_path) as ours:
+        with pytest.MonkeyPatch.context() as patch:
+            mend = hangs_once(patch)
+            await ours.turn("two", model=ECHO)
+            patch.setattr("eca_server.agent.chat.store.worker.READ_SECONDS", 25)
+            with trio.fail_after(15):  # ten waits of 0.1 seconds, none of 25
+                listed = await ours.ask("chat/list")
+                assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
+                answer = text(await ours.turn("/resume", "d"))
+            assert [each["id"] for each in listed["chats"]] == ["c"]
+            assert "The stored chats cannot be read: the disk does not respond." in answer
+            said = [
+                each["params"]["message"]
+                for each in ours.seen
+                if "message" in each.get("params", {})
+            ]
+            assert sum("Stored chats cannot be listed or opened" in each for each in said) == 1
+            mend()
+        monkeypatch.setattr("eca_server.agent.chat.store.worker.LATE_SECONDS", 30)
+        listed = await ours.ask("chat/list")
+        assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
+
+
+async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(queries, "load", full_disk)
+        async with current(TITLES, data=tmp_path) as ours:
+            await ours.turn("two", model=ECHO)
+            await ours.ask("chat/update", {"chatId": "c", "trust": True})
+            await ours.ask("chat/queryContext", {"query": ""})
+    async with current(data=tmp_path) as ours:
+        assert await shown(ours) == ("mine", ["one", "here", "one", "two", "two"])
+
+
+async def test_a_chat_that_is_cleared_unread_keeps_its_title_and_later_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(tmp_path)
+    async with current(data=tmp_path) as ours:
+        with monkeypatch.context() as patch:
+            patch.setattr(queries, "load", full_disk)
+            await ours.turn("two", model=ECHO)
+            await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+            await ours.turn("three", model=ECHO)
+        await ours.turn("four", model=ECHO)
+        texts = ["three", "three", "four", "four"]
+        assert await shown(ours) == ("mine", texts)
+    async with current(data=tmp_path) as ours:
+        assert await shown(ours) == ("mine", texts)

@@ -1,0 +1,97 @@
+"""Prompts that concern a login, and the masking of keys in them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.agent.commands.login import MASKED, LoginPrompt, login_prompt
+from eca_server.secret import Secret
+
+KEY = "sk-planted-0123456789"
+PROVIDERS = dict.fromkeys(("openai", "My-Corp"))
+
+
+def read(message: str, awaited: str | None = None) -> LoginPrompt | None:
+    return login_prompt(message, awaited=awaited, providers=PROVIDERS)
+
+
+@pytest.mark.parametrize(
+    ("message", "masked_text", "provider", "key"),
+    [
+        ("/login", "/login", None, None),
+        (" /login \n", " /login \n", None, None),
+        ("/login openai", "/login openai", "openai", None),
+        ("/LOGIN MY-CORP", "/LOGIN MY-CORP", "My-Corp", None),
+        (f"/login openai {KEY}", f"/login openai {MASKED}", "openai", KEY),
+        (f"/login openai\n{KEY}\n", f"/login openai {MASKED}", "openai", KEY),
+        (f"/login {KEY}", f"/login {MASKED}", None, None),
+        (f"/login {KEY} openai", f"/login {MASKED}", None, None),
+    ],
+)
+def test_the_command_names_a_provider_and_may_contain_the_key(
+    message: str, masked_text: str, provider: str | None, key: str | None
+) -> None:
+    prompt = read(message)
+    assert prompt is not None
+    assert (prompt.masked_text, prompt.provider) == (masked_text, provider)
+    assert prompt.key == (None if key is None else Secret(key))
+
+
+@pytest.mark.parametrize("message", ["", " ", "cancel", " cancel\n"])
+def test_a_blank_prompt_or_cancel_ends_the_wait(message: str) -> None:
+    prompt = read(message, "openai")
+    assert prompt is not None
+    assert prompt.is_cancelled
+    assert prompt.masked_text == message
+    assert prompt.awaits_key_of is None
+
+
+@pytest.mark.parametrize(
+    "message", ["/doctor", "/My2 x", "/repo-map-show", "what can you do?", "not now please"]
+)
+def test_another_command_or_a_sentence_ends_the_wait(message: str) -> None:
+    assert read(message, "openai") is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [f"my key is {KEY}", f"{KEY} {KEY}", f"{KEY}\n{KEY}", f"ключ{KEY}", "k" * 9000],
+)
+def test_an_invalid_key_is_hidden_and_the_wait_continues(message: str) -> None:
+    prompt = read(message, "openai")
+    assert prompt is not None
+    assert (prompt.masked_text, prompt.awaits_key_of) == (MASKED, "openai")
+
+
+def test_a_key_ends_the_wait_and_so_does_its_command() -> None:
+    for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
+        prompt = read(message, awaited)
+        assert prompt is not None
+        assert prompt.key == Secret(KEY)
+        assert prompt.awaits_key_of is None
+    begun = read("/login openai", "My-Corp")
+    assert begun is not None
+    assert begun.awaits_key_of == "openai"
+
+
+@pytest.mark.parametrize("message", ["hello", "a /login openai", "/login/openai", KEY])
+def test_without_a_wait_a_prompt_is_a_prompt(message: str) -> None:
+    assert read(message) is None
+
+
+KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=60).filter(
+    lambda key: any(map(str.isdigit, key)) and any(map(str.isupper, key))
+)
+
+
+@given(
+    key=KEYS, before=st.sampled_from(["", " ", "Key: ", "openai ", "it is\n"]), waits=st.booleans()
+)
+def test_no_key_is_ever_shown(key: str, before: str, waits: bool) -> None:
+    message = f"{before}{key}" if waits else f"/login {before}{key}"
+    prompt = read(message, "openai" if waits else None)
+    assert prompt is not None
+    assert key not in prompt.masked_text
+    assert key not in repr(prompt)

@@ -1,0 +1,106 @@
+"""Checks of providers: the proof that they work, and the errors if they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider, Reply, hang, reply
+from eca_server.agent.commands import provider_check
+from eca_server.agent.commands.provider_check import CheckResult, check_providers
+from eca_server.config import Config
+from eca_server.config import Model as ConfiguredModel
+from eca_server.config import Provider as Configured
+from eca_server.models.models import Models
+from eca_server.secret import Secret
+
+pytestmark = pytest.mark.trio
+
+KEY = "planted-key-01234567"
+
+
+def refusal(status: int, message: str) -> Reply:
+    return Reply(status=status, body={"error": {"message": message}})
+
+
+async def check(url: str | None, *, name: str = "p", **more: Any) -> CheckResult:
+    fields: dict[str, Any] = {"url": url, "key": Secret(KEY), "api": "openai-chat", **more}
+    config = Config(providers={name: Configured(**fields)})
+    async with HTTPClient() as http:
+        (result,) = await check_providers(Models(config, environ={}, http=http))
+    assert KEY not in result.message
+    assert result.provider == name
+    return result
+
+
+async def test_a_list_of_models_is_proof_enough() -> None:
+    async with Provider([], models=["m", "n"]) as provider:
+        result = await check(provider.url)
+        assert provider.requests == []
+    assert result.works
+    assert result.message.startswith("works: lists 2 models after ")
+
+
+async def test_without_a_list_a_model_is_asked_for_a_few_tokens() -> None:
+    async with Provider([reply("Hi")]) as provider:
+        result = await check(provider.url, fetch_models=False, models={"m": ConfiguredModel()})
+        (request,) = provider.requests
+    assert result.works
+    assert result.message.startswith("works: p/m answered after ")
+    assert 16 in request.body.values()
+
+
+async def test_a_public_list_does_not_prove_the_key() -> None:
+    async with Provider([refusal(401, f"no such key: {KEY}")], models=["m"]) as provider:
+        models = {"m": ConfiguredModel()}
+        result = await check(provider.url, name="openrouter", models=models)
+    assert not result.works
+    assert "the key was refused" in result.message
+    assert "The key was found in providers.openrouter.key" in result.message
+
+
+async def test_a_wrong_key_is_reported_with_its_source() -> None:
+    async with Provider([refusal(401, f"bad key {KEY}")]) as provider:
+        result = await check(provider.url, fetch_models=False, models={"m": ConfiguredModel()})
+    assert not result.works
+    assert result.message.startswith("the key was refused: bad key *** (status 401")
+    assert result.message.endswith("The key was found in providers.p.key.")
+
+
+async def test_an_unreachable_address_is_reported() -> None:
+    result = await check("http://127.0.0.1:1/v1")
+    assert not result.works
+    assert result.message.startswith("the provider cannot be reached: ")
+    assert "The URL is http://127.0.0.1:1/v1, from providers.p.url." in result.message
+
+
+async def test_a_missing_setting_is_named_and_nothing_is_sent() -> None:
+    result = await check(None, models={"m": ConfiguredModel()})
+    assert not result.works
+    assert "providers.p.url is not set" in result.message
+    result = await check("http://127.0.0.1:1/v1", fetch_models=False)
+    assert "set providers.p.models" in result.message
+
+
+async def test_all_are_checked_at_once_within_a_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provider_check, "SECONDS", 0.3)
+    silent = Reply(before_headers=[hang()])
+    async with Provider([silent, silent]) as provider, HTTPClient() as http:
+        each = Configured(
+            url=provider.url,
+            key=Secret(KEY),
+            api="openai-chat",
+            fetch_models=False,
+            models={"m": ConfiguredModel()},
+        )
+        models = Models(Config(providers={"a": each, "b": each}), environ={}, http=http)
+        with trio.fail_after(5):
+            results = await check_providers(models)
+        assert len(provider.requests) == 2
+    assert [result.provider for result in results] == ["a", "b"]
+    assert all(result.message.startswith("no answer within") for result in results)

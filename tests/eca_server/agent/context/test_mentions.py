@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.messages import LinesRange
+from eca_server.agent.context.mentions import ResolvedMention, find_mentions, resolve_mention
+from eca_server.workspace import Workspace
+from tests.eca_server.agent.context.conftest import root_of
+
+
+def texts(message: str) -> list[str]:
+    return [each.text for each in find_mentions(message, most=100)]
+
+
+def followed(message: str, workspace: Workspace) -> list[ResolvedMention | str | None]:
+    return [resolve_mention(each, workspace) for each in find_mentions(message, most=100)]
+
+
+def paths(message: str, workspace: Workspace) -> list[str]:
+    """Return the files read for a message, relative to the first root; expect no notes."""
+    mention = [each for each in followed(message, workspace) if each is not None]
+    assert all(isinstance(each, ResolvedMention) for each in mention), mention
+    root = workspace.roots[0].real_path
+    return [each.place.real_path.relative_to(root).as_posix() for each in mention]
+
+
+@pytest.fixture
+def files(project: Path) -> Path:
+    (project / "src").mkdir()
+    for name in ("a.py", "src/b.py", "src/with space.md", "src/c.py."):
+        (project / name).write_text("x\n")
+    return project
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("look at @a.py", ["a.py"]),
+        ("@./a.py and @src/b.py", ["a.py", "src/b.py"]),
+        ("(see @src/b.py).", ["src/b.py"]),
+        ("@a.py's end, **@src/b.py**", ["a.py", "src/b.py"]),
+        ("@a.py,@src/b.py;", ["a.py", "src/b.py"]),
+        ("what is in @src/?", ["src"]),
+        ("@./src", ["src"]),
+        ('@"src/with space.md"', ["src/with space.md"]),
+        ("@src/c.py.", ["src/c.py."]),
+        ("@src/../a.py", ["a.py"]),
+    ],
+)
+def test_a_path_after_an_at_sign_is_found(files, workspace, message, expected) -> None:
+    assert paths(message, workspace) == expected
+
+
+def test_absolute_paths_and_those_from_the_home_are_found(files, workspace, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(files.parent))
+    assert paths(f"@{files}/a.py @~/project/src/b.py", workspace) == ["a.py", "src/b.py"]
+
+
+def test_every_root_is_looked_in(files, tmp_path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    workspace = Workspace([root_of(other), root_of(files)])
+    (mention,) = followed("@src/b.py", workspace)
+    assert isinstance(mention, ResolvedMention)
+    assert mention.place.path == files / "src/b.py"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "lines"),
+    [(":L3-L9", (3, 9)), (":L3-9", (3, 9)), (":L3", (3, 3)), (":L3-L9.", (3, 9)), (":3", None)],
+)
+def test_lines_may_follow_a_path(files, workspace, suffix, lines) -> None:
+    (mention,) = followed(f"@src/b.py{suffix}", workspace)
+    if lines is None:
+        assert mention == "@src/b.py:3 was not read: the file does not exist"
+    else:
+        assert isinstance(mention, ResolvedMention)
+        assert mention.lines == LinesRange(start=lines[0], end=lines[1])
+
+
+def test_lines_may_follow_a_quoted_path(files, workspace) -> None:
+    (mention,) = followed('@"src/with space.md":L2', workspace)
+    assert isinstance(mention, ResolvedMention)
+    assert mention.lines == LinesRange(start=2, end=2)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "write to me@a.py or git@src/b.py",
+        "@property and @dataclass(frozen=True)",
+        "npm i @types/node @angular/core",
+        "import B from '@/components/Button'",
+        "@src is a word",
+        "```python\n@a.py\n```\n",
+        "~~~\n@src/b.py",
+        "a @ b @@ c @",
+        "@",
+    ],
+)
+def test_an_at_sign_that_means_no_file_is_left_alone(files, workspace, message) -> None:
+    assert [each for each in followed(message, workspace) if each is not None] == []
+
+
+def test_text_after_a_fence_is_text_again(files, workspace) -> None:
+    assert paths("```\n@src/b.py\n```\n@a.py", workspace) == ["a.py"]
+
+
+@pytest.mark.parametrize("mention", ["@./missing.py", "@src/missing.py", "@missing/../missing.py"])
+def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, mention) -> None:
+    assert followed(mention, workspace) == [f"{mention} was not read: the file does not exist"]
+
+
+@pytest.mark.requirement("W-41b")
+@pytest.mark.parametrize("how", ["absolute", "dots", "link", "linked folder", "bare link"])
+def test_a_mention_outside_the_roots_is_not_read(project, outside, workspace, how) -> None:
+    (project / "link").symlink_to(outside / "secret")
+    (project / "folder").symlink_to(outside)
+    mention = {
+        "absolute": f"@{outside}/secret",
+        "dots": "@../outside/secret",
+        "link": "@./link",
+        "linked folder": "@folder/secret",
+        "bare link": "@link",
+    }[how]
+    (note,) = followed(mention, workspace)
+    assert isinstance(note, str)
+    assert "outside the workspace" in note
+
+
+def test_the_home_is_outside(files, workspace, outside, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(outside))
+    (note,) = followed("what is in @~ ?", workspace)
+    assert isinstance(note, str)
+    assert note.startswith("@~ was not read: it is outside")
+
+
+def test_without_a_folder_everything_is_outside(outside) -> None:
+    (note,) = followed(f"@{outside}/secret", Workspace([]))
+    assert isinstance(note, str)
+    assert "outside the workspace" in note
+    assert followed("@secret", Workspace([])) == [None]
+
+
+def test_what_is_no_path_at_all_is_left_alone(workspace) -> None:
+    message = f'@"nul\0" @{"x" * 5_000} @{"x" * 300}/y @\udcff/x'
+    assert set(followed(message, workspace)) == {None}
+
+
+def test_a_pipe_alone_is_no_file(project, workspace) -> None:
+    os.mkfifo(project / "pipe")
+    assert followed("@pipe", workspace) == [None]
+
+
+def test_no_more_mentions_are_followed_than_asked_for() -> None:
+    assert [each.text for each in find_mentions("@a @b @c", most=2)] == ["@a", "@b"]
+
+
+def test_each_mention_counts_once() -> None:
+    assert texts("@a @b @a. @a") == ["@a", "@b"]
+
+
+@pytest.mark.parametrize("piece", ["@", "@a", "@ ", "```\n", '@"', "~~~\n```\n", "@a:L1-", " @/"])
+def test_a_long_message_is_read_in_linear_time(piece: str) -> None:
+    started = time.process_time()
+    find_mentions(piece * 100_000, most=100_000)
+    assert time.process_time() - started < 2
+
+
+@given(
+    pieces=st.lists(st.sampled_from(["@", "a", "/", ".", "..", "~", " ", '"', ":L1", "é", "\n"]))
+)
+def test_whatever_is_written_only_what_lies_in_a_root_is_found(pieces, tmp_path_factory) -> None:
+    folder = tmp_path_factory.getbasetemp() / "mentions"
+    (folder / "a" / "a").mkdir(parents=True, exist_ok=True)
+    workspace = Workspace([root_of(folder / "a")])
+    for each in followed("".join(pieces), workspace):
+        if isinstance(each, ResolvedMention):
+            assert each.place.is_inside
+            assert each.place.real_path.is_relative_to(workspace.roots[0].real_path)

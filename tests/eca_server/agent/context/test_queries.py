@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_protocol.messages import (
+    ChatContext,
+    ChatQueryContextParams,
+    ChatQueryContextResponse,
+    DirectoryContext,
+    FileContext,
+    LinesRange,
+    RepoMapContext,
+)
+from eca_server.agent.context import query_contexts
+from eca_server.workspace import FileIndex, Workspace
+from tests.eca_server.agent.context.conftest import root_of
+
+pytestmark = pytest.mark.trio
+
+
+@asynccontextmanager
+async def index_of(workspace: Workspace) -> AsyncIterator[FileIndex]:
+    index = FileIndex(workspace.roots)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(index.run)
+        yield index
+        nursery.cancel_scope.cancel()
+
+
+async def answer(
+    workspace: Workspace, query: str = "", *given: ChatContext, chat_id: str | None = None
+) -> ChatQueryContextResponse:
+    params = ChatQueryContextParams(chat_id=chat_id, query=query, contexts=given)
+    async with index_of(workspace) as index:
+        return await query_contexts(params, index=index, workspace=workspace)
+
+
+async def offered(workspace: Workspace, query: str = "", *given: ChatContext) -> list[str]:
+    """Return the paths relative to the first root, directories with a final slash."""
+    root = workspace.roots[0].path
+    result = await answer(workspace, query, *given)
+    assert all(isinstance(each, FileContext | DirectoryContext) for each in result.contexts)
+    return [
+        os.path.relpath(each.path, root) + "/" * isinstance(each, DirectoryContext)
+        for each in result.contexts
+    ]
+
+
+@pytest.fixture
+def files(project: Path) -> Path:
+    (project / "src").mkdir()
+    for name in ("readme.md", "src/main.py", "src/domain.py"):
+        (project / name).write_text("x\n")
+    return project
+
+
+@pytest.mark.requirement("W-40a", "CHAT-24")
+async def test_a_blank_query_gives_the_roots_then_the_rest(files, outside) -> None:
+    workspace = Workspace([root_of(files), root_of(outside)])
+    for blank in ("", "  "):
+        assert await offered(workspace, blank) == [
+            *["./", "../outside/", "src/", "../outside/secret", "readme.md"],
+            *["src/main.py", "src/domain.py"],
+        ]
+
+
+@pytest.mark.requirement("W-40a")
+async def test_no_answer_has_more_than_200(project, workspace) -> None:
+    for number in range(300):
+        (project / f"{number}").write_text("")
+    paths = await offered(workspace)
+    assert len(paths) == 200
+    assert paths[0] == "./"
+    given = [FileContext(path=str(project / f"{number}")) for number in range(50)]
+    assert len(await offered(workspace, "", *given)) == 200
+
+
+@pytest.mark.requirement("CHAT-25")
+async def test_a_query_narrows_the_list_best_first(files, workspace) -> None:
+    assert await offered(workspace, "main") == ["src/main.py", "src/domain.py"]
+    assert await offered(workspace, "rdme") == ["readme.md"]
+    assert await offered(workspace, "nothing like it") == []
+
+
+@pytest.mark.requirement("CHAT-26")
+async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, workspace) -> None:
+    (files / "link").symlink_to(files / "src")
+    given = [
+        FileContext(path=str(files / "link" / "main.py")),
+        DirectoryContext(path=f"{files}/src/"),
+        DirectoryContext(path=f"{files}/src/../"),
+        FileContext(path="readme.md"),
+        FileContext(path="a\0b"),
+        RepoMapContext(),
+    ]
+    assert await offered(workspace, "", *given) == ["src/domain.py"]
+
+
+@pytest.mark.requirement("CHAT-26")
+async def test_some_lines_of_a_file_are_not_the_file(files, workspace) -> None:
+    some = FileContext(path=str(files / "src" / "main.py"), lines_range=LinesRange(start=1, end=2))
+    assert await offered(workspace, "main.py", some) == ["src/main.py", "src/domain.py"]
+
+
+async def test_a_path_lists_its_directory(files, workspace) -> None:
+    assert await offered(workspace, "./src/") == ["src/domain.py", "src/main.py"]
+    assert await offered(workspace, f"{files}/src/ma") == ["src/main.py"]
+
+
+async def test_a_name_that_could_not_be_written_is_not_offered(files, workspace) -> None:
+    Path(os.fsdecode(os.fsencode(files) + b"/main\xff")).write_text("")
+    assert await offered(workspace, "main") == ["src/main.py", "src/domain.py"]
+
+
+async def test_without_a_folder_there_is_nothing_and_no_error() -> None:
+    for query in ("", "x"):
+        assert (await answer(Workspace([]), query)).contexts == ()
+
+
+@pytest.mark.requirement("W-40e")
+@pytest.mark.parametrize("chat_id", [None, "c"])
+async def test_the_chat_id_comes_back_if_it_was_given(workspace, chat_id) -> None:
+    assert (await answer(workspace, chat_id=chat_id)).chat_id == chat_id

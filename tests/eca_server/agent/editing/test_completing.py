@@ -1,0 +1,229 @@
+"""Completions while the user types: one request, answered in time or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio.testing
+
+from eca_protocol.testing.provider import Provider, Reply, reply, text, wait
+from eca_server.agent.editing import completing
+from tests.eca_server.agent.chat.current import current, refused
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
+
+pytestmark = pytest.mark.trio
+
+
+def at_end(document: str, version: int = 1) -> dict[str, Any]:
+    """Return the params for the cursor at a document's end."""
+    lines = document.split("\n")
+    place = {"line": len(lines), "character": len(lines[-1]) + 1}
+    return {"docText": document, "docVersion": version, "position": place}
+
+
+def offered(answer: dict[str, Any]) -> list[str]:
+    return [item["text"] for item in answer["items"]]
+
+
+async def complete(ours: Editor, document: str) -> list[str]:
+    return offered(await ours.ask("completion/inline", at_end(document)))
+
+
+def shown(ours: Editor) -> list[str]:
+    return [
+        each["params"]["message"] for each in ours.seen if each.get("method") == "$/showMessage"
+    ]
+
+
+@asynccontextmanager
+async def typing(*script: Reply, **config: Any) -> AsyncIterator[tuple[Provider, Editor]]:
+    async with (
+        Provider(script) as provider,
+        current(provider_config(provider.url, **config)) as ours,
+    ):
+        yield provider, ours
+
+
+async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version() -> None:
+    async with current({"completion": {"model": SCRIPT}}) as ours:
+        params = at_end("# hello\nsay 1 + x", 7)
+        place = params["position"]
+        [item] = (await ours.ask("completion/inline", params))["items"]
+        assert item == {"text": "1 + x", "docVersion": 7, "range": {"start": place, "end": place}}
+
+
+async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginning() -> None:
+    async with current({"completion": {"model": SCRIPT}}) as ours:
+        params = at_end("say says")
+        [item] = (await ours.ask("completion/inline", params))["items"]
+        assert item["text"] == "say sayssays"
+        assert item["range"]["start"] == {"line": 1, "character": 1}
+
+
+async def test_today_s_spelling_of_emacs_is_read_in_its_edition() -> None:
+    params = at_end("say x")
+    renamed = {
+        "doc-text": params["docText"],
+        "doc-version": 3,
+        "position": params["position"],
+    }
+    async with editor({"completion": {"model": SCRIPT}}) as ours:
+        [item] = (await ours.ask("completion/inline", renamed))["items"]
+        assert (item["text"], item["docVersion"]) == ("x", 3)
+
+
+async def test_a_newer_request_ends_the_older_and_its_connection() -> None:
+    async with typing(reply(text("a"), wait("never")), reply(text("b = 2"))) as (provider, ours):
+        first = ours.request("completion/inline", at_end("x"))
+        await ours.send(first)
+        await provider.until(lambda: "never" in provider.reached)
+        burst = [ours.request("completion/inline", at_end("x" * n)) for n in range(2, 12)]
+        await ours.send(*burst)
+        answers = [await ours.answer(each) for each in (first, *burst)]
+        assert [offered(each) for each in answers] == [[]] * 10 + [["b = 2"]]
+        assert [each.closed_by_client for each in provider.requests] == [True, False]
+
+
+async def test_what_is_being_typed_is_not_asked_for_again() -> None:
+    async with typing(reply(text("return a\n    # end"))) as (provider, ours):
+        assert await complete(ours, "def f(a):\n    ") == ["return a\n    # end"]
+        assert await complete(ours, "def f(a):\n    re") == ["turn a\n    # end"]
+        assert await complete(ours, "def f(a):\n    return a\n    # ") == ["end"]
+        assert await complete(ours, "def f(a):\n    ") == ["return a\n    # end"]
+        assert len(provider.requests) == 1
+        assert await complete(ours, "def f(a):\n    rx") == []
+        assert len(provider.requests) == 2
+
+
+async def test_nothing_is_offered_when_the_model_is_late(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with current({"completion": {"model": SCRIPT}}) as ours:
+        began = trio.current_time()
+        assert await complete(ours, "wait forever") == []
+        assert trio.current_time() - began == pytest.approx(completing.TIMEOUT, abs=0.1)
+
+
+async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
+    async with current({"completion": {"model": SCRIPT}}) as ours:
+        for document in ("fail overloaded a", "fail quota b", "fail quota c", "cut", "crash_"):
+            await complete(ours, document)
+        [message] = shown(ours)
+        assert "b" in message
+    async with current({"completion": {"model": "no/such"}}) as ours:
+        assert await complete(ours, "x") == await complete(ours, "y") == []
+        assert [each.count("no/such cannot be used") for each in shown(ours)] == [1]
+        error = await refused(
+            ours, "completion/inline", at_end("x") | {"position": {"line": 9, "character": 1}}
+        )
+        assert error["code"] == -32602
+        assert "params.position: line: expected a number from 1 to 1" in error["message"]
+
+
+async def test_a_model_that_fails_again_and_again_is_named_once(autojump_clock: object) -> None:
+    async with current({"completion": {"model": SCRIPT}}) as ours:
+        for document in ("fail overloaded a", "say x", "fail overloaded b", "wait forever"):
+            await complete(ours, document)
+        assert shown(ours) == []
+        for document in ("wait 100", "fail overloaded c", "fail overloaded d"):
+            await complete(ours, document)
+        assert shown(ours) == [f"Completion: {SCRIPT} did not answer within 8 s."]
+
+
+async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are() -> None:
+    async with typing(reply(text("```\n" + "y" * 100_000))) as (_, ours):
+        [offer] = await complete(ours, "x = ")
+        assert 0 < len(offer) <= completing.MOST_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "api", "path", "body"),
+    [
+        ("mistral", "codestral-latest", "openai-chat", "/fim/completions",
+         {"choices": [{"message": {"content": "b)"}}]}),
+        ("mine", "codestral-latest", "openai-chat", "/fim/completions",
+         {"choices": [{"message": {"content": "b)"}}]}),
+        ("deepseek", "deepseek-chat", "openai-chat", "/beta/completions",
+         {"choices": [{"text": "b)"}]}),
+        ("mine", "qwen2.5-coder-7b", "openai-chat", "/v1/completions",
+         {"choices": [{"text": "b)"}]}),
+        ("ollama", "qwen2.5-coder", "ollama", "/api/generate", {"response": "b)"}),
+    ],
+)  # fmt: skip
+async def test_a_model_that_fills_gaps_is_shown_both_sides(
+    name: str, model: str, api: str, path: str, body: Any
+) -> None:
+    async with Provider(others={path: Reply(body=body)}) as provider:
+        known = {"api": api, "url": provider.url, "key": "k", "fetchModels": False}
+        config = {
+            "providers": {name: {**known, "models": {model: {}}}},
+            "completion": {"model": f"{name}/{model}"},
+        }
+        async with current(config) as ours:
+            params = at_end("f(a, ")
+            params["docText"] += ")"
+            assert offered(await ours.ask("completion/inline", params)) == ["b"]
+        assert provider.requests == []
+        [request] = [each for each in provider.other_requests if each.target.endswith(path)]
+        assert (request.body["prompt"], request.body["suffix"]) == ("f(a, ", ")")
+        assert request.body["model"] == model
+
+
+async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap() -> None:
+    others = {
+        "/api/show": Reply(
+            body={
+                "capabilities": ["completion", "insert"],
+                "model_info": {"general.architecture": "q", "q.context_length": 65_536},
+            }
+        ),
+        "/api/ps": Reply(body={"models": [{"model": "coder:latest", "context_length": 32_768}]}),
+        "/api/generate": Reply(body={"response": "b"}),
+    }
+    async with Provider(others=others) as provider:
+        known = {"url": provider.url, "fetchModels": False, "models": {"coder": {}}}
+        async with current(
+            {"providers": {"ollama": known}, "completion": {"model": "ollama/coder"}}
+        ) as ours:
+            assert await complete(ours, "a") == await complete(ours, "c") == ["b"]
+        posts = [each for each in provider.other_requests if each.method == "POST"]
+        assert [each.target.split("/")[-1] for each in posts] == ["show", "generate", "generate"]
+        assert posts[-1].body["options"] == {
+            "num_ctx": 32_768,
+            "num_predict": completing.MOST_TOKENS,
+            "temperature": 0,
+        }
+        assert posts[-1].body["suffix"] == "\n"
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_settings_change(
+    status: int,
+) -> None:
+    refusal = Reply(status=status, body={"error": {"message": "suffix is not supported"}})
+    async with Provider(
+        lambda _: reply(text("b")), others={"/v1/completions": refusal}
+    ) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"]["models"] = {"starcoder": {}}
+        config["completion"] = {"model": "p/starcoder"}
+        async with current(config) as ours:
+            assert await complete(ours, "a") == await complete(ours, "c") == ["b"]
+            assert (len(provider.requests), len(provider.other_requests)) == (2, 1)
+            ours.connection.parts.models.renew()
+            assert await complete(ours, "c") == ["b"]
+            assert (len(provider.requests), len(provider.other_requests)) == (3, 2)
+
+
+async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it() -> None:
+    async with current({"providers": {}}) as ours:
+        assert await complete(ours, "x") == await complete(ours, "y") == []
+        [message] = shown(ours)
+        assert "/login" in message
+        await ours.tell("chat/selectedModelChanged", {"model": ECHO})
+        assert await complete(ours, "z") != []
+    async with current({"defaultModel": ECHO}) as ours:
+        assert await complete(ours, "z") != []

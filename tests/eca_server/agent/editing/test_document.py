@@ -1,0 +1,81 @@
+"""The cursor in a document, and the completion in a model's answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from eca_server.agent.editing.document import (
+    MOST_BEFORE,
+    InvalidPosition,
+    extract_completion,
+    split_at,
+    trim_completion,
+)
+
+TEXT = "def f(a):\n    return \n\nprint(f(1))\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "character", "before", "after"),
+    [
+        (1, 1, "", TEXT),
+        (2, 12, "def f(a):\n    return ", "\n\nprint(f(1))\n"),
+        (2, 99, "def f(a):\n    return ", "\n\nprint(f(1))\n"),
+        (5, 1, TEXT, ""),
+    ],
+)
+def test_a_document_is_split_at_the_cursor(
+    line: int, character: int, before: str, after: str
+) -> None:
+    for text in (TEXT, TEXT.replace("\n", "\r\n")):
+        document = split_at(text, line=line, character=character)
+        assert (document.before, document.after) == (before, after)
+        assert (document.length, document.rest) == (len(before), len(after))
+
+
+@pytest.mark.parametrize(("line", "character"), [(0, 1), (1, 0), (6, 1), (-1, 1)])
+def test_a_place_that_is_not_there_is_refused(line: int, character: int) -> None:
+    with pytest.raises(InvalidPosition, match="expected"):
+        split_at(TEXT, line=line, character=character)
+
+
+def test_of_a_long_document_the_nearest_counts() -> None:
+    document = split_at("x" * 50_000 + "\n" + "y" * 50_000, line=2, character=1)
+    assert len(document.before) == MOST_BEFORE
+    assert (document.length, document.rest) == (50_001, 50_000)
+    assert set(document.after) == {"y"}
+
+
+AT_RETURN = split_at(TEXT, line=2, character=12)
+IN_CALL = split_at("print(f(1))\n", line=1, character=9)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("a + 1", "a + 1"),
+        ("a + 1\n", "a + 1"),
+        ("```python\na + 1\n```", "a + 1"),
+        ("```\na\n    + 1\n```\n", "a\n    + 1"),
+        ("    return a + 1", "a + 1"),
+        ("return a + 1", "a + 1"),
+        (" \n", ""),
+        ("print(f(1))", ""),
+        ("a\n" * 90, ("a\n" * 40).rstrip()),
+    ],
+)
+def test_an_answer_is_cut_to_what_belongs_at_the_cursor(answer: str, expected: str) -> None:
+    assert extract_completion(answer, AT_RETURN) == expected
+
+
+def test_text_behind_the_cursor_is_not_repeated() -> None:
+    assert trim_completion("2, 1))", IN_CALL) == "2,"
+    assert trim_completion("1))", IN_CALL) == ""
+    assert trim_completion("3 + ", IN_CALL) == "3 +"
+
+
+def test_a_bracket_that_the_text_opens_is_closed_in_it() -> None:
+    in_pair = split_at("print()\n", line=1, character=7)
+    assert trim_completion("len(x)", in_pair) == "len(x)"
+    assert trim_completion("len(x))", in_pair) == "len(x)"
+    assert trim_completion("x)", in_pair) == "x"

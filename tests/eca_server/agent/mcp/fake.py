@@ -1,0 +1,199 @@
+"""A session without a server, which tests end, hold and change as they like."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import trio
+
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import (
+    MCPTool,
+    Progress,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    TextContent,
+    ToolResult,
+)
+from eca_server.agent.mcp.server import Server
+from eca_server.config import MCPServer
+
+ECHO = MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
+
+
+class FakeSession:
+    """See `eca_server.agent.mcp.session.Session`.
+
+    Attributes:
+        calls: the tool calls: name, arguments, deadline.
+        cancelled: names of the tools whose call was cancelled.
+        listed: the requested lists.
+        answers: awaited in place of each call's answer, if set.
+        prompts: its prompts; `resources` and `templates` likewise.
+        gives: makes the answer to a prompt, from its name and arguments; it may raise.
+        contents: the contents of resources, by URI; others are refused.
+        watched: the watched resources.
+        roots_changes: number of notifications of changed roots.
+    """
+
+    def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
+        self.tools = tools
+        self.instructions = instructions
+        self.ended = trio.Event()
+        self.error: MCPError | None = None
+        self.on_change: Callable[[Any], None] = lambda _: None
+        self.calls: list[tuple[str, Mapping[str, Any], float]] = []
+        self.cancelled: list[str] = []
+        self.listed: list[str] = []
+        self.answers: Callable[[str], Any] | None = None
+        self.hangs: set[str] = set()
+        self.progress: tuple[Progress, ...] = ()
+        self.prompts: tuple[Prompt, ...] = (Prompt(name="greet"),)
+        self.resources: tuple[Resource, ...] = (Resource(uri="file:///a", name="a"),)
+        self.templates: tuple[ResourceTemplate, ...] = ()
+        self.gives: Callable[[str, Mapping[str, str]], Awaitable[PromptResult]] = _gives_nothing
+        self.contents: dict[str, tuple[ResourceContents, ...]] = {}
+        self.on_update: Callable[[str], None] = lambda _: None
+        self.watched: set[str] = set()
+        self.roots_changes = 0
+
+    def end(self, text: str = "exit code 1", kind: Any = "closed") -> None:
+        self.error = MCPError(text, kind=kind)
+        self.ended.set()
+
+    async def _list(self, kind: str) -> None:
+        self.listed.append(kind)
+        if kind in self.hangs:
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+
+    async def list_tools(self) -> tuple[MCPTool, ...]:
+        await self._list("tools")
+        return self.tools
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        await self._list("prompts")
+        return self.prompts
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        await self._list("resources")
+        return self.resources
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        return self.templates
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+        return await self.gives(name, arguments)
+
+    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+        await trio.lowlevel.checkpoint()
+        if uri not in self.contents:
+            raise MCPError("resources/read: not found", kind="refused")
+        return self.contents[uri]
+
+    async def watch(self, uris: AbstractSet[str]) -> None:
+        self.watched |= uris
+
+    def roots_changed(self) -> None:
+        self.roots_changes += 1
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        deadline: float,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ToolResult:
+        self.calls.append((name, arguments, deadline))
+        try:
+            for each in self.progress:
+                assert on_progress is not None
+                on_progress(each)
+            await trio.lowlevel.checkpoint()
+            if self.answers is not None:
+                result: ToolResult = await self.answers(name)
+                return result
+        except trio.Cancelled:
+            self.cancelled.append(name)
+            raise
+        return ToolResult(content=(TextContent(text=f"{name} was called"),))
+
+
+async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> PromptResult:
+    return PromptResult(messages=())
+
+
+class Place:
+    """Makes fake sessions.
+
+    Attributes:
+        sessions: the sessions, in order.
+        opening: seconds to open a session.
+        gate: if set, awaited before a session is opened or refused.
+        closing: seconds to close a session, cancelled or not.
+        refuses: raised in place of a session.
+        prepare: called with each new session first.
+    """
+
+    def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
+        self.tools = tools
+        self.instructions = instructions
+        self.sessions: list[FakeSession] = []
+        self.opening = 0.0
+        self.gate: trio.Event | None = None
+        self.closing = 0.0
+        self.refuses: Exception | None = None
+        self.prepare: Callable[[FakeSession], None] = lambda _: None
+        self.attempts = 0
+        self.open = 0
+
+    @property
+    def session(self) -> FakeSession:
+        return self.sessions[-1]
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[FakeSession]:
+        self.attempts += 1
+        await trio.sleep(self.opening)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.refuses is not None:
+            raise self.refuses
+        session = FakeSession(self.tools, self.instructions)
+        self.prepare(session)
+        self.sessions.append(session)
+        self.open += 1
+        try:
+            yield session
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(self.closing)
+            self.open -= 1
+
+
+SETTINGS = MCPServer(command="x")
+
+
+@contextlib.asynccontextmanager
+async def server_at(
+    place: Place, settings: MCPServer = SETTINGS
+) -> AsyncIterator[tuple[Server, list[str]]]:
+    """Yield a server with fake sessions, and the list of its announced statuses."""
+    statuses: list[str] = []
+    async with trio.open_nursery() as nursery:
+        server = Server(
+            "s",
+            settings,
+            connect=place.connect,
+            nursery=nursery,
+            on_change=lambda server: statuses.append(server.state.value),
+        )
+        yield server, statuses
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,71 @@
+"""Sessions with the scripted server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from eca_server.agent.mcp.connection import connect
+from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.session import Session
+from eca_server.agent.mcp.settings import ServerSettings
+
+SERVER = Path(__file__).with_name("scripted_server.py")
+
+
+def scripted(script: dict[str, Any] | None = None, **changes: Any) -> ServerSettings:
+    """Return the settings of a server that follows a script."""
+    arguments = ("-S", "-E", str(SERVER), json.dumps(script or {}))
+    given = {"name": "bad", "command": sys.executable, "args": arguments, **changes}
+    return ServerSettings(**given)
+
+
+@contextlib.asynccontextmanager
+async def talking_to(
+    settings: ServerSettings, log: ServerLog | None = None, roots: Any = lambda: ()
+) -> AsyncIterator[Session]:
+    """Open a session with a server, in the environment of the tests."""
+    async with connect(
+        settings, environment=dict(os.environ), roots=roots, log=log or ServerLog(settings.name)
+    ) as session:
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def session_with(
+    script: dict[str, Any] | None = None, log: ServerLog | None = None, **changes: Any
+) -> AsyncIterator[Session]:
+    """Open a session with a server that follows a script."""
+    async with talking_to(scripted(script, **changes), log) as session:
+        yield session
+
+
+async def is_gone(pid: int, within: float = 5.0) -> bool:
+    """Return whether a process has ended, or ends in time."""
+    until = time.monotonic() + within
+    while _runs(pid):
+        if time.monotonic() > until:
+            return False
+        await trio.sleep(0.01)
+    return True
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return b") Z" not in Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+
+
+def child_of(log: ServerLog) -> int:
+    """Return the process id of the grandchild that the server has logged."""
+    words = next(line for line in log.last_lines(20).splitlines() if line.startswith("child "))
+    return int(words.removeprefix("child "))

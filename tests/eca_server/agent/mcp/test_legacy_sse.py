@@ -1,0 +1,186 @@
+"""Servers of the transport of 2024: one stream of events, and a URL for messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import TextContent
+from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
+from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, until_left, web_server
+
+pytestmark = pytest.mark.trio
+
+
+class OldServer:
+    """A server of the older transport, with one stream."""
+
+    def __init__(self, server: WebServer) -> None:
+        self.server = server
+        self.stream: Exchange
+        self.place = "/message?sessionId=1"
+        self.silent = frozenset[str]()
+        self.over = trio.Event()
+        methods = [*DECENT, "notifications/initialized", "notifications/cancelled"]
+        server.on = dict.fromkeys(methods, self.take) | {"GET": self.open}
+
+    async def open(self, exchange: Exchange) -> None:
+        self.stream = exchange
+        await exchange.begin_events()
+        await exchange.event(self.place, event="endpoint")
+        await self.over.wait()
+
+    async def take(self, exchange: Exchange) -> None:
+        if exchange.request.path != "/message":
+            await exchange.text(404, "<html>Cannot POST /sse</html>")
+            return
+        await exchange.text(202, "Accepted")
+        kind = exchange.kind
+        if kind in self.silent or kind.startswith("notifications/"):
+            return
+        result = {**INFO, "protocolVersion": "2024-11-05"} if kind == "initialize" else DECENT[kind]
+        await self.stream.event(exchange.result(result))
+
+
+@asynccontextmanager
+async def old_server() -> AsyncIterator[OldServer]:
+    async with web_server() as server:
+        yield OldServer(server)
+
+
+async def text_of_a_call(session: Any) -> str:
+    result = await session.call_tool("echo", {}, deadline=5)
+    (part,) = result.content
+    assert isinstance(part, TextContent)
+    return part.text
+
+
+async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server():
+    async with old_server() as old:
+        headers = {"X-Key": "k"}
+        async with session_at(f"{old.server.at.url}/sse", headers=headers) as session:
+            assert session.era.revision == "2024-11-05"
+            assert await text_of_a_call(session) == "called"
+        first, *rest = old.server.seen
+        assert (first.kind, first.request.path) == ("initialize", "/sse")
+        assert rest[0].kind == "GET"
+        assert all(exchange.headers["x-key"] == "k" for exchange in rest)
+        assert {e.request.target for e in rest[1:]} == {"/message?sessionId=1"}
+
+
+async def test_a_configured_older_transport_is_used_at_once():
+    async with old_server() as old:
+        async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
+            assert await text_of_a_call(session) == "called"
+        assert old.server.kinds()[0] == "GET"
+
+
+async def fails_to_start(url: str, **changes: Any) -> MCPError:
+    with pytest.raises(MCPError) as raised:
+        async with session_at(url, **changes):
+            pass
+    return raised.value
+
+
+async def test_messages_are_not_sent_to_a_different_origin():
+    async with old_server() as old, web_server() as other:
+        old.place = f"{other.at.url}/message"
+        error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse")
+        assert other.seen == []
+    assert "different origin" in error.message
+
+
+async def test_a_url_of_neither_transport_fails_with_its_answer_and_a_hint():
+    async with web_server() as server:
+        server.on["initialize"] = lambda e: e.text(404, "<p>Not here")
+        error = await fails_to_start(server.url)
+    assert error.kind == "start"
+    assert "status 404: Not here" in error.message
+    assert "/mcp or /sse" in error.message
+
+
+async def test_a_configured_transport_is_not_changed():
+    async with old_server() as old:
+        error = await fails_to_start(f"{old.server.at.url}/sse", transport="http")
+        assert "GET" not in old.server.kinds()
+    assert "status 404" in error.message
+
+
+async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
+    async with old_server() as old:
+        old.silent = frozenset({"tools/call"})
+        async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
+
+            async def ends() -> None:
+                await old.server.has_seen("tools/call")
+                old.over.set()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ends)
+                with pytest.raises(MCPError) as raised:
+                    await text_of_a_call(session)
+            assert raised.value.kind == "closed"
+            assert "stream has ended" in raised.value.message
+
+
+async def test_a_message_that_is_not_taken_fails_its_request_alone():
+    async with (
+        old_server() as old,
+        session_at(f"{old.server.at.url}/sse", transport="sse") as session,
+    ):
+        old.server.on["tools/call"] = lambda e: e.text(500, "no room")
+        assert "status 500: no room" in await text_of_a_call(session)
+        old.server.on["tools/call"] = old.take
+        assert await text_of_a_call(session) == "called"
+
+
+async def test_a_lost_call_fails_alone_and_is_not_repeated():
+    async with (
+        old_server() as old,
+        session_at(f"{old.server.at.url}/sse", transport="sse") as session,
+    ):
+        old.server.on["tools/call"] = lambda e: e.responder.reset()
+        assert "may have run" in await text_of_a_call(session)
+        assert len(old.server.of("tools/call")) == 1
+        old.server.on["tools/call"] = old.take
+        assert await text_of_a_call(session) == "called"
+
+
+async def test_a_call_that_is_stopped_is_cancelled():
+    async with old_server() as old:
+        old.silent = frozenset({"tools/call"})
+        async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(text_of_a_call, session)
+                    (asked,) = await old.server.has_seen("tools/call")
+                    scope.cancel()
+            (told,) = await old.server.has_seen("notifications/cancelled")
+    assert told.message["params"]["requestId"] == asked.message["id"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (lambda e: e.text(401), "login"),
+        (lambda e: e.text(200, "<p>hello", content_type="text/html"), "start"),
+        (lambda e: e.responder.reset(), "start"),
+    ],
+)
+async def test_a_stream_that_does_not_start_fails_with_the_reason(answer: Any, kind: str):
+    async with web_server() as server:
+        server.on["GET"] = answer
+        error = await fails_to_start(server.url, transport="sse")
+    assert error.kind == kind
+
+
+async def test_a_server_that_never_accepts_a_message_is_abandoned():
+    async with old_server() as old:
+        old.server.on["initialize"] = until_left
+        error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse", start_seconds=0.2)
+    assert error.kind == "timeout"

@@ -1,0 +1,289 @@
+"""Messages as careless servers write them, read as they were meant."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import unicodedata
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.agent.mcp import readers
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.media import decode_base64, image_type
+from eca_server.agent.mcp.messages import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from eca_server.agent.mcp.methods import TABLE
+from eca_server.agent.mcp.readers import read_initialized, read_tool, read_tool_result
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff\xfe" * 5
+ENCODED = base64.b64encode(PNG).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ENCODED,
+        ENCODED.rstrip("="),
+        base64.urlsafe_b64encode(PNG).decode(),
+        f"data:image/png;base64,{ENCODED}",
+        "\n".join(ENCODED[n : n + 8] for n in range(0, len(ENCODED), 8)),
+    ],
+)
+def test_pictures_are_read_however_their_base64_is_spelled(text):
+    block = {"type": "image", "data": text, "mimeType": "image/jpeg"}
+    [image] = read_tool_result({"content": [block]}).content
+    assert image == ImageContent(data=PNG, mime_type="image/png")
+
+
+@pytest.mark.parametrize("data", ["", "*no base64*", "a", None, 3, "data:image/png;base64,"])
+def test_an_invalid_picture_is_a_note(data):
+    [note] = read_tool_result({"content": [{"type": "image", "data": data}]}).content
+    assert note == TextContent(text="(image that could not be read)")
+
+
+@given(st.binary(min_size=1))
+def test_every_base64_gives_its_bytes(data):
+    assert decode_base64(base64.b64encode(data).decode()) == data
+    assert decode_base64(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBP", "image/webp"),
+        (b"RIFF\x00\x00\x00\x00WAVE", None),
+        (b"<svg", None),
+    ],
+)
+def test_pictures_are_detected_by_their_first_bytes(start, found):
+    assert image_type(start) == found
+
+
+@pytest.mark.parametrize(
+    ("block", "content"),
+    [
+        ({"type": "text", "text": "a"}, TextContent(text="a")),
+        ({"type": "text", "text": {"a": 1}}, TextContent(text='{"a":1}')),
+        ("bare", TextContent(text="bare")),
+        ({"type": "hologram", "x": 1}, TextContent(text='{"type":"hologram","x":1}')),
+        ({"type": "resource"}, TextContent(text='{"type":"resource"}')),
+        (
+            {"type": "audio", "data": "AAE="},
+            AudioContent(data=b"\x00\x01", mime_type="audio/wav"),
+        ),
+        (
+            {"type": "resource_link", "uri": "file:///a", "name": "a"},
+            ResourceLink(uri="file:///a", name="a"),
+        ),
+    ],
+)
+def test_content_of_every_kind(block, content):
+    assert read_tool_result({"content": [block]}).content == (content,)
+    assert read_tool_result({"content": block}).content == (content,)
+
+
+def test_an_embedded_resource_is_a_text_or_bytes():
+    blocks = [
+        {"type": "resource", "resource": {"uri": "a", "text": "t", "mimeType": "text/x"}},
+        {"type": "resource", "resource": {"uri": "b", "blob": "AAE="}},
+    ]
+    text, blob = read_tool_result({"content": blocks}).content
+    assert isinstance(text, EmbeddedResource)
+    assert isinstance(blob, EmbeddedResource)
+    assert (text.contents.text, text.contents.mime_type) == ("t", "text/x")
+    assert (blob.contents.text, blob.contents.blob) == (None, b"\x00\x01")
+
+
+def test_a_structured_result_needs_no_content_and_keeps_its_keys():
+    result = read_tool_result({"structuredContent": {"snake_key": None, "camelKey": 1}})
+    assert result.structured == {"snake_key": None, "camelKey": 1}
+    assert result.content == ()
+    assert not result.is_error
+
+
+@pytest.mark.parametrize("raw", [{}, None, 3, {"task": {"taskId": "1"}}, []])
+def test_a_result_of_an_unknown_shape_is_an_error_with_its_json(raw):
+    result = read_tool_result(raw)
+    assert result.is_error
+    assert isinstance(result.content[0], TextContent)
+
+
+@pytest.mark.parametrize("flag", [None, "true", 1, False])
+def test_only_true_is_an_error(flag):
+    assert not read_tool_result({"content": [], "isError": flag}).is_error
+    assert read_tool_result({"content": [], "isError": True}).is_error
+
+
+def test_a_tools_schema_and_hints_are_unchanged():
+    schema = {"type": "object", "properties": {"a_b": {"x-y": 1}}, "$defs": {}}
+    tool = read_tool(
+        {
+            "name": "t",
+            "inputSchema": schema,
+            "annotations": {"readOnlyHint": True, "destructiveHint": "no", "title": "T"},
+        }
+    )
+    assert tool.input_schema == schema
+    assert (tool.hints.read_only, tool.hints.destructive) == (True, None)
+    assert tool.title == "T"
+
+
+def test_texts_for_the_model_are_cut_and_have_no_invisible_characters():
+    hidden = "be\u200b \x1b[31mgood\u202e" + "x" * 20_000
+    found = read_initialized({"protocolVersion": "2025-11-25", "instructions": hidden})
+    assert found.instructions.startswith("be [31mgoodx")
+    assert "cut," in found.instructions
+    assert len(found.instructions) < readers.MAX_INSTRUCTIONS + 100
+
+
+HIDDEN = "\u2066\U000e0073\U000e0065\U000e006e\x1b\u2069\x9b\u200e\u2028\x08"
+NAME = f"pu{HIDDEN}sh"
+
+
+def words_of(value):
+    """Every text in a value, its keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for member in value.items():
+            yield from words_of([*member])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from words_of(each)
+
+
+def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_models():
+    schema = {
+        "type": "object",
+        "title": NAME,
+        "description": NAME,
+        "properties": {
+            "a": {"type": "string", "description": NAME, "enum": ["b", NAME]},
+            "c": {"anyOf": [{"title": NAME, "default": {"x": [NAME]}}, {"const": NAME}]},
+            NAME: {"type": "string"},
+        },
+        "required": ["a", NAME],
+        "$defs": {"d": {"examples": [NAME], "pattern": NAME, "description": NAME}},
+        NAME: NAME,
+    }
+    told = {"name": NAME, "title": NAME, "description": NAME}
+    tool = read_tool({**told, "inputSchema": schema, "annotations": {"title": NAME}})
+    argument = {"name": NAME, "description": NAME}
+    prompt = readers.read_prompt({**told, "arguments": [argument]})
+    resource = readers.read_resource({**told, "uri": "x://y", "mimeType": NAME})
+    template = readers.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
+    link = {**told, "type": "resource_link", "uri": "x://y"}
+    [linked] = read_tool_result({"content": [link]}).content
+    server = read_initialized(
+        {
+            "protocolVersion": "2025-11-25",
+            "instructions": NAME,
+            "serverInfo": {**told, "version": NAME},
+        }
+    )
+    assert tool.wire_name == prompt.wire_name == prompt.arguments[0].wire_name == NAME
+    for found in (tool, prompt, resource, template, linked, server):
+        values = attrs.asdict(found, filter=lambda field, _: field.name != "wire_name")
+        words = [*words_of(values)]
+        assert "push" in words
+        assert not set(HIDDEN) & set("".join(words))
+    assert tool.input_schema["required"] == ["a"]
+    assert tool.input_schema["properties"] == {
+        "a": {"type": "string", "description": "push"},
+        "c": {"anyOf": [{"title": "push"}, {}]},
+    }
+
+
+def test_a_name_or_a_uri_that_cannot_be_seen_costs_its_item():
+    read = readers.read_page("tools", read_tool)
+    page = read({"tools": [{"name": HIDDEN}, {"name": "a"}]})
+    assert [tool.name for tool in page.items] == ["a"]
+    assert not set(HIDDEN) & set("".join(page.problems))
+    uris = [{"uri": f"x://{HIDDEN}"}, {"uri": "x://é"}]
+    page = readers.read_page("resources", readers.read_resource)({"resources": uris})
+    assert [resource.uri for resource in page.items] == ["x://é"]
+    assert "without invisible characters" in page.problems[0]
+
+
+@given(st.text(), st.text())
+def test_visible_characters_stay(name, text):
+    if name.isprintable() and name.strip():
+        tool = read_tool({"name": name, "inputSchema": {"enum": [name, 1], "x": [name]}})
+        unassigned = {char for char in name if char not in tool.name}
+        assert all(unicodedata.category(char) in {"Lo", "Mn"} for char in unassigned)
+        if not unassigned:
+            assert (tool.name, tool.wire_name) == (name, name)
+            assert tool.input_schema == {"enum": [name, 1], "x": [name]}
+
+
+KEYS = [
+    "tools",
+    "name",
+    "inputSchema",
+    "content",
+    "type",
+    "text",
+    "data",
+    "resource",
+    "uri",
+    "nextCursor",
+    "prompts",
+    "arguments",
+    "messages",
+    "role",
+    "resources",
+    "resourceTemplates",
+    "uriTemplate",
+    "contents",
+    "blob",
+    "protocolVersion",
+    "supportedVersions",
+    "capabilities",
+    "serverInfo",
+    "instructions",
+    "_meta",
+    "progressToken",
+    "progress",
+    "total",
+    "message",
+    "level",
+    "annotations",
+    "execution",
+]
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(KEYS),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=15,
+)
+READERS = [
+    reader for method in TABLE for reader in (method.params, method.result) if reader is not None
+]
+
+
+@given(st.sampled_from(READERS), JSON)
+def test_any_json_is_read_or_is_an_error(reader, raw):
+    with contextlib.suppress(MCPError):
+        reader(raw)

@@ -1,0 +1,191 @@
+"""Sessions with servers that people run: `everything` and filesystem of npm, time and git of PyPI.
+
+What one built on the official SDK does over HTTP is in `test_official_server.py`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_protocol.messages.lifecycle import WorkspaceFolder
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import (
+    EmbeddedResource,
+    ImageContent,
+    Progress,
+    ResourceLink,
+    TextContent,
+)
+from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.session import Session
+from eca_server.agent.mcp.settings import ServerSettings
+from eca_server.workspace import parse_roots, uri_of
+from tests.eca_server.agent.mcp.scripted import talking_to
+from tests.node import node, node_modules
+
+pytestmark = pytest.mark.trio
+
+SECONDS = 20.0
+
+
+def of_npm(name: str, *arguments: str) -> ServerSettings:
+    file = node_modules() / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
+    return ServerSettings(name=name, command=node(), args=(str(file), *arguments))
+
+
+def of_pypi(module: str, revision: str = "auto") -> ServerSettings:
+    run = ("-m", module)
+    return ServerSettings(name=module, command=sys.executable, args=run, revision=revision)
+
+
+async def call(session: Session, name: str, **arguments: object) -> str:
+    """The text of a result."""
+    result = await session.call_tool(name, arguments, deadline=SECONDS)
+    texts = [part.text for part in result.content if isinstance(part, TextContent)]
+    assert not result.is_error, texts
+    return "\n".join(texts)
+
+
+async def refusal(session: Session, name: str, **arguments: object) -> str:
+    """The text of a result that is an error."""
+    result = await session.call_tool(name, arguments, deadline=SECONDS)
+    assert result.is_error
+    return str(result.content)
+
+
+async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
+    roots, _ = parse_roots([WorkspaceFolder(name="here", uri=uri_of(tmp_path))])
+    log = ServerLog("everything")
+    async with talking_to(of_npm("everything", "stdio"), log, lambda: roots) as session:
+        assert session.info.name == "mcp-servers/everything"
+        tools = {tool.name for tool in await session.list_tools()}
+        assert {"echo", "get-roots-list", "get-tiny-image"} <= tools
+        assert "simulate-research-query" not in tools  # it runs as a task only
+        await _every_content_arrives(session)
+        await _check_progress_and_cancellation(session)
+        await _prompts_are_given_with_their_arguments(session)
+        await _resources_are_read(session)
+        assert uri_of(tmp_path) in await call(session, "get-roots-list")
+    assert "Starting default" in log.last_lines()
+
+
+async def _every_content_arrives(session: Session) -> None:
+    assert await call(session, "echo", message="h\xe9 \U0001f642") == "Echo: h\xe9 \U0001f642"
+    image = await session.call_tool("get-tiny-image", {}, deadline=SECONDS)
+    (picture,) = [part for part in image.content if isinstance(part, ImageContent)]
+    assert picture.mime_type == "image/png"
+    assert picture.data.startswith(b"\x89PNG")
+    weather = await session.call_tool(
+        "get-structured-content", {"location": "Chicago"}, deadline=SECONDS
+    )
+    assert isinstance(weather.structured, Mapping)
+    assert weather.structured["conditions"]
+    links = await session.call_tool("get-resource-links", {"count": 2}, deadline=SECONDS)
+    uris = [part.uri for part in links.content if isinstance(part, ResourceLink)]
+    assert len(uris) == 2
+    asked_for = {"resourceType": "Text", "resourceId": 1}
+    embedded = await session.call_tool("get-resource-reference", asked_for, deadline=SECONDS)
+    assert [type(part) for part in embedded.content].count(EmbeddedResource) == 1
+    assert "not found" in await refusal(session, "no-such-tool")
+
+
+async def _check_progress_and_cancellation(session: Session) -> None:
+    feed: list[Progress] = []
+    short = {"duration": 0.1, "steps": 2}
+    await session.call_tool(
+        "trigger-long-running-operation", short, deadline=SECONDS, on_progress=feed.append
+    )
+    assert (feed[0].progress, feed[0].total) == (1, 2)
+    with trio.CancelScope() as scope:
+        await session.call_tool(
+            "trigger-long-running-operation",
+            short,
+            deadline=SECONDS,
+            on_progress=lambda _: scope.cancel(),
+        )
+    assert scope.cancelled_caught
+
+
+async def _prompts_are_given_with_their_arguments(session: Session) -> None:
+    prompts = {prompt.name: prompt for prompt in await session.list_prompts()}
+    assert [(a.name, a.required) for a in prompts["args-prompt"].arguments] == [
+        ("city", True),
+        ("state", False),
+    ]
+    (said,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
+    assert isinstance(said.content, TextContent)
+    assert "Ghent" in said.content.text
+    with pytest.raises(MCPError, match="city") as raised:
+        await session.get_prompt("args-prompt", {})
+    assert raised.value.kind == "refused"
+
+
+async def _resources_are_read(session: Session) -> None:
+    resources = {resource.uri for resource in await session.list_resources()}
+    features = "demo://resource/static/document/features.md"
+    assert features in resources
+    (contents,) = await session.read_resource(features)
+    assert contents.text is not None
+    assert contents.text.startswith("#")
+    templates = [each.uri_template for each in await session.list_resource_templates()]
+    assert "demo://resource/dynamic/blob/{resourceId}" in templates
+    (blob,) = await session.read_resource("demo://resource/dynamic/blob/7")
+    assert b"Resource 7" in blob.blob
+    with pytest.raises(MCPError, match="nowhere"):
+        await session.read_resource("demo://nowhere")
+
+
+async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tmp_path: Path):
+    root, other = tmp_path / "a root", tmp_path / "other"
+    root.mkdir()
+    other.mkdir()
+    roots, _ = parse_roots([WorkspaceFolder(name="r", uri=uri_of(root))])
+    async with talking_to(of_npm("filesystem", str(other)), roots=lambda: roots) as session:
+        assert await session.list_prompts() == ()
+        assert len(await session.list_tools()) >= 14
+        with trio.fail_after(SECONDS):
+            while str(root) not in await call(session, "list_allowed_directories"):
+                await trio.lowlevel.checkpoint()  # it asks for the roots when it likes
+        await call(session, "write_file", path=str(root / "a.txt"), content="h\xe9\n")
+        assert (root / "a.txt").read_text("utf-8") == "h\xe9\n"
+        large = root / "large.txt"
+        large.write_text("x" * 5_000_000)
+        assert len(await call(session, "read_text_file", path=str(large))) == 5_000_000
+        assert "denied" in await refusal(session, "read_text_file", path=str(other / "b.txt"))
+
+
+async def test_a_time_server_works_without_a_handshake():
+    asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+    async with talking_to(of_pypi("mcp_server_time", revision="2026-07-28")) as session:
+        assert session.era.revision == "2026-07-28"
+        assert session.info.name == "mcp-time"
+        _, tool = await session.list_tools()
+        assert tool.name == "convert_time"
+        assert set(tool.input_schema["required"]) == set(asked)
+        result = await session.call_tool("convert_time", asked, deadline=SECONDS)
+        assert isinstance(result.structured, Mapping)
+        assert "T21:00:00+09:00" in result.structured["target"]["datetime"]
+        nowhere = {**asked, "target_timezone": "Nowhere"}
+        assert "Nowhere" in await refusal(session, "convert_time", **nowhere)
+        assert "no_such_tool" in await refusal(session, "no_such_tool")
+
+
+async def test_git_reads_and_changes_a_repository_after_a_handshake(tmp_path: Path):
+    git = shutil.which("git")
+    assert git is not None
+    subprocess.run([git, "init", "-q", tmp_path], check=True)
+    (tmp_path / "a.txt").write_text("a\n")
+    path = str(tmp_path)
+    async with talking_to(of_pypi("mcp_server_git")) as session:
+        assert session.era.revision == "2025-11-25"
+        assert len(await session.list_tools()) >= 12
+        assert "a.txt" in await call(session, "git_status", repo_path=path)
+        await call(session, "git_add", repo_path=path, files=["a.txt"])
+        assert "+a" in await call(session, "git_diff_staged", repo_path=path)

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import json
+from eca_server.agent.mcp.schemas import clean_schema, is_presentable
+
+STRING = {"type": "string"}
+KEYWORDS = st.sampled_from(
+    ["type", "properties", "required", "items", "anyOf", "oneOf", "allOf", "$ref", "$defs", "enum",
+     "not", "additionalProperties", "description", "a", "#/$defs/a", "#", "object", "array",
+     "string", "prefixItems", "patternProperties", "default", "", "a b", "$"]
+)  # fmt: skip
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | KEYWORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYWORDS, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+def schema_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return clean_schema(schema).schema
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({}, {"type": "object", "properties": {}}),
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        ({"type": "string"}, {"type": "object", "properties": {}}),
+        ({"properties": 3, "required": None}, {"type": "object", "properties": {}}),
+        (
+            {"type": "object", "properties": {"a": STRING, "b": 3}, "required": ["a", "b", "c"]},
+            {"type": "object", "properties": {"a": STRING}, "required": ["a"]},
+        ),
+        (
+            {"$schema": "x", "$id": "y", "properties": {"a": True}},
+            {"type": "object", "properties": {"a": True}},
+        ),
+        (
+            {"properties": {"a": {"type": "array"}, "b": {"type": ["string", "null"]}}},
+            {
+                "type": "object",
+                "properties": {
+                    "a": {"type": "array", "items": {}},
+                    "b": {"type": ["string", "null"]},
+                },
+            },
+        ),
+        (
+            {"properties": {"a": {"enum": []}, "b": {"enum": ["x"]}, "c": {"type": "any"}}},
+            {"type": "object", "properties": {"a": {}, "b": {"enum": ["x"]}, "c": {}}},
+        ),
+        (
+            {"properties": {"a": {"type": "object", "required": ["x"]}}},
+            {"type": "object", "properties": {"a": {"type": "object", "properties": {}}}},
+        ),
+    ],
+)
+def test_invalid_parts_of_a_schema_are_fixed(given: Any, made: Any) -> None:
+    assert schema_of(given) == made
+
+
+def test_internal_references_are_resolved_and_others_never_fetched() -> None:
+    schema = {
+        "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+        "properties": {
+            "a": {"$ref": "#/$defs/point", "description": "where"},
+            "b": {"$ref": "https://example.invalid/schema.json"},
+        },
+    }
+    assert schema_of(schema)["properties"] == {
+        "a": {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}},
+            "description": "where",
+        },
+        "b": {},
+    }
+
+
+def test_a_schema_that_holds_itself_ends() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+    schema = {"$defs": {"node": node}, "properties": {"first": {"$ref": "#/$defs/node"}}}
+    assert schema_of(schema)["properties"]["first"]["properties"]["next"] == {"type": "object"}
+
+
+def test_alternatives_at_the_top_are_put_together() -> None:
+    schema = {
+        "type": "object",
+        "anyOf": [
+            {"properties": {"id": STRING, "k": {"const": "a"}}, "required": ["id", "k"]},
+            {"properties": {"name": STRING, "k": {"const": "b"}}, "required": ["name", "k"]},
+        ],
+    }
+    assert schema_of(schema) == {
+        "type": "object",
+        "properties": {
+            "id": STRING,
+            "k": {"anyOf": [{"const": "a"}, {"const": "b"}]},
+            "name": STRING,
+        },
+        "required": ["k"],
+    }
+
+
+@pytest.mark.parametrize("open_branch", [{}, True, {"description": "anything"}])
+def test_an_alternative_that_allows_anything_leaves_what_others_name_free(open_branch: Any) -> None:
+    named = {"properties": {"a": STRING}, "required": ["a"]}
+    schema = {"type": "object", "properties": {"b": STRING}, "anyOf": [open_branch, named]}
+    made = schema_of(schema)
+    assert (made["properties"], made.get("required", [])) == ({"b": STRING}, [])
+
+
+def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back() -> None:
+    found = clean_schema(
+        {"properties": {"a b": STRING, "a_b": STRING, "ä" * 70: STRING}, "required": ["a b"]}
+    )
+    assert list(found.schema["properties"]) == ["a_b", "a_b2", "_" * 60]
+    assert found.schema["required"] == ["a_b2"]
+    given = {"a_b": 1, "a_b2": 2, "_" * 60: 3, "more": 4}
+    assert found.arguments(given) == {"a_b": 1, "a b": 2, "ä" * 70: 3, "more": 4}
+
+
+def test_of_a_schema_that_is_too_large_anything_is_allowed() -> None:
+    assert schema_of({"properties": {"a": {"description": "x" * 200_000}}}) == {
+        "type": "object",
+        "properties": {},
+    }
+
+
+def test_a_long_chain_of_references_and_a_wide_tree_end() -> None:
+    chain = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}]} for n in range(5_000)}
+    wide = {f"w{n}": {"anyOf": [{"$ref": f"#/$defs/w{n + 1}"}] * 4} for n in range(40)}
+    schema = {
+        "$defs": {**chain, **wide},
+        "properties": {"a": {"$ref": "#/$defs/d0"}, "b": {"$ref": "#/$defs/w0"}},
+    }
+    assert is_presentable(schema_of(schema))
+
+
+@given(JUNK)
+def test_every_cleaned_schema_is_valid_for_apis(junk: Any) -> None:
+    schema = {"properties": {"a": junk}, "$defs": {"a": junk}, "anyOf": [junk]}
+    if isinstance(junk, Mapping):
+        schema = {**junk, **schema}
+    made = schema_of(schema)
+    assert made["type"] == "object"
+    assert isinstance(made["properties"], Mapping)
+    assert not {"anyOf", "oneOf", "allOf", "enum", "not", "$ref"} & made.keys()
+    assert set(made.get("required", ())) <= set(made["properties"])
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in made["properties"])
+    for each in schemas(made):
+        assert "$ref" not in each
+        assert "allOf" not in each
+        if each.get("type") == "array":
+            assert "items" in each
+        if each.get("type") == "object" and each is not made:
+            assert isinstance(each.get("properties", {}), Mapping)
+    json.dumps(made)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["x", "y"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner),
+    max_leaves=5,
+)
+SIMPLE = st.recursive(
+    st.sampled_from(
+        [{}, True, {"type": "string"}, {"type": "integer", "minimum": 0}, {"const": "x"},
+         {"type": ["string", "null"]}, {"enum": ["x", 1]}, {"$ref": "#/$defs/d"}]
+    ),
+    lambda inner: st.one_of(
+        st.builds(lambda each: {"type": "array", "items": each}, inner),
+        st.builds(
+            lambda a, b, need: {"type": "object", "properties": {"a": a, "b": b}, "required": need},
+            inner, inner, st.sampled_from([[], ["a"], ["a", "b"]]),
+        ),
+        st.builds(lambda many: {"anyOf": many}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda many: {"allOf": many}, st.lists(inner, min_size=1, max_size=2)),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+OBJECTS = st.builds(
+    lambda properties, parts, need, d: {
+        "type": "object",
+        "properties": properties,
+        "required": need,
+        "$defs": {"d": d},
+        **({"allOf": parts} if parts else {}),
+    },
+    st.dictionaries(st.sampled_from("ab"), SIMPLE),
+    st.lists(SIMPLE, max_size=2),
+    st.sampled_from([[], ["a"]]),
+    SIMPLE,
+)
+
+
+@given(OBJECTS, st.dictionaries(st.sampled_from("ab"), VALUES))
+def test_a_cleaned_schema_allows_all_that_the_servers_own_allows(
+    schema: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    if allows(schema, arguments, schema):
+        assert allows(schema_of(schema), arguments, {})
+
+
+TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "null": type(None),
+}
+
+
+def allows(schema: Any, value: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Return whether a value fits a schema, by these tests' keywords (JSON Schema 2020-12)."""
+    if isinstance(schema, bool):
+        return schema
+    if depth > 20:  # a reference to itself, which allows nothing that ends
+        return False
+
+    def fits(each: Any, inner: Any = value) -> bool:
+        return allows(each, inner, root, depth + 1)
+
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    rules = [
+        not kinds or any(isinstance(value, TYPES[kind]) for kind in kinds),
+        not (kinds and isinstance(value, bool)),
+        "const" not in schema or is_same(schema["const"], value),
+        "enum" not in schema or any(is_same(each, value) for each in schema["enum"]),
+        "minimum" not in schema or not isinstance(value, int) or value >= schema["minimum"],
+        "anyOf" not in schema or any(map(fits, schema["anyOf"])),
+        all(map(fits, schema.get("allOf", ()))),
+        "$ref" not in schema or fits(root["$defs"]["d"]),
+    ]
+    if isinstance(value, dict):
+        rules.append(set(schema.get("required", ())) <= set(value))
+        properties = schema.get("properties", {})
+        rules += [fits(each, value[name]) for name, each in properties.items() if name in value]
+    if isinstance(value, list):
+        rules += [fits(schema.get("items", True), each) for each in value]
+    return all(rules)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    for name in ("properties", "patternProperties", "dependentSchemas"):
+        for each in schema.get(name, {}).values():
+            yield from schemas(each)
+    for name in ("anyOf", "oneOf", "prefixItems"):
+        for each in schema.get(name, ()):
+            yield from schemas(each)
+    for name in ("items", "additionalProperties", "not"):
+        yield from schemas(schema.get(name))

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol import json
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.mcp.messages import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    MCPTool,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    ToolHints,
+    ToolResult,
+)
+from eca_server.agent.mcp.tools import (
+    MAX_PICTURES,
+    CallTool,
+    ServerTool,
+    output_of,
+    server_tool,
+)
+from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.tool import ToolError
+from eca_server.models.attachments import MAX_IMAGE_BYTES
+from eca_server.models.history import ImagePart, TextPart
+
+CAP = Cap(lines=100, size=1_000)
+PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
+JPEG = b"\xff\xd8\xffa picture"
+
+
+async def answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
+    return ToolResult(content=(TextContent(text=f"{name} {sorted(arguments.items())}"),))
+
+
+def tool(call: CallTool = answer, **members: Any) -> ServerTool:
+    return server_tool("git", MCPTool(**{"name": "log", **members}), call, CAP)
+
+
+def texts(result: ToolResult, cap: Cap = CAP) -> list[str]:
+    parts = output_of(result, cap).parts
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+@pytest.mark.trio
+async def test_a_call_reaches_the_server_under_its_own_names() -> None:
+    schema = {"properties": {"a b": {"type": "string"}}}
+    prepared = await tool(input_schema=schema).prepare({"a_b": "x"})
+    assert prepared.summary == "Calling 'log' (MCP server 'git')"
+    output = await prepared.run()
+    assert output.parts == (TextPart("log [('a b', 'x')]"),)
+    assert not output.is_error
+    prepared = await tool(wire_name="l\u2066og").prepare({})
+    assert prepared.summary == "Calling 'log' (MCP server 'git')"
+    assert (await prepared.run()).parts == (TextPart("l\u2066og []"),)
+
+
+@pytest.mark.trio
+async def test_an_ended_server_is_an_error_of_the_call() -> None:
+    async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        raise MCPError("exit code 1", kind="closed")
+
+    prepared = await tool(gone).prepare({})
+    with pytest.raises(ToolError, match="MCP server git did not run the tool: exit code 1"):
+        await prepared.run()
+
+
+@pytest.mark.parametrize(
+    ("members", "description"),
+    [
+        ({"description": "Shows it."}, "Shows it."),
+        ({"title": "The log"}, "The log"),
+        ({}, "The tool log of git."),
+    ],
+)
+def test_a_tool_always_has_a_description(members: dict[str, Any], description: str) -> None:
+    assert tool(**members).description == description
+
+
+def test_a_long_description_is_cut() -> None:
+    assert len(tool(description="x" * 10_000).description) < 4_200
+
+
+@pytest.mark.parametrize(
+    ("hints", "effect", "warns"),
+    [
+        (ToolHints(), "run", False),
+        (ToolHints(read_only=True), "run", False),
+        (ToolHints(read_only=True, destructive=False, open_world=True), "run", False),
+        (ToolHints(read_only=False), "write", False),
+        (ToolHints(destructive=True), "write", True),
+        (ToolHints(read_only=True, destructive=True), "run", True),
+        (ToolHints(open_world=True), "run", True),
+        (ToolHints(idempotent=True), "run", False),
+    ],
+)
+@pytest.mark.trio
+async def test_a_servers_hints_can_only_tighten_approvals(
+    hints: ToolHints, effect: str, warns: bool
+) -> None:
+    made = tool(hints=hints)
+    assert made.effect == effect
+    assert ((await made.prepare({})).warning is not None) is warns
+
+
+def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
+    contents = (
+        TextContent(text="one"),
+        PNG,
+        AudioContent(data=b"123", mime_type="audio/wav"),
+        ResourceLink(uri="file:///a", name="a", description="A file."),
+        EmbeddedResource(contents=ResourceContents(uri="file:///b", text="b's text")),
+        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/png", blob=b"p")),
+        EmbeddedResource(contents=ResourceContents(uri="z:", mime_type="a/b", blob=JPEG)),
+        EmbeddedResource(contents=ResourceContents(uri="y:", mime_type="a/b", blob=b"1234")),
+        ImageContent(data=b"<svg/>", mime_type="image/svg+xml"),
+        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/bmp", blob=b"BM")),
+    )
+    assert output_of(ToolResult(content=contents), CAP).parts == (
+        TextPart("one"),
+        ImagePart(media_type="image/png", data=b"\x89PNG"),
+        TextPart("(a sound of 3 bytes, audio/wav, was left out)"),
+        TextPart("Resource a (file:///a): A file."),
+        TextPart("file:///b:\nb's text"),
+        ImagePart(media_type="image/png", data=b"p"),
+        ImagePart(media_type="image/jpeg", data=JPEG),
+        TextPart("(y:: 4 bytes, a/b)"),
+        TextPart(
+            "(a picture was left out: 6 bytes, image/svg+xml, a type that models do not accept)"
+        ),
+        TextPart("(a picture was left out: 2 bytes, image/bmp, a type that models do not accept)"),
+    )
+
+
+def test_a_structured_result_is_given_where_there_is_no_text() -> None:
+    assert texts(ToolResult(structured={"a": 1})) == ['{"a":1}']
+    assert texts(ToolResult(structured={"a": 1}, content=(TextContent(text="a=1"),))) == ["a=1"]
+
+
+def test_a_result_is_never_empty() -> None:
+    assert texts(ToolResult()) == ["(no output)"]
+    assert texts(ToolResult(is_error=True)) == ["The tool failed without a message."]
+    assert texts(ToolResult(content=(TextContent(text=""),))) == ["(no output)"]
+
+
+def test_an_error_is_one() -> None:
+    assert output_of(ToolResult(is_error=True), CAP).is_error
+
+
+def test_pictures_are_few_and_not_too_large() -> None:
+    large = ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
+    output = output_of(ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
+    pictures = [part for part in output.parts if isinstance(part, ImagePart)]
+    assert len(pictures) == MAX_PICTURES - 1
+    assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
+
+
+@pytest.mark.requirement("W-38a")
+def test_a_cut_result_has_a_note() -> None:
+    (shown,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
+    assert "bytes left out" in shown
+
+
+@pytest.mark.requirement("W-38a")
+@pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
+def test_a_result_beyond_the_limit_has_a_note(cap: Cap) -> None:
+    content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
+    first, *others = texts(ToolResult(content=content), cap)
+    assert first == "... cut, 3 bytes left out ..."
+    assert not set(others) & {"one", "more", "still"}
+
+
+@given(st.lists(st.text(max_size=400).map(lambda text: TextContent(text=text * 5)), max_size=20))
+def test_all_texts_together_stay_within_the_cap(content: list[TextContent]) -> None:
+    shown = texts(ToolResult(content=tuple(content)))
+    assert sum(len(text.encode()) for text in shown) < CAP.size + 200
+    json.dumps(shown)
+
+
+def test_halves_of_characters_are_replaced() -> None:
+    assert texts(ToolResult(content=(TextContent(text="a\ud83d"),))) == [
+        "a\N{REPLACEMENT CHARACTER}"
+    ]

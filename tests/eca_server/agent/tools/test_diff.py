@@ -1,0 +1,157 @@
+"""Diffs: unified hunks of the whole change, for any texts (ruling W-35)."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.agent.tools.diff import equal_runs, file_change, split_lines
+from eca_server.agent.tools.output import Cap
+
+LARGE = Cap(lines=10**9, size=10**9)
+HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+lines = st.sampled_from(["a\n", "b\n", "c\n", "unique 1\n", "unique 2\n", "unique 3\n", "\n"])
+texts = st.builds(
+    lambda body, end: "".join(body) + end, st.lists(lines, max_size=14), st.sampled_from(["", "x"])
+)
+
+
+def diff(before: str, after: str, *, cap: Cap = LARGE) -> str:
+    return file_change("f", before, after, cap=cap).diff
+
+
+def applied(patch: str, before: str) -> str:
+    """Return a text after a patch, which is parsed strictly."""
+    old, new = split_lines(before), list[str]()
+    at = 0
+    body = patch.split("\n") if patch else []
+    while body:
+        head = HUNK.fullmatch(body.pop(0))
+        assert head
+        old_size, new_size = (1 if head[n] is None else int(head[n]) for n in (2, 4))
+        start = int(head[1]) - (old_size > 0)
+        new += old[at:start]
+        at = start
+        assert int(head[3]) == len(new) + (new_size > 0)
+        while old_size or new_size:
+            line = body.pop(0)
+            bare = bool(body) and body[0].startswith("\\")
+            text = line[1:] + "\n" * (not bare)
+            if line[0] in " -":
+                assert old[at] == text
+                at += 1
+                old_size -= 1
+            if line[0] in " +":
+                new.append(text)
+                new_size -= 1
+            if bare:
+                body.pop(0)
+    return "".join(new + old[at:])
+
+
+@given(texts, texts)
+def test_a_diff_applied_gives_the_new_text(before: str, after: str) -> None:
+    assert applied(diff(before, after), before) == after
+
+
+@given(texts, texts)
+def test_the_counts_are_those_of_the_marked_lines(before: str, after: str) -> None:
+    change = file_change("f", before, after, cap=LARGE)
+    marks = [line[0] for line in change.diff.split("\n") if line]
+    assert (change.lines_added, change.lines_removed) == (marks.count("+"), marks.count("-"))
+
+
+@given(texts, texts)
+def test_a_diff_turned_around_swaps_its_counts(before: str, after: str) -> None:
+    there = file_change("f", before, after, cap=LARGE)
+    back = file_change("f", after, before, cap=LARGE)
+    assert there.lines_added - there.lines_removed == back.lines_removed - back.lines_added
+
+
+@given(texts)
+def test_a_text_and_itself_have_no_diff(text: str) -> None:
+    assert diff(text, text) == ""
+
+
+@given(
+    st.lists(st.integers(0, 9).map(str), max_size=30),
+    st.lists(st.integers(0, 9).map(str), max_size=30),
+)
+def test_equal_runs_are_equal_and_in_order(old: list[str], new: list[str]) -> None:
+    i = j = 0
+    for run in equal_runs(old, new):
+        assert run.old >= i
+        assert run.new >= j
+        i, j = run.old + run.size, run.new + run.size
+        assert old[run.old : i] == new[run.new : j]
+    assert (i, j) <= (len(old), len(new))
+
+
+def test_a_hunk_has_three_lines_of_context_and_no_file_names() -> None:
+    before = "".join(f"{n}\n" for n in range(1, 21))
+    assert diff(before, before.replace("10\n", "ten\n")) == (
+        "@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+ten\n 11\n 12\n 13"
+    )
+
+
+def test_changes_far_from_each_other_are_hunks_of_their_own_and_near_ones_are_not() -> None:
+    before = "".join(f"{n}\n" for n in range(1, 41))
+    for other, hunks in (("17\n", 1), ("18\n", 2)):
+        after = before.replace("10\n", "ten\n").replace(other, "other\n")
+        assert diff(before, after).count("@@ -") == hunks
+
+
+def test_a_missing_line_end_at_the_end_is_reported() -> None:
+    assert diff("a\n", "a") == "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file"
+
+
+def test_a_diff_never_contains_a_carriage_return() -> None:
+    assert "\r" not in diff("a\r\nb\r\n", "a\r\nc\rd\r\n")
+
+
+def test_git_applies_it(tmp_path: Path) -> None:
+    before = "".join(f"line {n}\n" for n in range(50))
+    after = before.replace("line 3\n", "").replace("line 40\n", "line 40\nmore\n") + "end"
+    (tmp_path / "f").write_text(before)
+    patch = f"--- a/f\n+++ b/f\n{diff(before, after)}\n"
+    subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "f").read_text() == after
+
+
+def test_two_small_changes_of_a_huge_file_are_two_small_hunks() -> None:
+    before = [f"line {n}\n" for n in range(100_000)]
+    after = ["new\n", *before[1:50_000], "middle\n", *before[50_000:-1], "last\n"]
+    change = file_change("f", "".join(before), "".join(after), cap=LARGE)
+    assert (change.lines_added, change.lines_removed) == (3, 2)
+    assert len(change.diff) < 500
+
+
+def test_texts_that_are_costly_to_compare_are_still_reported_whole() -> None:
+    choose = random.Random(1).choice
+    before = "".join(choose("ab") + "\n" for _ in range(20_000))
+    after = "".join(choose("ab") + "\n" for _ in range(20_000))
+    assert applied(diff(before, after), before) == after
+
+
+@pytest.mark.requirement("W-6b", "W-38a")
+def test_a_long_diff_is_cut_and_its_counts_are_not() -> None:
+    change = file_change("f", "", "some line\n" * 9_000, cap=Cap(lines=2_000, size=1_000))
+    *lines, mark = change.diff.split("\n")
+    assert change.lines_added == 9_000
+    assert len("\n".join(lines)) <= 1_000
+    assert re.match(r"\.\.\. cut, \d+ bytes left out \.\.\.", mark)
+
+
+def test_a_stop_is_noticed_between_pieces() -> None:
+    def stop() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        file_change("f", "a\nb\n", "b\na\n", cap=LARGE, checkpoint=stop)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_server.agent.tools.approval import Decision, Memo, Policy
+from eca_server.agent.tools.custom import custom_commands
+from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.permissions import Permissions
+from eca_server.agent.tools.shell_command import ShellCommand
+from eca_server.config import Approval, ApprovalRule, CustomTool
+from eca_server.system.child_process import harden_environment
+from eca_server.workspace import Root, Workspace
+
+GIT = shutil.which("git")
+GIT_STATUS = Approval(
+    allow={"shell_command": ApprovalRule(args_matchers={"command": ("git status.*",)})}
+)
+EVERYTHING = Approval(by_default="allow")
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+pytestmark = [pytest.mark.trio, pytest.mark.skipif(GIT is None, reason="there is no git")]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Create a work tree with a committed bare repository that runs a program."""
+    assert GIT is not None
+    root = tmp_path / "ws"
+    bare = root / "docs" / "store"
+    for command in (["init", "-q", str(root)], ["init", "-q", "--bare", str(bare)]):
+        subprocess.run([GIT, *command], check=True, cwd=tmp_path, env=git_environment(tmp_path))
+    with (bare / "config").open("a") as config:
+        mark = tmp_path / "mark"
+        config.write(f'[core]\nbare = false\nworktree = .\nfsmonitor = "touch {mark}; false"\n')
+    return root
+
+
+def git_environment(home: Path) -> dict[str, str]:
+    return {**ENVIRONMENT, "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+async def decided(
+    root: Path,
+    policy: Policy,
+    arguments: Mapping[str, Any],
+    *,
+    memos: set[Memo] | None = None,
+    trusted: bool = False,
+) -> Decision:
+    workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
+    tool = ShellCommand(workspace=workspace, environment=ENVIRONMENT)
+    permissions = Permissions(
+        policy=policy,
+        workspace=workspace,
+        memos=memos if memos is not None else set(),
+        variables=ENVIRONMENT,
+        trusts=lambda: trusted,
+    )
+    return await permissions.decide(tool, await tool.prepare(arguments), arguments)
+
+
+HOSTILE = [
+    {"command": "git status", "working_directory": "docs/store"},
+    {"command": "git status -s", "working_directory": "docs/store/refs"},
+    {"command": "git status; cd docs/store && git status"},
+    {"command": "git status; git -C docs/store status"},
+    {"command": "git status; git --git-dir=docs/store status"},
+    {"command": "git status; GIT_DIR=docs/store git status"},
+]
+
+
+@pytest.mark.parametrize("arguments", HOSTILE)
+async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(
+    root: Path, arguments: Mapping[str, Any]
+) -> None:
+    for approval in (GIT_STATUS, EVERYTHING):
+        policy = Policy(common=approval)
+        decision = await decided(root, policy, arguments)
+        assert decision.verdict == "ask"
+        assert decision.memos == ()
+        assert "docs/store" in decision.rule
+        assert (await decided(root, policy, arguments, trusted=True)).verdict == "ask"
+    assert (await decided(root, Policy(common=EVERYTHING, reads_only=True), arguments)).verdict == (
+        "deny"
+    )
+
+
+@pytest.mark.parametrize("where", [{}, {"working_directory": "docs"}])
+async def test_git_in_an_ordinary_repository_runs_by_its_rule(
+    root: Path, where: Mapping[str, str]
+) -> None:
+    arguments = {"command": "git status", **where}
+    assert (await decided(root, Policy(common=GIT_STATUS), arguments)).verdict == "allow"
+    plan = Policy(common=EVERYTHING, reads_only=True)
+    assert (await decided(root, plan, arguments)).verdict == "allow"
+
+
+async def test_a_work_tree_whose_configuration_names_a_program_asks(root: Path) -> None:
+    with (root / ".git" / "config").open("a") as config:
+        config.write("[diff]\n\texternal = ./x\n")
+    arguments = {"command": "git status"}
+    decision = await decided(root, Policy(common=GIT_STATUS), arguments)
+    assert decision.verdict == "ask"
+    assert "diff.external" in decision.rule
+    plan = await decided(root, Policy(common=EVERYTHING, reads_only=True), arguments)
+    assert plan.verdict == "deny"
+    assert "diff.external" in plan.rule
+    assert (await decided(root, Policy(common=EVERYTHING), {"command": "ls"})).verdict == "allow"
+
+
+async def test_the_program_of_a_bare_repository_does_not_run_after_an_approval(root: Path) -> None:
+    workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
+    environment = git_environment(root.parent)
+    for variables, runs in ((harden_environment(environment), False), (environment, True)):
+        tool = ShellCommand(workspace=workspace, environment=variables)
+        call = await tool.prepare({"command": "git status", "working_directory": "docs/store"})
+        await call.run()
+        assert (root.parent / "mark").exists() is runs
+
+
+@pytest.mark.parametrize("path", ["AGENTS.md", "sub/.vscode/tasks.json", ".github/workflows/x.yml"])
+async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(
+    root: Path, path: str
+) -> None:
+    arguments = {"command": f"echo x > {path}"}
+    memos = {
+        Memo(server="eca", tool="shell_command", command="echo", folder=str(root.resolve())),
+        Memo(server="eca", tool="shell_command", command=arguments["command"]),
+        Memo(server="eca", tool="shell_command"),
+    }
+    for trusted in (False, True):
+        decision = await decided(
+            root, Policy(common=EVERYTHING), arguments, memos=memos, trusted=trusted
+        )
+        assert decision.verdict == "ask"
+        assert decision.memos == ()
+        assert path in decision.rule
+
+
+async def test_a_change_inside_of_a_bare_repository_asks(root: Path) -> None:
+    for command, verdict in (
+        ("echo x > docs/store/hooks/pre-commit", "ask"),
+        ("cat docs/store/description", "allow"),
+        ("echo x > docs/x", "allow"),
+    ):
+        decision = await decided(root, Policy(common=EVERYTHING), {"command": command})
+        assert decision.verdict == verdict, command
+
+
+async def test_a_custom_tool_is_judged_by_its_command_as_well(root: Path) -> None:
+    workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
+    tools, problems = custom_commands(
+        {
+            "state": CustomTool(
+                command="git -C {{where}} status",
+                parameters={"properties": {"where": {"type": "string"}}},
+            )
+        },
+        workspace=workspace,
+        environment=ENVIRONMENT,
+        taken=(),
+        cap=Cap(),
+    )
+    assert not problems
+    permissions = Permissions(
+        policy=Policy(common=EVERYTHING), workspace=workspace, memos=set(), variables=ENVIRONMENT
+    )
+    for where, verdict in (("docs", "allow"), ("docs/store", "ask"), ("{.,.}./x", "allow")):
+        arguments = {"where": where}
+        call = await tools[0].prepare(arguments)
+        assert (await permissions.decide(tools[0], call, arguments)).verdict == verdict

@@ -1,0 +1,161 @@
+"""Arguments against a tool's JSON Schema: all errors are reported together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.tool import ToolError
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 10},
+        "ratio": {"type": "number"},
+        "all": {"type": "boolean"},
+        "mode": {"type": "string", "enum": ["fast", "slow"]},
+        "lines": {"type": "array", "items": {"type": "integer"}},
+        "range": {
+            "type": "object",
+            "properties": {"start": {"type": "integer"}},
+            "required": ["start"],
+        },
+        "maybe": {"type": ["string", "null"]},
+        "version": {"enum": [1, None]},
+    },
+    "required": ["path"],
+}
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def wrong(**arguments: Any) -> str:
+    with pytest.raises(ToolError) as raised:
+        check_arguments(arguments, SCHEMA)
+    return str(raised.value)
+
+
+def test_what_fits_is_given_on_unchanged() -> None:
+    arguments = {
+        "path": "",
+        "limit": 10,
+        "ratio": 1,
+        "all": False,
+        "mode": "slow",
+        "lines": [1, 2],
+        "range": {"start": 0, "more": []},
+        "maybe": None,
+        "unheard_of": [{"a": None}],
+    }
+    assert check_arguments(arguments, SCHEMA) == arguments
+    assert check_arguments({"path": "a", "ratio": 0.5}, SCHEMA) == {"path": "a", "ratio": 0.5}
+
+
+def test_everything_that_is_missing_or_wrong_is_reported_at_once() -> None:
+    assert wrong(limit="5", range={}, lines=[1, "x", True]) == (
+        "Invalid arguments: path is missing; "
+        'limit: expected integer, got "5"; '
+        "range.start is missing; "
+        'lines[1]: expected integer, got "x"; lines[2]: expected integer, got true.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"path": None}, "path: expected string, got null"),
+        ({"path": ["a"]}, "path: expected string, got a list"),
+        ({"limit": 5.0}, "limit: expected integer, got 5.0"),
+        ({"limit": True}, "limit: expected integer, got true"),
+        ({"limit": 0}, "limit: expected 1 or more, got 0"),
+        ({"limit": 11}, "limit: expected 10 or less, got 11"),
+        ({"all": 1}, "all: expected boolean, got 1"),
+        ({"mode": "odd"}, 'mode: expected one of "fast", "slow", got "odd"'),
+        ({"version": True}, "version: expected one of 1, null, got true"),
+        ({"lines": {}}, "lines: expected array, got an object"),
+        ({"maybe": 1}, "maybe: expected string or null, got 1"),
+        ({"mode": "x" * 61}, "got a string of 61 characters"),
+    ],
+)
+def test_a_misfit_is_reported_with_what_was_expected(
+    arguments: dict[str, Any], sentence: str
+) -> None:
+    assert f"{sentence}" in wrong(**{"path": "a", **arguments})
+
+
+def test_an_optional_null_is_the_same_as_nothing() -> None:
+    assert check_arguments({"path": "a", "limit": None, "range": None}, SCHEMA) == {"path": "a"}
+
+
+def test_a_flood_of_misfits_is_reported_in_part() -> None:
+    told = wrong(path="a", lines=["x"] * 1000)
+    assert told.count("expected") == 20
+    assert told.endswith("; and more.")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        {"properties": {"a": {"type": "date"}}},
+        {"properties": {"a": True}, "required": "b", "oneOf": [False]},
+        {"properties": [], "required": [1, None]},
+        {"properties": {"a": {"enum": "x", "minimum": "2", "items": 3}}},
+    ],
+)
+def test_unknown_keywords_of_a_schema_are_passed_over(schema: dict[str, Any]) -> None:
+    arguments = {"a": 1, "b": [2]}
+    assert check_arguments(arguments, schema) == arguments
+
+
+@given(
+    st.dictionaries(st.sampled_from([*SCHEMA["properties"], "other"]), VALUES),
+    st.integers() | VALUES,
+)
+def test_what_is_found_fitting_is_fitting(arguments: dict[str, Any], limit: object) -> None:
+    try:
+        once = check_arguments({"path": "a", **arguments, "limit": limit}, SCHEMA)
+    except ToolError:
+        return
+    assert check_arguments(once, SCHEMA) == once
+    assert all(
+        arguments.get(name, value) == value for name, value in once.items() if name != "limit"
+    )
+    assert isinstance(once["path"], str)
+    assert type(once.get("limit", 1)) is int
+    assert 1 <= once.get("limit", 1) <= 10
+
+
+def test_unknown_arguments_of_a_closed_tool_are_named_with_those_it_supports() -> None:
+    with pytest.raises(ToolError) as raised:
+        check_arguments({"path": "a", "lines": [], "depth": 1, "x": None}, SCHEMA, is_closed=True)
+    assert 'unknown: "depth", "x" (supported: path, limit, ratio' in str(raised.value)
+    assert check_arguments({"path": "a", "depth": 1}, SCHEMA) == {"path": "a", "depth": 1}
+
+
+def test_a_schema_that_forbids_more_properties_is_closed_at_every_level() -> None:
+    inner = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+    schema = {"type": "object", "properties": {"in": inner}}
+    with pytest.raises(ToolError, match=r'unknown in in: "b" \(supported: a\)'):
+        check_arguments({"in": {"a": 1, "b": 2}, "more": 1}, schema)
+    patterns = {**inner, "patternProperties": {"^x": {}}}
+    assert check_arguments({"xb": 1}, patterns) == {"xb": 1}
+
+
+def test_many_unknown_arguments_are_counted() -> None:
+    with pytest.raises(ToolError, match=r'"a19" and 30 more \(supported: none\)'):
+        check_arguments({f"a{n}": 1 for n in range(50)}, {"type": "object"}, is_closed=True)

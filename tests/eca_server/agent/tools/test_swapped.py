@@ -1,0 +1,320 @@
+"""Directories swapped for links after the approval: the path that was judged is opened.
+
+The swap is made at the critical moment, or continuously by a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+
+from eca_server.agent.tools import directory_tree, grep
+from eca_server.agent.tools.approval import Decision, Policy
+from eca_server.agent.tools.directory_tree import DirectoryTree
+from eca_server.agent.tools.edit_file import EditFile
+from eca_server.agent.tools.files import Files
+from eca_server.agent.tools.grep import Grep
+from eca_server.agent.tools.move_file import MoveFile
+from eca_server.agent.tools.permissions import Permissions
+from eca_server.agent.tools.preview import PreviewFileChange
+from eca_server.agent.tools.read_file import ReadFile
+from eca_server.agent.tools.search import Pattern, search
+from eca_server.agent.tools.shell_command import ShellCommand
+from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError
+from eca_server.agent.tools.write_file import WriteFile
+from eca_server.config import Approval
+from eca_server.workspace import opening
+from eca_server.workspace.opening import open_directory
+from tests.eca_server.agent.tools.file_tools import files_in, prepare, run, text_of
+from tests.eca_server.agent.tools.test_grep import RIPGREP, fake
+from tests.eca_server.workspace.conftest import swapped_all_the_time
+
+pytestmark = pytest.mark.trio
+
+ROUNDS = 40
+LIES = "changed after it was checked"
+
+
+def shell(files: Files) -> ShellCommand:
+    return ShellCommand(workspace=files.workspace, environment={"PATH": os.environ["PATH"]})
+
+
+CALLS: dict[str, tuple[Callable[[Files], Tool], dict[str, Any]]] = {
+    "directory_tree": (lambda files: DirectoryTree(files=files), {"path": "src/in"}),
+    "grep, a folder": (lambda files: Grep(files=files), {"path": "src/in", "pattern": "."}),
+    "grep, a file": (lambda files: Grep(files=files), {"path": "src/in/f", "pattern": "."}),
+    "read_file": (lambda files: ReadFile(files=files), {"path": "src/in/f"}),
+    "write_file": (lambda files: WriteFile(files=files), {"path": "src/in/f", "content": "new"}),
+    "write_file, a new one": (
+        lambda files: WriteFile(files=files),
+        {"path": "src/in/new", "content": "new"},
+    ),
+    "edit_file": (
+        lambda files: EditFile(files=files),
+        {"path": "src/in/f", "original_content": "same", "new_content": "new"},
+    ),
+    "move_file, from": (
+        lambda files: MoveFile(files=files),
+        {"source": "src/in/f", "destination": "g"},
+    ),
+    "move_file, to": (
+        lambda files: MoveFile(files=files),
+        {"source": "other", "destination": "src/in/g"},
+    ),
+    "shell_command": (shell, {"command": "cat f", "working_directory": "src/in"}),
+}
+
+
+@pytest.fixture(params=["ripgrep", "our own"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with each of the two searches."""
+    program = RIPGREP if request.param == "ripgrep" else None
+    monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Create a workspace with a file `src/in/f`, and an equal file outside of it."""
+    root = tmp_path / "project"
+    for folder in (root / "src" / "in", tmp_path / "outside" / "in"):
+        folder.mkdir(parents=True)
+        (folder / "f").write_text("same\n")
+    (tmp_path / "outside" / "in" / "secret").write_text("same secret\n")
+    (root / "other").write_text("other\n")
+    return root
+
+
+def swap(folder: Path) -> None:
+    """Replace a directory of the workspace by a link to the one outside."""
+    outside = next(each for each in folder.parents if each.name == "project").parent / "outside"
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to(outside / "in" if folder.name == "in" else outside)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def decide(tool: Tool, call: PreparedCall, files: Files, **arguments: Any) -> Decision:
+    permissions = Permissions(
+        policy=Policy(own=Approval(by_default="allow")),
+        workspace=files.workspace,
+        memos=set(),
+        variables={},
+    )
+    return await permissions.decide(tool, call, arguments)
+
+
+@pytest.mark.parametrize("swapped", ["src/in", "src"])
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
+    project: Path, engine: None, name: str, swapped: str
+) -> None:
+    make, arguments = CALLS[name]
+    files = files_in(project)
+    tool = make(files)
+    call = await prepare(tool, **arguments)
+    assert (await decide(tool, call, files, **arguments)).verdict == "allow"
+    before = contents(project.parent / "outside")
+    swap(project / swapped)
+    with pytest.raises(ToolError, match=f"{swapped}' {LIES}: it is a symbolic link to '.*outside"):
+        await call.run()
+    assert contents(project.parent / "outside") == before
+    assert (project / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CALLS if name.split("_")[0] not in {"write", "edit"}]
+)
+async def test_a_link_turned_inwards_for_the_decision_does_not_change_it(
+    project: Path, name: str
+) -> None:
+    make, arguments = CALLS[name]
+    files = files_in(project)
+    shutil.copy(project / "src" / "in" / "f", project / "src" / "f")
+    (project / "link").symlink_to(project.parent / "outside")
+    arguments = {
+        key: value.replace("src/", "link/") if isinstance(value, str) else value
+        for key, value in arguments.items()
+    }
+    tool = make(files)
+    call = await prepare(tool, **arguments)
+    (project / "link").unlink()
+    (project / "link").symlink_to("src")
+    decision = await decide(tool, call, files, **arguments)
+    assert decision.verdict == "ask"
+    assert decision.rule.startswith("outside the workspace: link/in")
+
+
+async def test_a_preview_is_judged_where_it_was_made(project: Path) -> None:
+    files = files_in(project)
+    (project / "link").symlink_to(project.parent / "outside")
+    arguments = {"path": "link/new", "original_content": "", "new_content": "x"}
+    tool = PreviewFileChange(files=files)
+    with pytest.raises(ToolError, match="leads out of the workspace"):
+        await prepare(tool, **arguments)
+    (project / "link").unlink()
+    (project / "link").symlink_to("src")
+    call = await prepare(tool, **arguments)
+    assert [place.real_path for place in call.places] == [project / "src" / "new"]
+
+
+@pytest.mark.parametrize(
+    ("module", "make", "arguments"),
+    [
+        (directory_tree, DirectoryTree, {"path": "."}),
+        (grep, Grep, {"path": ".", "pattern": "."}),
+    ],
+    ids=["directory_tree", "grep"],
+)
+async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    make: Callable[..., Tool],
+    arguments: dict[str, str],
+) -> None:
+    monkeypatch.setattr(grep, "find_ripgrep", lambda: None)
+    looks = 0
+
+    def checkpoint() -> None:
+        """Count the calls: for the top, for `src`, and for `src/in` before it is opened."""
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            swap(project / "src" / "in")
+
+    monkeypatch.setattr(module, "checkpoint", checkpoint)
+    files = files_in(project, gitignore=False)
+    text = text_of(await run(make(files=files), **arguments))
+    assert looks >= 3
+    assert "other" in text
+    assert "secret" not in text
+
+
+async def test_what_ripgrep_found_behind_a_link_is_not_shown(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Simulate that `src` was a link to the outside only while ripgrep walked."""
+    there = tmp_path_factory.mktemp("bin")
+    (there / "src").symlink_to(project.parent / "outside")
+    program = fake(there, f"cd {there}; {RIPGREP} --follow \"$@\" | sed 's/no-follow/follow/'")
+    (there / "rg").write_text((there / "rg").read_text().replace('"$@"', '"$@" --follow'))
+    monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
+    (project / "src" / "in" / "secret").write_text("harmless\n")
+    text = text_of(await run(Grep(files=files_in(project)), path=".", pattern="same"))
+    assert text == ("src/in/f:1:same\nSome files changed during the search: search again.")
+
+
+async def test_lines_are_confirmed_however_they_are_encoded_and_ended(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "bom": b"\xef\xbb\xbfsame 1\r\nsame 2\r\n",
+        "carriage": b"a\rsame 3\r\r\nb\n",
+        "latin": b"same \xe9\n",
+        "long": b"x" * 5_000 + b"same" + b"y" * 5_000 + b"\nsame 4",
+        "utf-16": "same 5\nsame ü\n".encode("utf-16"),
+    }
+    for name, data in files.items():
+        (project / name).write_bytes(data)
+    monkeypatch.setattr(grep, "find_ripgrep", lambda: RIPGREP)
+    text = text_of(await run(Grep(files=files_in(project)), path=".", pattern="same"))
+    for name in files:
+        assert f"{name}:1:" in text or name == "carriage"
+    assert "carriage:1:a\rsame 3" in text
+    assert "long:2:same 4" in text
+    assert "utf-16:2:same ü" in text
+    assert "changed" not in text
+
+
+@pytest.mark.parametrize("name", ["directory_tree", "grep, a folder", "grep, a file", "read_file"])
+async def test_a_link_that_flips_all_the_time_never_wins(
+    project: Path, engine: None, name: str
+) -> None:
+    make, arguments = CALLS[name]
+    files = files_in(project)
+    tool = make(files)
+    outcomes: set[str] = set()
+    (project.parent / "outside" / "in" / "f").write_text("secret\n")
+    with swapped_all_the_time(project / "src", project.parent / "outside"):
+        for _ in range(ROUNDS):
+            try:
+                call = await prepare(tool, **arguments)
+                if (await decide(tool, call, files, **arguments)).verdict == "allow":
+                    outcomes.add(text_of(await call.run()))
+            except ToolError:
+                continue
+    assert not any("secret" in text for text in outcomes)
+
+
+async def test_a_command_never_starts_where_a_flipping_link_leads(project: Path) -> None:
+    files = files_in(project)
+    make, arguments = CALLS["shell_command"]
+    tool = make(files)
+    (project.parent / "outside" / "in" / "f").write_text("secret\n")
+    with swapped_all_the_time(project / "src", project.parent / "outside"):
+        for _ in range(ROUNDS // 4):
+            try:
+                call = await prepare(tool, **arguments)
+                if (await decide(tool, call, files, **arguments)).verdict == "allow":
+                    assert "secret" not in text_of(await call.run())
+            except ToolError:
+                continue
+
+
+async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(
+    project: Path,
+) -> None:
+    call = await prepare(shell(files_in(project)), command="pwd")
+    with trio.fail_after(10):
+        assert text_of(await call.run()).strip() == str(project)
+    project.rename(project.with_name("away"))
+    project.symlink_to(project.with_name("outside"))
+    with pytest.raises(ToolError, match=LIES):
+        await call.run()
+
+
+@pytest.mark.parametrize("name", ["directory_tree", "grep, a folder", "shell_command"])
+async def test_a_platform_without_descriptors_looks_before(
+    project: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(opening, "_STEPS", False)
+    make, arguments = CALLS[name]
+    tool = make(files_in(project))
+    call = await prepare(tool, **arguments)
+    with trio.fail_after(10):
+        assert not (await call.run()).is_error
+    swap(project / "src")
+    with pytest.raises(ToolError, match=LIES):
+        await call.run()
+
+
+async def test_a_platform_without_descriptors_looks_afterwards(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_STEPS", False)
+
+    def checkpoint() -> None:
+        if not (project / "src").is_symlink():
+            swap(project / "src")
+
+    monkeypatch.setattr(directory_tree, "checkpoint", checkpoint)
+    tool = DirectoryTree(files=files_in(project, gitignore=False))
+    with pytest.raises(ToolError, match=f"{LIES}: it leads to '.*outside/in' now"):
+        await run(tool, path="src/in")
+
+
+async def test_a_name_that_leads_up_has_no_lines(project: Path) -> None:
+    """A manipulated index may make Git print any name."""
+    with open_directory(project) as folder:
+        names = ["../outside/in/secret", "src/../../outside/in/secret", "src/in/f"]
+        found = list(search(folder, names, Pattern("same")))
+    assert [(each.path, each.text) for each in found] == [("src/in/f", "same")]

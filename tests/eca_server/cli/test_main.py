@@ -1,0 +1,694 @@
+"""The command line, for a user in a shell and for an editor."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from eca_protocol.revisions import Revision
+from eca_protocol.schema import json_schema, typescript
+from eca_protocol.testing.provider import Reply, provider_in_thread, reply
+from eca_server.agent.sandbox import capability
+from eca_server.cli import terminal
+from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, run
+from tests.eca_server.conftest import Start
+from tests.eca_server.stranger import environment
+
+ECA = (sys.executable, "-P", "-m", "eca_server")
+
+
+def eca(
+    home: Path, *arguments: str, said: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, on a machine where only `env` is set."""
+    done = subprocess.run(
+        [*ECA, *arguments],
+        input=said,
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env=environment(home, **env),
+        timeout=30,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def test_help_and_version_answer_without_loading_what_serves(tmp_path: Path) -> None:
+    code = (
+        "import contextlib, sys\n"
+        "from eca_server.cli.main import run\n"
+        "assert run(['--version']) == 0\n"
+        "for arguments in (['--help'], ['serve', '--help'], ['chat', '--help']):\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        run(arguments)\n"
+        "print('LOADED', *sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        timeout=30,
+        check=True,
+    )
+    said, loaded = done.stdout.split("LOADED")
+    tops = {name.partition(".")[0] for name in loaded.split()}
+    assert not tops & {"trio", "anyio", "asyncio", "attrs", "attr", "cattrs", "httpx", "ssl"}
+    assert said.startswith("eca_server ")
+    for word in ("serve", "server", "chat", "doctor", "Configuration", "Exit codes", "--model"):
+        assert word in said
+
+
+def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = {}
+    for command in ((), ("serve",), ("schema",)):
+        with pytest.raises(SystemExit, match="0"):
+            run([*command, "--help"])
+        outputs[command] = " ".join(capsys.readouterr().out.split())
+    for command in (*_COMMANDS, *_WITH_PARSERS):
+        assert re.search(rf"\b{command} ", outputs[()].partition("COMMAND")[2]), command
+    for edition in Revision:
+        assert edition.value in outputs["serve",]
+        assert edition.value in outputs["schema",]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nonsense"],
+        ["--vers"],
+        ["serve", "--nonsense"],
+        ["serve", "--verb"],
+        ["serve", "extra"],
+        ["server", "--log-level", "loud"],
+        ["server", "--log-level"],
+        ["serve", "--protocol-revision", "tomorrow"],
+        ["chat", "--protocol-revision", "2025-10", "hi"],
+        ["chat", "two", "messages"],
+        ["chat", "hi", "--config-file", "missing.json"],
+        ["chat", "hi", "--config-file", "."],
+        ["doctor", "who"],
+        ["schema", "--revision", "tomorrow"],
+        *(["tap", "--replay", "x", "--deadline", odd] for odd in ("nan", "inf", "-1", "0", "soon")),
+        *(["tap", "--inspect", "--port", odd] for odd in ("70000", "-1", "x", "9" * 20)),
+    ],
+    ids=" ".join,
+)
+def test_what_is_unknown_is_refused_on_stderr(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = run(arguments)
+    except SystemExit as left:
+        code = left.code  # type: ignore[assignment] - argparse leaves with a number
+    assert code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err
+    assert arguments[-1] in said.err or "--log-level" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["nonsense"], "nonsense"),
+        (["--verbose", "serv"], "serv"),
+        (["--log-level", "info", "read-chat", "-x"], "read-chat"),
+    ],
+)
+def test_an_unknown_command_shows_the_help_and_fails_as_upstream_s_does(
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"unknown command {command!r}\n" in said.err
+    assert "Exit codes" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["server", "--version"], ["--verbose", "--version", "server"]]
+)
+def test_the_version_is_reported_wherever_it_is_asked_for(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 0
+    assert capsys.readouterr().out.startswith("eca_server ")
+
+
+PRINTING = [
+    *(["--version"], ["--help"], ["serve", "--help"], ["chat", "--help"], ["tap", "--help"]),
+    *(["inspect", "--help"], ["conformance", "--help"], ["ecp", "--help"], ["schema"]),
+]
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("stdout", ["/dev/full", "a reader that has left"])
+def test_what_cannot_be_printed_leaves_no_traceback(
+    arguments: list[str], stdout: str, tmp_path: Path
+) -> None:
+    if stdout == "/dev/full":
+        out = os.open(stdout, os.O_WRONLY)
+    else:
+        reader, out = os.pipe()
+        os.close(reader)
+    done = subprocess.run(
+        [*ECA, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(tmp_path),
+        timeout=30,
+        check=False,
+    )
+    os.close(out)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == (stdout == "/dev/full"), done.stderr
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["serve"],
+        ["--log-level", "info"],
+        ["--verbose", "--log-level", "warn", "server"],
+    ],
+)
+def test_without_a_command_it_serves(start_server: Start, arguments: list[str]) -> None:
+    server = start_server(command=(*ECA, *arguments))
+    assert "chatWelcomeMessage" in server.initialize()
+    server.close_input()
+    assert server.exit_code() == 0
+
+
+def test_without_a_command_a_person_is_shown_the_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert run([]) == 2
+    assert "Exit codes" in capsys.readouterr().err
+
+
+def test_the_version_is_the_distribution_s(tmp_path: Path) -> None:
+    done = eca(tmp_path, "--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("eca_server ")
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_serve_takes_all_its_options(start_server: Start, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{"welcomeMessage": "from my file"}')
+    (tmp_path / ".config" / "eca").mkdir(parents=True)
+    (tmp_path / ".config" / "eca" / "config.json").write_text('{"welcomeMessage": "not from here"}')
+    options = ["--log-level", "info", "--protocol-revision", "2025-10", "--config-file"]
+    server = start_server(command=(*ECA, "serve", *options, str(tmp_path / "mine.json")))
+    assert server.initialize()["chatWelcomeMessage"] == "from my file"
+    server.close_input()
+    assert server.exit_code() == 0
+    assert "INFO eca_server" in server.errors
+    assert "DEBUG" not in server.errors
+
+
+def test_a_server_whose_input_has_ended_ends_well_and_says_nothing(tmp_path: Path) -> None:
+    done = eca(tmp_path, "server")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_doctor_is_well_with_nothing_configured(tmp_path: Path) -> None:
+    done = eca(tmp_path, "doctor")
+    assert done.returncode == 0
+    assert "simulator" in done.stdout
+    assert done.stderr == ""
+
+
+def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
+    planted = [f"sk-planted-{n}-Zq8" for n in range(4)]
+    (tmp_path / "key.txt").write_text(planted[3] + "\n")
+    config = tmp_path / ".config" / "eca" / "config.json"
+    config.parent.mkdir(parents=True)
+    providers = {
+        "written": {"key": planted[0], "models": {"m": {}}},
+        "named": {"keyEnv": "MY_SPECIAL_KEY", "models": {"m": {}}},
+        "filed": {"key": "${file:~/key.txt}", "models": {"m": {}}},
+    }
+    for provider in providers.values():
+        provider |= {"api": "openai-chat", "url": "http://127.0.0.1:1/v1"}
+    config.write_text(json.dumps({"providers": providers}))
+    done = eca(
+        tmp_path, "doctor", "--verbose", MY_SPECIAL_KEY=planted[1], OPENAI_API_KEY=planted[2]
+    )
+    assert done.returncode == 0
+    for name in ("written", "named", "filed", "MY_SPECIAL_KEY", "OPENAI_API_KEY"):
+        assert name in done.stdout
+    for key in planted:
+        assert key not in done.stdout + done.stderr
+
+
+def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
+    done = eca(tmp_path, "doctor", ECA_CONFIG='{"defaultModel": 7}')
+    assert done.returncode == 0
+    assert "ECA_CONFIG" in done.stdout
+    assert "defaultModel" in done.stdout
+
+
+@pytest.mark.parametrize("mode", ["off", "auto"])
+def test_doctor_says_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
+    done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
+    (line,) = (each for each in done.stdout.splitlines() if each.startswith("Command sandbox"))
+    state = "" if mode == "off" else f"; {capability().state}; no network"
+    assert line == f"Command sandbox (toolCall.sandbox): {mode}{state}"
+
+
+def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
+    with provider_in_thread(models=["m"]) as provider:
+        providers = {"good": {"url": provider.url, "key": "planted-good-key-1"}}
+        well = eca(tmp_path, "doctor", "--online", ECA_CONFIG=json.dumps({"providers": providers}))
+        providers["bad"] = {"url": "http://127.0.0.1:1/v1", "key": "planted-bad-key-2"}
+        ill = eca(tmp_path, "doctor", "--online", ECA_CONFIG=json.dumps({"providers": providers}))
+    assert (well.returncode, ill.returncode) == (0, 1)
+    for done in (well, ill):
+        assert "- good: works: lists 1 model after" in done.stdout
+        assert "planted" not in done.stdout + done.stderr
+    assert "- bad: the provider cannot be reached" in ill.stdout
+
+
+def test_the_debug_log_shows_requests_and_nothing_secret(tmp_path: Path) -> None:
+    busy = Reply(status=503, body={"error": {"message": "busy"}})
+    with provider_in_thread([busy, reply("Hi")]) as provider:
+        settings = {"url": f"{provider.url}?sig=planted-query", "key": "planted-key-1"}
+        config = json.dumps({"providers": {"p": settings}, "retry": {"baseDelayMs": 1}})
+        prompt = "planted prompt"
+        arguments = ("chat", "--log-level", "debug", "--model", "p/m", prompt)
+        done = eca(tmp_path, *arguments, ECA_CONFIG=config)
+    assert (done.returncode, done.stdout) == (0, "Hi\n")
+    for outputs in (
+        "request 1: POST http://",
+        "?sig=*** for p/m",
+        "try 2 of 5",
+        "first event",
+        "2: fin",
+    ):
+        assert outputs in done.stderr
+    assert "planted" not in done.stderr
+
+
+def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "Hello,  wörld \U0001f600")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Hello,  wörld \U0001f600\n", "")
+
+
+def test_chat_says_beside_the_answer_where_a_picture_is(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
+    outputs = "[a picture: image/png]\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", outputs)
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--model", "no/such", "hi"], "no/such"),
+        (["--model", "simulator/script", "say half\nfail quota You are out of money."], "money"),
+        (["--model", "simulator/script", "cut"], ""),
+    ],
+    ids=["unknown-model", "provider-fault", "no-end"],
+)
+def test_a_chat_that_fails_exits_1_with_the_reason(
+    tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    done = eca(tmp_path, "chat", *arguments)
+    assert done.returncode == 1
+    assert reason in done.stdout
+    assert done.stdout.strip()
+
+
+def test_chat_takes_its_prompts_from_a_pipe(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", said="one\n\n   \ntwo\n/no-such-command\nthree")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[1], lines[-1]) == ("one", "two", "three")
+    assert "no-such-command" in done.stdout
+    assert ">" not in done.stderr
+
+
+def test_a_configuration_that_is_broken_is_reported_on_stderr(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "hi", ECA_CONFIG="{oops")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert "ECA_CONFIG" in done.stderr
+
+
+def test_a_closed_pipe_ends_the_chat(tmp_path: Path) -> None:
+    command = [*ECA, "chat", "--model", "simulator/script", "repeat 999999 many\\n"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+    ) as chat:
+        assert chat.stdout is not None
+        assert chat.stderr is not None
+        assert chat.stdout.readline() == b"many\n"
+        chat.stdout.close()
+        assert chat.wait(5) == 1
+        assert b"Traceback" not in chat.stderr.read()
+
+
+def test_the_answer_streams_and_an_interrupt_stops_it(tmp_path: Path) -> None:
+    command = [*ECA, "chat", "--model", "simulator/script", "say here\\n\nwait forever\nsay never"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
+    ) as chat:
+        assert chat.stdout is not None
+        assert chat.stdout.readline() == b"here\n"
+        chat.send_signal(signal.SIGINT)
+        assert chat.wait(3) == 130
+        assert chat.stdout.read() == b""
+
+
+class FakeTurn:
+    """A fake turn that records when it was stopped, and never ends."""
+
+    def __init__(self) -> None:
+        self.stops = trio.Event()
+
+    @property
+    def stopped(self) -> bool:
+        return self.stops.is_set()
+
+    def stop(self) -> None:
+        self.stops.set()
+
+
+@pytest.mark.trio
+async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
+    turn = FakeTurn()
+    with trio.fail_after(5), trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            question = terminal._Question(terminal._Lines(nursery))
+            nursery.start_soon(terminal._stop_on_interrupt, turn, scope, question)
+            await trio.testing.wait_all_tasks_blocked()
+            signal.raise_signal(signal.SIGINT)
+            await turn.stops.wait()
+            assert not scope.cancel_called
+            signal.raise_signal(signal.SIGINT)
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+class Terminal:
+    """A pseudo-terminal that runs `chat`, or another command."""
+
+    def __init__(self, home: Path, *command_line: str) -> None:
+        self._near, far = os.openpty()
+        self.shown = b""
+        self.all_shown = b""
+        line = (
+            'exec "$@" <"$TTY" >"$TTY" 2>&1'  # it becomes the controlling terminal of the session
+        )
+        arguments = command_line or ("chat", "--model", "simulator/script")
+        command = ["sh", "-c", line, "sh", *ECA, *arguments]
+        self.process = subprocess.Popen(
+            command,
+            start_new_session=True,
+            cwd=home,
+            env=environment(home, TTY=os.ttyname(far), COLUMNS="300"),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[far],
+            # Undo an inherited ignored SIGINT, as in a background job.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
+        os.close(far)
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._near, keys)
+
+    def until(self, expected: bytes) -> None:
+        """Read until a text is shown, and forget the output up to it."""
+        deadline = time.monotonic() + 20
+        while expected not in self.shown:
+            remaining = max(0.0, deadline - time.monotonic())
+            assert select.select([self._near], [], [], remaining)[0], self.shown[-500:]
+            self._read()
+        self.shown = self.shown.partition(expected)[2]
+
+    def _read(self) -> None:
+        data = os.read(self._near, 65_536)
+        self.shown += data
+        self.all_shown += data
+
+    def exit_code(self) -> int:
+        """Read to the end."""
+        deadline = time.monotonic() + 20
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.shown[-500:]
+            if select.select([self._near], [], [], 0.02)[0]:
+                try:
+                    self._read()
+                except OSError:  # Linux: the other end is closed
+                    self.process.wait(5)
+        return self.process.returncode
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(5)
+        os.close(self._near)
+
+
+@pytest.fixture
+def tty(tmp_path: Path) -> Iterator[Terminal]:
+    opened = Terminal(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
+    tty.until(b"Ctrl-C stops")
+    tty.until(b"> ")
+    tty.type(b"say first answer\n")
+    tty.until(b"\nfirst answer\r\n")
+    tty.until(b"> ")
+    tty.type(b"repeat 99999999 word\n")
+    tty.until(b"wordword")
+    tty.type(b"\x03")
+    tty.until(b"\n> ")
+    tty.type(b"say after the stop\n")
+    tty.until(b"\nafter the stop\r\n")
+    tty.until(b"> ")
+    tty.type(b"\x04")
+    assert tty.exit_code() == 0
+    assert b"Traceback" not in tty.shown
+
+
+def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_path: Path) -> None:
+    tty.until(b"> ")
+    tty.type(b"/login openai\n")
+    tty.until(b"Paste the key of openai")
+    tty.until(b"\n> ")
+    tty.type(b"planted-0123456789-key\n")
+    tty.until(b"Stored the key of")
+    tty.until(b"\n> ")
+    tty.type(b"say seen again\n")
+    tty.until(b"say seen again\r\nseen again\r\n")
+    tty.until(b"> ")
+    tty.type(b"\x04")
+    assert tty.exit_code() == 0
+    assert b"planted" not in tty.all_shown
+    assert b"planted" in b"".join(path.read_bytes() for path in tmp_path.rglob("logins.json"))
+
+
+def test_a_terminal_without_a_model_shows_how_to_configure_one(tmp_path: Path) -> None:
+    opened = Terminal(tmp_path, "chat", "hello")
+    opened.until(b"No model is configured: the built-in simulator/echo repeats what you write.")
+    opened.until(b"hello\r\n")
+    assert opened.exit_code() == 0
+    opened.close()
+
+
+TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
+
+
+def test_in_a_terminal_a_call_needs_approval(tty: Terminal, tmp_path: Path) -> None:
+    tty.until(b"> ")
+    tty.type(TOUCH)
+    tty.until(b"touch made\r\nRun `touch made`? [y/N] ")
+    tty.type(b"\n")
+    tty.until(b"> ")
+    assert not (tmp_path / "made").exists()
+    tty.type(TOUCH)
+    tty.until(b"? [y/N] ")
+    tty.type(b"y\n")
+    tty.until(b"[Running 'touch made']")
+    tty.until(b"> ")
+    assert (tmp_path / "made").exists()
+
+
+def test_a_question_shows_every_argument_and_the_directory(tty: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    tty.until(b"> ")
+    tty.type(b'call eca_move_file {"source": "a.txt", "destination": "b\\u001b[2K.txt"}\n')
+    for row in (
+        b"  tool: move_file\r\n",
+        b"  directory: %b\r\n" % os.fsencode(tmp_path),
+        b"  source: a.txt\r\n",
+        b"  destination: b\\x1b[2K.txt\r\n",
+        b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N] ",
+    ):
+        tty.until(row)
+    tty.type(b"n\n")
+    tty.until(b"\n> ")
+
+
+def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
+    tty: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRun `ls`? [y/N] "
+    arguments = json.dumps({"command": command, "working_directory": "sub"})
+    tty.until(b"> ")
+    tty.type(f"call eca_shell_command {arguments}\n".encode())
+    tty.until(b"  directory: %b/sub\r\n" % os.fsencode(tmp_path))
+    tty.until(b"      touch made\\x1b[1A\\x1b[2K\\x1b]52;c;ZXZpbA==\\x07\\u202e\r\n")
+    tty.until(b"      Run `ls`? [y/N] \r\n")
+    tty.until(b"\nRun `touch made\\x1b")
+    tty.until(b"? [y/N] ")
+    assert b"\x1b" not in tty.all_shown
+    assert tty.all_shown.count(b"\nRun ") == 1
+
+
+def test_an_answer_of_control_characters_is_shown_as_escapes(tmp_path: Path) -> None:
+    script = "say a\x1b]0;title\x07\nsay \x1b\nsay [2J\u202e\U000e0041\\r\nsay done"
+    script += '\ncall eca_shell_command {"command": "echo \\u001b[2J"}'
+    done = eca(tmp_path, "chat", "--model", "simulator/script", script)
+    assert done.stdout.startswith("a\\x1b]0;title\\x07\\x1b[2J\\u202e\\U000e0041")
+    assert "\\x1b[2J" in done.stderr
+    assert not set("\x1b\x07\r\u202e") & set(done.stdout + done.stderr)
+
+
+def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".eca").mkdir()
+    config = {"provid\u001b[2Jers": 1, "defaultModel": 7, "mcpServers": {"a\u202eb": 5}}
+    (tmp_path / ".eca" / "config.json").write_text(json.dumps(config, ensure_ascii=False))
+    for arguments in (["doctor"], ["chat", "hi"]):
+        done = eca(tmp_path, *arguments)
+        assert "provid\\x1b[2Jers" in done.stdout + done.stderr
+        assert not set("\x1b\u202e") & set(done.stdout + done.stderr)
+
+
+def test_a_file_s_change_is_shown_before_the_question(tty: Terminal, tmp_path: Path) -> None:
+    tty.until(b"> ")
+    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n')
+    tty.until(b"+new")
+    tty.until(b"? [y/N] ")
+    tty.type(b"yes\n")
+    tty.until(b"> ")
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_an_interrupt_takes_the_question_back_and_the_next_line_is_a_prompt(
+    tty: Terminal, tmp_path: Path
+) -> None:
+    tty.until(b"> ")
+    tty.type(TOUCH)
+    tty.until(b"? [y/N] ")
+    tty.type(b"\x03")
+    tty.until(b"\n> ")
+    tty.type(b"say the next answer\n")
+    tty.until(b"\nthe next answer\r\n")
+    assert not (tmp_path / "made").exists()
+
+
+def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "--model", "simulator/script", TOUCH.decode() + "say went on")
+    assert done.returncode == 0
+    assert done.stdout == "went on\n"
+    assert "rejected" in done.stderr
+    assert "touch made" in done.stderr
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize(
+    ("call", "note"),
+    [
+        (
+            'call grep {"path": ".", "pattern": "("}',
+            "[Searching failed: pattern: expected a regular",
+        ),
+        ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
+        ('call edit_file {"path": "x"', "[Editing file failed: The arguments are unreadable"),
+        ('call shell_command {"command": "pwd"}', "denied by the agent or the configuration]"),
+    ],
+)
+def test_a_call_that_does_nothing_is_reported_with_the_reason(
+    tmp_path: Path, call: str, note: str
+) -> None:
+    denied = {"toolCall": {"approval": {"deny": {"eca_shell_command": {}}}}}
+    script = f"say Let me see\n{call}\nsay went on"
+    config = json.dumps(denied)
+    done = eca(tmp_path, "chat", "--model", "simulator/script", script, ECA_CONFIG=config)
+    assert (done.returncode, done.stdout) == (0, "Let me see\nwent on\n")
+    assert note in done.stderr
+
+
+def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
+    tty.until(b"> ")
+    tty.type(b"\x03")
+    assert tty.exit_code() == 130, tty.all_shown
+    assert b"Traceback" not in tty.shown
+    assert b"Fatal" not in tty.shown
+
+
+def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {(): Revision.R2025_10, ("--revision", "current"): Revision.CURRENT}
+    for arguments, revision in asked.items():
+        assert run([*arguments, "schema"]) == 0
+        assert json.loads(capsys.readouterr().out) == json_schema(revision)
+    assert run(["schema", "--typescript", "--revision", "2025-06"]) == 0
+    assert capsys.readouterr().out == typescript(Revision.DRAFT)
+
+
+@pytest.mark.parametrize(
+    ("main", "run"),
+    [
+        ("eca_server.__main__", "eca_server.cli.main"),
+        ("eca_server.ecp.cli", "eca_server.ecp.cli"),
+    ],
+)
+def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(
+    main: str, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module(run), "run", interrupted)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        code = importlib.import_module(main).main()
+    except SystemExit as left:
+        code = left.code
+    assert code == 130

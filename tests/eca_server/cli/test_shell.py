@@ -1,0 +1,131 @@
+"""The command line as shells treat it: streams closed, full or of another encoding; signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.errors import ConnectionClosed
+from eca_server.cli import terminal
+from eca_server.cli.main import run
+from tests.eca_server.stranger import environment
+
+ECA = (sys.executable, "-P", "-m", "eca_server")
+
+
+def in_a_shell(home: Path, line: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line in which `"$@"` is the command `eca-server`."""
+    return subprocess.run(
+        ["sh", "-c", line, "sh", *ECA],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        cwd=home,
+        env=environment(home, **env),
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('"$@" --version >&-', b""),
+        ('"$@" doctor >&-', b""),
+        ('"$@" chat hi >&-', b""),
+        ('"$@" chat hi 2>&-', b"hi\n"),
+        ('"$@" chat <&-', b""),
+        ('"$@" chat hi <&-', b"hi\n"),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_empty_one(tmp_path: Path, line: str, shown: bytes) -> None:
+    done = in_a_shell(tmp_path, line)
+    assert (done.returncode, done.stdout, done.stderr) == (0, shown, b"")
+
+
+@pytest.mark.parametrize("command", ["chat hi", "doctor", "config schema"])
+def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path: Path, command: str) -> None:
+    done = in_a_shell(tmp_path, f'"$@" {command} >/dev/full')
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"eca-server: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")],
+)
+def test_what_the_terminal_has_no_character_for_is_spelled(
+    tmp_path: Path, encoding: str, shown: bytes
+) -> None:
+    done = in_a_shell(tmp_path, '"$@" chat "$SAID"', PYTHONIOENCODING=encoding, SAID="h\xe9llo →")
+    assert (done.returncode, done.stdout, done.stderr) == (0, shown + b"\n", b"")
+
+
+def test_what_a_pipe_has_of_another_encoding_is_read_with_marks(tmp_path: Path) -> None:
+    line = "printf 'h\\351llo\\n' | \"$@\" chat"
+    done = in_a_shell(tmp_path, line, PYTHONIOENCODING="utf-8:strict")
+    assert (done.returncode, done.stdout.decode()) == (0, "h\N{REPLACEMENT CHARACTER}llo\n")
+
+
+def test_a_folder_that_was_removed_is_no_workspace(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = in_a_shell(tmp_path, f'cd {gone}; rmdir {gone}; "$@" chat hi')
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hi\n", b"")
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    command = f"exec 3>{held}; echo runs >&3; sleep 1000 & sleep 1000"
+    call = f"call shell_command {json.dumps({'command': command})}"
+    allowing = json.dumps({"toolCall": {"approval": {"byDefault": "allow"}}})
+    with subprocess.Popen(
+        [*ECA, "chat", "--model", "simulator/script", call],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(tmp_path, ECA_CONFIG=allowing),
+        # Undo inherited ignored signals, as in a background job.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
+    ) as chat:
+        with held.open() as holders:
+            assert holders.readline() == "runs\n"
+            chat.send_signal(number)
+            assert chat.wait(10) == code
+            assert holders.read() == ""  # ends once the other end is closed everywhere
+        assert chat.stderr is not None
+        assert b"Traceback" not in chat.stderr.read()
+
+
+def test_an_interrupt_that_takes_the_server_away_first_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object, **__: object) -> int:
+        raise BaseExceptionGroup("", [ConnectionClosed("it is gone"), KeyboardInterrupt()])
+
+    monkeypatch.setattr(terminal, "chat", interrupted)
+    assert run(["chat", "hi"]) == 130
+
+
+def test_a_bug_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> int:
+        raise ExceptionGroup("", [ValueError("a bug")])
+
+    monkeypatch.setattr(terminal, "chat", broken)
+    with pytest.raises(ExceptionGroup):
+        run(["chat", "hi"])

@@ -1,0 +1,264 @@
+"""`eca-server trust`, `--trust-workspace`, and the trust question of `chat`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from eca_server.cli.main import run
+from eca_server.config.trust_store import TrustStore
+from eca_server.models.credentials import Logins
+from eca_server.secret import Secret
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import editor
+from tests.eca_server.cli.test_main import ECA, Terminal, eca
+from tests.eca_server.stranger import environment
+
+SERVER: dict[str, Any] = {"mcpServers": {"planted": {"command": "planted", "args": ["--all"]}}}
+
+
+def configure(folder: Path, **config: Any) -> Path:
+    """Configure a folder with a server that leaves a mark when it starts."""
+    (folder / ".eca").mkdir(parents=True, exist_ok=True)
+    hook = {"type": "sessionStart", "actions": [{"type": "shell", "shell": "touch marked"}]}
+    (folder / ".eca" / "config.json").write_text(json.dumps({"hooks": {"mark": hook}, **config}))
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return configure(tmp_path, **SERVER)
+
+
+@attrs.frozen
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs command lines in this process, in the home folder."""
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Done:
+        try:
+            code = run(arguments)
+        except SystemExit as left:
+            code = left.code  # type: ignore[assignment] - argparse leaves with a number
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return call
+
+
+def accepted(home: Path) -> dict[str, int]:
+    decisions = TrustStore(environment(home), home).read()
+    return {root: len(trust.accepted) for root, trust in decisions.items()}
+
+
+def test_without_a_terminal_nothing_is_accepted_but_by_yes(cli: Run, home: Path) -> None:
+    done = cli("trust", "add", ".")
+    assert done.returncode == 2
+    assert "starts the MCP server planted: planted --all" in done.stdout
+    assert "cannot ask without a terminal; use --yes to accept these settings" in done.stderr
+    assert accepted(home) == {}
+    done = cli("trust", "add", "--yes", ".")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "touch marked" in done.stdout
+    assert done.stdout.endswith(f"{home} is trusted: 2 settings accepted.\n")
+    assert accepted(home) == {str(home): 2}
+
+
+def test_it_asks_about_the_settings_that_the_server_withholds(cli: Run, home: Path) -> None:
+    logins = Logins(environment(home), in_keyring=lambda: False)
+    logins.store("logged-in", Secret("sk-123456789"))
+    stored = json.loads(logins.path.read_text())
+    stored["providers"]["locked"] = {"in": "keyring"}
+    logins.path.write_text(json.dumps(stored))
+    own = {"url": "https://evil.example", "models": {"m": {}}}
+    providers = {"openai": own, "logged_in": own, "locked": own, "new": own}
+    configure(home, providers=providers, **SERVER)
+
+    async def of_the_server() -> list[str]:
+        async with editor(started=False, **environment(home)) as ours:
+            roots = [{"uri": uri_of(home), "name": "w"}]
+            await ours.ask("initialize", {"workspaceFolders": roots})
+            await ours.connection.gate.wait()
+            return [item.digest for item in ours.connection.loaded.withheld]
+
+    withheld = trio.run(of_the_server)
+    listed = cli("trust", "add", "--yes", ".").stdout
+    assert "adds the provider new at https://evil.example" in listed
+    assert "logged_in" not in listed
+    assert "locked" not in listed
+    assert "sets providers.openai.models to" in listed
+    assert len(withheld) == 4
+    decisions = TrustStore(environment(home), home).read()
+    assert list(decisions[str(home)].accepted) == withheld
+
+
+def test_what_a_link_leads_to_waits_once_the_link_is_accepted(cli: Run, home: Path) -> None:
+    folder = home / "folder"
+    (folder / ".eca").mkdir(parents=True)
+    (folder / ".eca" / "config.json").symlink_to(home / ".eca" / "config.json")
+    done = cli("trust", "add", "--yes", "folder")
+    assert f"reads more configuration: {home}/.eca/config.json" in done.stdout
+    assert done.stdout.endswith(
+        "2 settings in files that were just accepted wait: run `trust add` again.\n"
+    )
+    assert "2 settings accepted" in cli("trust", "add", "--yes", "folder").stdout
+
+
+def test_it_lists_what_is_trusted_and_what_waits(cli: Run, home: Path) -> None:
+    assert cli("trust", "list").stdout == "You have not decided about any folder yet.\n"
+    waiting = cli("trust", "list", ".")
+    assert waiting.returncode == 0
+    assert waiting.stdout.startswith(f"{home}: not trusted\n2 settings of {home} wait for your")
+    cli("trust", "add", "--yes", ".")
+    assert cli("trust", "list").stdout == f"{home}: trusted (2 accepted)\n"
+    configure(home)
+    listed = cli("trust", "list", ".").stdout
+    assert (
+        listed == f"{home}: trusted (2 accepted)\nNo setting of this folder waits for your trust.\n"
+    )
+
+
+def test_it_forgets_a_folder(cli: Run, home: Path) -> None:
+    cli("trust", "add", "--yes", ".")
+    done = cli("trust", "remove", ".")
+    assert (done.returncode, done.stdout) == (0, f"{home} is no longer trusted.\n")
+    assert accepted(home) == {}
+    again = cli("trust", "remove", "gone")
+    assert again.returncode == 1
+    assert "you have not decided about" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trust"], "add|list|remove"),
+        (["trust", "give", "."], "give"),
+        (["trust", "add"], "DIR"),
+        (["trust", "add", "missing"], "expected a folder, got 'missing'"),
+        (["trust", "list", "missing"], "expected a folder, got 'missing'"),
+        (["trust", "list", "--yes"], "--yes"),
+        (["doctor", "--trust-workspace"], "--trust-workspace"),
+    ],
+)
+def test_wrong_usage_is_refused(cli: Run, arguments: list[str], words: str) -> None:
+    done = cli(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_decision_that_cannot_be_stored_fails(cli: Run, home: Path) -> None:
+    (home / ".local").write_text("no directory")
+    done = cli("trust", "add", "--yes", ".")
+    assert done.returncode == 1
+    assert "trust.json" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_chat_in_a_pipe_stays_untrusted_and_says_so(home: Path) -> None:
+    done = eca(home, "chat", "--model", "simulator/script", "say hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "MCP server planted" in done.stderr
+    assert "`eca-server trust add" in done.stderr
+    assert not (home / "marked").exists()
+
+
+def test_a_flag_trusts_the_workspace_for_one_session(home: Path) -> None:
+    configure(home)
+    done = eca(home, "chat", "--trust-workspace", "--model", "simulator/script", "say hello")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+    assert (home / "marked").exists()
+    assert accepted(home) == {}
+
+
+def test_doctor_names_what_is_withheld(home: Path) -> None:
+    done = eca(home, "doctor")
+    assert f"- {home}: not trusted; 2 settings withheld until you send `/trust`" in done.stdout
+    assert f"mcpServers.planted ({home}/.eca/config.json): waits for your trust" in done.stdout
+    assert not (home / "marked").exists()
+
+
+@pytest.fixture
+def tty(home: Path) -> Iterator[Terminal]:
+    opened = Terminal(home)
+    yield opened
+    opened.close()
+
+
+def test_a_terminal_asks_first_and_once(tty: Terminal, home: Path) -> None:
+    tty.until(b"starts the MCP server planted: planted --all")
+    tty.until(b"1. Trust this folder")
+    tty.until(b"Answer (1-3): ")
+    assert not (home / "marked").exists()
+    tty.type(b"\n")
+    tty.until(b"continuing without")
+    tty.until(b"> ")
+    tty.type(b"say not asked\n")
+    tty.until(b"\nnot asked\r\n")
+    tty.until(b"> ")
+    tty.type(b"\x04")
+    assert tty.exit_code() == 0
+    assert tty.all_shown.count(b"Answer (1-3)") == 1
+    assert accepted(home) == {}
+
+
+def test_what_is_accepted_in_a_terminal_counts(tty: Terminal, home: Path) -> None:
+    tty.until(b"Answer (1-3): ")
+    tty.type(b"1\n")
+    tty.until(b"are now in effect")
+    tty.until(b"> ")
+    assert accepted(home) == {str(home): 2}
+
+
+def test_an_interrupt_at_the_first_question_leaves(tty: Terminal, home: Path) -> None:
+    tty.until(b"Answer (1-3): ")
+    tty.type(b"\x03")
+    assert tty.exit_code() == 130
+    assert accepted(home) == {}
+
+
+def test_a_terminal_shows_the_questions_of_tools(tmp_path: Path) -> None:
+    opened = Terminal(tmp_path)
+    try:
+        opened.until(b"> ")
+        question = {"question": "Which?", "options": [{"label": "this"}, {"label": "that"}]}
+        opened.type(f"call eca_ask_user {json.dumps(question)}\n".encode())
+        opened.until(b"Which?\r\n  1. this\r\n  2. that\r\n")
+        opened.until(b"Answer (1-2 or your own text): ")
+        opened.type(b"2\n")
+        opened.until(b"> ")
+    finally:
+        opened.close()
+
+
+def test_the_command_line_asks_at_a_terminal(home: Path) -> None:
+    opened = Terminal(home, "trust", "add", ".")
+    try:
+        opened.until(b"starts the MCP server planted: planted --all")
+        opened.until(b"Trust ")
+        opened.until(b"? [y/N] ")
+        opened.type(b"no\n")
+        opened.until(b"Nothing changed.")
+        assert opened.exit_code() == 1
+    finally:
+        opened.close()
+    assert accepted(home) == {}
+    assert subprocess.run([*ECA, "--help"], capture_output=True, check=True).stdout.count(b"trust")

@@ -1,0 +1,431 @@
+"""A configuration that changes during a connection: the announcements and the effects."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import eca_server
+from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
+from eca_server.agent.tools.custom import CustomCommand
+from eca_server.connection.features.settings import Watcher
+from eca_server.secret import Secret
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import Editor, editor
+
+NAMES = {"models": {"m": {}, "n": {}}}
+P = {"api": "openai-chat", "url": "http://127.0.0.1:1", "key": "sk-not-a-real-key-0123456789"}
+
+
+class Project:
+    """A workspace whose configuration changes during a connection."""
+
+    def __init__(self, file: Path, ours: Editor) -> None:
+        self.file = file
+        self.editor = ours
+        self.watcher = Watcher(ours.connection.parts.settings)
+
+    def write(self, content: Mapping[str, Any] | str) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+    async def unsolicited(self, looks: int = 2) -> list[dict[str, Any]]:
+        """Return the unsolicited messages after so many checks of the files."""
+        await self.editor.ask("chat/queryCommands", {"query": "?"})
+        begun = len(self.editor.seen)
+        for _ in range(looks):
+            await self.watcher.look()
+        await self.editor.ask("chat/queryCommands", {"query": "?"})
+        return self.editor.seen[begun:-1]
+
+    async def chat_told(self) -> dict[str, Any]:
+        """Return the only `config/updated`."""
+        (update,) = [
+            each for each in await self.unsolicited() if each["method"] == "config/updated"
+        ]
+        found: dict[str, Any] = update["params"]["chat"]
+        return found
+
+
+@asynccontextmanager
+async def configured(folder: Path) -> AsyncIterator[Project]:
+    """A workspace during whose connection the user's own configuration changes."""
+    environ = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(folder)}
+    async with editor(started=False, **environ) as ours:
+        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+        yield Project(folder / "eca" / "config.json", ours)
+
+
+@asynccontextmanager
+async def project(
+    root: Path, content: Mapping[str, Any] | None = None, **options: Any
+) -> AsyncIterator[Project]:
+    file = root / ".eca" / "config.json"
+    if content is not None:
+        file.parent.mkdir()
+        file.write_text(json.dumps(content))
+    async with editor({"defaultModel": None}, started=False, PATH=os.environ["PATH"]) as ours:
+        folders = [{"name": "w", "uri": uri_of(root)}]
+        await ours.start(
+            workspaceFolders=folders, initializationOptions={"workspaceTrusted": True} | options
+        )
+        yield Project(file, ours)
+
+
+@pytest.mark.requirement("CONF-3", "W-11g")
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"welcomeMessage": "Hi"}, {"welcomeMessage": "Hi"}),
+        ({"defaultBehavior": "plan"}, {"selectBehavior": "plan", "selectAgent": "plan"}),
+        ({"defaultModel": "simulator/script"}, {"selectModel": "simulator/script"}),
+        (
+            {"agent": {"review": {}}},
+            {"behaviors": ["agent", "plan", "review"], "agents": ["agent", "plan", "review"]},
+        ),
+        (
+            {"providers": {"p": P | NAMES}},
+            {
+                "models": ["p/m", "p/n", "simulator/echo", "simulator/script"],
+                "selectModel": "p/m",
+            },
+        ),
+    ],
+)
+@pytest.mark.trio
+async def test_a_change_is_announced_and_nothing_else(
+    tmp_path: Path, content: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    async with project(tmp_path) as ours:
+        ours.write(content)
+        assert await ours.chat_told() == expected
+        ours.file.unlink()
+        undone = await ours.chat_told()
+        assert undone.keys() == expected.keys()
+        first = next(e for e in ours.editor.seen if e.get("method") == "config/updated")
+        assert undone.items() <= first["params"]["chat"].items()
+
+
+@pytest.mark.parametrize(
+    "content", [{"lspTimeoutSeconds": 7}, '// only a comment\n{"defaultModel": "simulator/echo"}']
+)
+@pytest.mark.trio
+async def test_an_unchanged_value_is_not_announced(tmp_path: Path, content: Any) -> None:
+    async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
+        models = ours.editor.connection.models
+        ours.write(content)
+        assert await ours.unsolicited() == []
+        assert (ours.editor.connection.models is models) == isinstance(content, str)
+
+
+@pytest.mark.trio
+async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) -> None:
+    async with project(tmp_path, {"welcomeMessage": "one", "defaultBehavior": "plan"}) as ours:
+        for half in ("", "{}", '{"welcomeMessage": "t', '{"welcomeMessage": "two"'):
+            ours.write(half)
+            assert await ours.unsolicited(looks=1) == []
+        ours.write({"welcomeMessage": "three", "defaultBehavior": "plan"})
+        assert await ours.chat_told() == {"welcomeMessage": "three"}
+
+
+@pytest.mark.trio
+async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fixed(
+    tmp_path: Path,
+) -> None:
+    async with project(tmp_path, {"welcomeMessage": "one", "disabledTools": ["grep"]}) as ours:
+        before = ours.editor.connection.config
+        ours.write('{\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
+        (shown,) = await ours.unsolicited()
+        assert shown["method"] == "$/showMessage"
+        assert shown["params"]["type"] == "error"
+        assert f"{ours.file}:3:" in shown["params"]["message"]
+        assert ours.editor.connection.config == before
+        ours.write('{\n\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
+        assert await ours.unsolicited() == []
+        ours.write({"welcomeMessage": "two", "disabledTools": ["grep"]})
+        assert await ours.chat_told() == {"welcomeMessage": "two"}
+        ours.write("{")
+        assert len(await ours.unsolicited()) == 1
+
+
+@pytest.mark.trio
+async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
+    async with project(tmp_path, {"welcomeMessage": "one"}) as ours:
+        ours.file.unlink()
+        os.mkfifo(ours.file)
+        (shown,) = await ours.unsolicited()
+        assert f"{ours.file}: expected a regular file, got a pipe" in shown["params"]["message"]
+        ours.file.unlink()
+        ours.write({"welcomeMessage": "two"})
+        assert await ours.chat_told() == {"welcomeMessage": "two"}
+
+
+@pytest.mark.trio
+async def test_a_value_that_does_not_fit_is_reported_with_its_place(tmp_path: Path) -> None:
+    async with project(tmp_path) as ours:
+        ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
+        error, warning = [each["params"] for each in await ours.unsolicited()]
+        assert (error["type"], warning["type"]) == ("error", "warning")
+        assert f"{ours.file}:2:2: welcomeMessage: " in error["message"]
+        assert f"{ours.file}:3:2: lspTimeOut: " in warning["message"]
+        assert "lspTimeoutSeconds" in warning["message"]
+
+
+@pytest.mark.requirement("W-33b")
+@pytest.mark.trio
+async def test_tools_are_announced_again_when_the_configuration_disables_others(
+    tmp_path: Path,
+) -> None:
+    async with project(tmp_path) as ours:
+        ours.write({"disabledTools": ["eca_grep"], "customTools": {"hi": {"command": "true"}}})
+        (update,) = await ours.unsolicited()
+        assert update["method"] == "tool/serverUpdated"
+        tools = {each["name"]: each["disabled"] for each in update["params"]["tools"]}
+        assert tools["eca_grep"] is True
+        assert tools["eca_hi"] is False
+        ours.write({"disabledTools": ["grep"], "customTools": {"hi": {"command": "true"}}})
+        assert await ours.unsolicited() == []
+
+
+@pytest.mark.requirement("W-33b", "W-28b")
+@pytest.mark.trio
+async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behaviour(
+    tmp_path: Path,
+) -> None:
+    async with editor() as ours:
+        for behavior, times in (("agent", 1), ("plan", 2), ("plan", 2), ("agent", 3)):
+            await ours.turn("hi", model="simulator/echo", behavior=behavior)
+            methods = [each.get("method") for each in ours.seen]
+            assert methods.count("tool/serverUpdated") == times
+        assert methods.count("config/updated") == 1
+
+
+@pytest.mark.requirement("W-10e")
+@pytest.mark.trio
+async def test_before_the_handshake_a_client_is_sent_nothing_unasked() -> None:
+    async with editor(started=False) as ours:
+        await ours.ask("initialize", {"capabilities": {}})
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+        await ours.turn("hi", model="simulator/echo", behavior="agent")
+        ours.connection.put_in_force(ours.connection.load())
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        methods = {each.get("method") for each in ours.seen} - {None}
+        assert methods == {"chat/contentReceived"}
+        await ours.tell("initialized", {})
+        update = await ours.until(lambda each: each.get("method") == "config/updated")
+        assert update["params"]["chat"]["selectBehavior"] == "plan"
+        assert len(update["params"]["chat"]) == 7
+
+
+@pytest.mark.requirement("W-28b")
+@pytest.mark.trio
+async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
+    tmp_path: Path,
+) -> None:
+    behaviors = {"plan": {"defaultModel": "simulator/script"}}
+    async with project(tmp_path, {"behavior": behaviors}) as ours:
+        await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+        ours.write({"behavior": behaviors, "welcomeMessage": "x", "defaultBehavior": "agent"})
+        assert await ours.chat_told() == {"welcomeMessage": "x"}
+
+
+@pytest.mark.trio
+async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
+    async with project(tmp_path, {"behavior": {"review": {}}}) as ours:
+        await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "review"})
+        ours.write({"defaultBehavior": "plan"})
+        unsolicited = await ours.chat_told()
+        assert unsolicited == {
+            "behaviors": ["agent", "plan"],
+            "agents": ["agent", "plan"],
+            "selectBehavior": "plan",
+            "selectAgent": "plan",
+        }
+
+
+@pytest.mark.trio
+async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) -> None:
+    async with project(tmp_path, {"providers": {"p": P | NAMES}}) as ours:
+        await ours.editor.prompt("/costs", model="p/n")
+        await ours.editor.finished()
+        ours.write({"providers": {"p": {**P, "models": {"m": {}}}}})
+        unsolicited = await ours.chat_told()
+        assert unsolicited == {
+            "models": ["p/m", "simulator/echo", "simulator/script"],
+            "selectModel": "p/m",
+        }
+
+
+@pytest.mark.trio
+async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("what stands there\n")
+    look = tool_call("eca_read_file", '{"path": "a.txt"}', call_id="1")
+    provider = Provider([reply(wait("now"), look, finish("tool_calls"))], otherwise=reply("end"))
+    async with provider:
+        config = {"providers": {"p": {**P, "url": provider.url, "models": {"m": {}}}}}
+        async with project(tmp_path, config) as ours:
+            await ours.editor.prompt("go")
+            await provider.until(lambda: "now" in provider.reached)
+            config["disabledTools"] = ["eca_read_file"]  # type: ignore[assignment]
+            config["chat"] = {"title": False}
+            ours.write(config)
+            unsolicited = await ours.unsolicited()
+            assert [each["method"] for each in unsolicited] == ["tool/serverUpdated"]
+            provider.open("now")
+            await ours.editor.finished()
+            await ours.editor.turn("again")
+
+    def offers(number: int) -> bool:
+        tools = provider.requests[number].body["tools"]
+        return "eca_read_file" in {each["function"]["name"] for each in tools}
+
+    assert "what stands there" in str(provider.requests[1].body["messages"][-1])
+    assert [offers(0), offers(1), offers(-1)] == [True, True, False]
+
+
+@pytest.mark.trio
+async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("sk-the-first-key-0123456789")
+    provider = Provider(otherwise=reply("a"))
+    async with provider:
+        settings = {**P, "url": provider.url, "key": "${file:../key}", "models": {"m": {}}}
+        config = {"providers": {"p": settings}, "chat": {"title": False}}
+        async with configured(tmp_path) as ours:
+            ours.write(config)
+            await ours.unsolicited()
+            connection, hidden = ours.editor.connection, []
+            connection.parts.models.hide = hidden.extend
+            await ours.editor.turn("hi")
+            key.write_text("sk-the-second-key-0123456789")
+            assert await ours.unsolicited() == []
+            await ours.editor.turn("hi")
+    assert Secret("sk-the-second-key-0123456789") in hidden
+    keys = [request.headers["authorization"] for request in provider.requests]
+    assert keys == ["Bearer sk-the-first-key-0123456789", "Bearer sk-the-second-key-0123456789"]
+
+
+@pytest.mark.trio
+async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> None:
+    async with configured(tmp_path) as ours:
+        models = ours.editor.connection.parts.models
+        assert models.child_variables.keys() >= {"PATH", "XDG_CONFIG_HOME"}
+        ours.write({"providers": {"p": {**P, "key": None, "keyEnv": "PATH"}}})
+        await ours.unsolicited()
+        assert "PATH" not in models.child_variables
+        assert "XDG_CONFIG_HOME" in models.child_variables
+
+
+@pytest.mark.trio
+async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path) -> None:
+    async with configured(tmp_path) as ours:
+        index = ours.editor.connection.index
+        assert index.gitignore
+        ours.write({"index": {"ignoreFiles": []}})
+        assert await ours.unsolicited() == []
+        assert ours.editor.connection.index is index
+        assert not index.gitignore
+
+
+BEHAVIORS = st.dictionaries(
+    st.sampled_from(["plan", "review", "scout"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "mode": st.just("subagent"),
+            "defaultModel": st.sampled_from(["p/m", "p/n", "simulator/script", "unknown"]),
+            "disabledTools": st.lists(st.sampled_from(["grep", "read_file"])),
+        },
+    ),
+)
+CONFIGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "welcomeMessage": st.sampled_from(["", "Hi"]),
+        "defaultBehavior": st.sampled_from(["agent", "plan", "review", "novel"]),
+        "defaultModel": st.sampled_from(["p/m", "p/n", "simulator/script", "unknown/m"]),
+        "providers": st.sampled_from([{}, {"p": P | NAMES}, {"p": P | {"models": {"n": {}}}}]),
+        "behavior": BEHAVIORS,
+        "disabledTools": st.lists(st.sampled_from(["grep", "eca", 3])),
+    },
+)
+SELECTIONS = st.sampled_from(["agent", "plan", "review", "novel"])
+
+
+@pytest.mark.requirement("CONF-3", "W-11g")
+@given(steps=st.lists(CONFIGS | SELECTIONS, max_size=6))
+@example(steps=[{"behavior": {"review": {}}, "defaultBehavior": "review"}, "agent", {}])
+def test_what_was_announced_adds_up_to_the_state(steps: list[Any]) -> None:
+    """The merged updates are equal to the announcement to a new client."""
+
+    async def scenario() -> None:
+        async with editor() as ours:
+            known: dict[str, Any] = {}
+            fold(known, ours.seen)
+            for step in steps:
+                begun = len(ours.seen)
+                if isinstance(step, dict):
+                    environ = {"XDG_CONFIG_HOME": "/nowhere", "ECA_CONFIG": json.dumps(step)}
+                    ours.connection.put_in_force(ours.connection.load(environ=environ))
+                elif step in known["behaviors"]:
+                    await ours.tell("chat/selectedBehaviorChanged", {"behavior": step})
+                    known |= {"selectBehavior": step, "selectAgent": step}
+                await ours.ask("chat/queryCommands", {"query": "?"})
+                fold(known, ours.seen[begun:])
+                assert known["selectModel"] in known["models"]
+            whole = await introduced_again(ours)
+            assert known | {"selectModel": None} == whole | {"selectModel": None}
+
+    trio.run(scenario)
+
+
+def fold(known: dict[str, Any], messages: list[Any]) -> None:
+    for message in messages:
+        if message.get("method") == "config/updated":
+            chat = message["params"]["chat"]
+            assert None not in chat.values()
+            assert [name for name in chat if chat[name] == known.get(name)] in ([], ["selectModel"])
+            known |= chat
+
+
+async def introduced_again(ours: Editor) -> dict[str, Any]:
+    ours.connection.parts.announcer.introduce()
+    update = await ours.until(lambda each: each.get("method") == "config/updated")
+    found: dict[str, Any] = update["params"]["chat"]
+    return found
+
+
+def tool_names() -> Iterator[str]:
+    """Return the name of every class of native tools."""
+    for module in pkgutil.walk_packages(eca_server.__path__, "eca_server."):
+        if module.name.endswith("__main__"):
+            continue
+        for each in vars(importlib.import_module(module.name)).values():
+            is_ours = inspect.isclass(each) and each.__module__ == module.name
+            if is_ours and hasattr(each, "effect") and isinstance(vars(each).get("name"), str):
+                yield each.name
+
+
+@pytest.mark.trio
+async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_path: Path) -> None:
+    names = {*tool_names()}
+    assert {"read_file", "ask_user", "bg_job", "skill", "spawn_agent", "task"} <= names
+    content = {"customTools": {name: {"command": "true"} for name in (*names, "mine")}}
+    async with project(tmp_path, content) as ours:
+        made = ours.editor.connection.parts.tools.make()
+    assert {problem.split("'")[1] for problem in made.problems} == names
+    assert [each.name for each in made.tools if isinstance(each, CustomCommand)] == ["mine"]

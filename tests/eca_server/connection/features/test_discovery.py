@@ -1,0 +1,229 @@
+"""Models discovered during a connection, and their announcements."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_protocol.testing.provider import Provider, reply
+from tests.eca_server.agent.chat.editor import Editor, editor
+
+pytestmark = pytest.mark.trio
+
+KEY = "sk-not-a-real-key-0123456789"
+OURS = ["simulator/echo", "simulator/script"]
+
+
+def provider(url: str, **more: Any) -> dict[str, Any]:
+    return {"api": "openai-chat", "url": url, "key": KEY, **more}
+
+
+@asynccontextmanager
+async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
+    """An editor whose server discovers models of these providers alone."""
+    providers["ollama"] = {"fetchModels": False}
+    config = {"providers": providers}
+    async with editor(config, started=False, discovers=True, XDG_CACHE_HOME=str(cache)) as ours:
+        await ours.start()
+        yield ours
+
+
+async def told(
+    ours: Editor, holds: Callable[[dict[str, Any]], object] = lambda _: True
+) -> dict[str, Any]:
+    """Return the chat part of the next matching `config/updated`."""
+    update = await ours.until(
+        lambda each: each.get("method") == "config/updated" and holds(each["params"]["chat"])
+    )
+    found: dict[str, Any] = update["params"]["chat"]
+    return found
+
+
+def first_told(ours: Editor) -> dict[str, Any]:
+    """Return the chat part of the introduction."""
+    found: dict[str, Any] = next(
+        each for each in ours.seen if each.get("method") == "config/updated"
+    )["params"]["chat"]
+    return found
+
+
+@pytest.mark.requirement("W-11g", "CONF-3")
+async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(
+    tmp_path: Path,
+) -> None:
+    listed = ("m", "n", "text-embedding-3-small")
+    async with Provider(models=listed, otherwise=reply("Hi")) as there:
+        p = provider(there.url, models={"m": {}})
+        async with discovering(tmp_path, p=p) as ours:
+            assert first_told(ours)["models"] == ["p/m", *OURS]
+            assert await told(ours) == {"models": ["p/m", "p/n", *OURS]}
+            await ours.turn("hi", model="p/n")
+    assert [request.body["model"] for request in there.requests] == ["n"]
+    (asked,) = there.other_requests
+    assert (asked.target, asked.headers["authorization"]) == ("/v1/models", f"Bearer {KEY}")
+
+
+async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_chose(
+    tmp_path: Path,
+) -> None:
+    async with Provider(models=["m"]) as there:
+        async with discovering(tmp_path, p=provider(there.url)) as ours:
+            assert await told(ours) == {"models": ["p/m", *OURS], "selectModel": "p/m"}
+
+        listening = trio.Event()
+
+        async def answer(request: HTTPRequest, responder: Responder) -> None:
+            await listening.wait()
+            await responder.respond(200, b'{"data": [{"id": "m"}]}')
+
+        async with (
+            serve(answer) as slow,
+            discovering(tmp_path, p=provider(slow.url)) as ours,
+        ):
+            await ours.turn("hi", model="simulator/script")
+            listening.set()
+            assert await told(ours) == {"models": ["p/m", *OURS]}
+            assert ours.connection.parts.selection.client_model == "simulator/script"
+
+
+async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eca_server.models.discovery.is_local", lambda _: False)
+    async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
+        async with discovering(tmp_path, p=provider(there.url)) as ours:
+            assert (await told(ours))["models"] == ["p/m", *OURS]
+        both = {"p": provider(there.url), "q": provider(other.url)}
+        async with discovering(tmp_path, **both) as ours:
+            assert first_told(ours)["models"] == ["p/m", *OURS]
+            assert (await told(ours))["models"] == ["p/m", "q/n", *OURS]
+    assert len(there.other_requests) == 1
+
+
+async def test_nothing_waits_for_an_endpoint_that_does_not_answer(tmp_path: Path) -> None:
+    asked = trio.Event()
+
+    async def never(request: HTTPRequest, responder: Responder) -> None:
+        asked.set()
+        await trio.sleep_forever()
+
+    async with serve(never) as silent, Provider(models=["m"]) as there:
+        p, q = provider(silent.url), provider(there.url)
+        async with discovering(tmp_path, p=p, q=q) as ours:
+            await asked.wait()
+            assert (await told(ours))["models"] == ["q/m", *OURS]
+            await ours.turn("hi", model="simulator/echo")
+            with trio.fail_after(2):
+                await ours.ask("shutdown")
+
+
+async def test_an_answer_that_is_no_list_changes_nothing(tmp_path: Path) -> None:
+    answered = trio.Event()
+
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        await responder.respond(200, b'["not", {"a": "list"}]')
+        answered.set()
+
+    async with (
+        serve(answer) as odd,
+        Provider(models=["m"]) as there,
+        discovering(tmp_path, p=provider(odd.url), q=provider(there.url)) as ours,
+    ):
+        assert (await told(ours))["models"] == ["q/m", *OURS]
+        await answered.wait()
+        await ours.turn("hi", model="simulator/echo")
+        assert ours.connection.models.names == ("q/m", *OURS)
+
+
+async def test_a_changed_configuration_is_looked_at_again(tmp_path: Path) -> None:
+    async with (
+        Provider(models=["m"]) as there,
+        Provider(models=["n"]) as other,
+        discovering(tmp_path, p=provider(there.url)) as ours,
+    ):
+        await told(ours)
+        connection = ours.connection
+        environ = dict(connection.parts.host.options.environ)
+        environ["ECA_CONFIG"] = environ["ECA_CONFIG"].replace(there.url, other.url)
+        connection.put_in_force(connection.load(environ=environ))
+        assert (await told(ours))["models"] == OURS
+        assert (await told(ours))["models"] == ["p/n", *OURS]
+
+
+async def test_who_is_not_to_be_asked_is_not(tmp_path: Path) -> None:
+    async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
+        p = provider(there.url, fetchModels=False)
+        async with discovering(tmp_path, p=p, q=provider(other.url)) as ours:
+            assert (await told(ours))["models"] == ["q/n", *OURS]
+    assert there.other_requests == []
+
+
+@pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
+async def test_ollama_is_looked_for_without_being_configured(tmp_path: Path, variable: str) -> None:
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        model = b'{"model": "qwen3:8b", "name": "qwen3:8b"}'
+        await responder.respond(200, b'{"models": [%s]}' % model)
+
+    async with serve(answer) as ollama:
+        environ = {variable: ollama.url, "XDG_CACHE_HOME": str(tmp_path)}
+        async with editor(started=False, discovers=True, **environ) as ours:
+            await ours.start()
+            assert first_told(ours)["models"] == OURS
+            assert (await told(ours))["models"] == ["ollama/qwen3:8b", *OURS]
+
+
+@pytest.mark.requirement("LIFE-16")
+async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    asked, go_on = trio.Event(), trio.Event()
+
+    async def answer(request: HTTPRequest, responder: Responder) -> None:
+        asked.set()
+        await go_on.wait()
+        cost = b'"cost": {"input": 1000000, "output": 0}, "limit": {"context": 70000, "output": 5}'
+        await responder.respond(200, b'{"openai": {"models": {"gpt-5": {%s}}}}' % cost)
+
+    def told_of(contents: list[Any]) -> tuple[Any, Any]:
+        usage = next(each for each in contents if each["type"] == "usage")
+        return usage["limit"], usage.get("messageCost")
+
+    answers = Provider(otherwise=reply("Hi"))  # ten tokens in, one out
+    async with answers as there, serve(answer) as mirror:
+        model = {"gpt-5": {}}
+        p = {"url": there.url, "models": model, "fetchModels": False}
+        far = provider("https://models.invalid/v1", models=model, fetchModels=False)
+        config = {
+            "providers": {
+                "openai": p | {"api": "openai-chat"},
+                "far": far,
+                "ollama": {"fetchModels": False},
+            },
+            "catalog": {"url": f"{mirror.url}/api.json"},
+        }
+        async with editor(config, discovers=True, XDG_CACHE_HOME=str(tmp_path)) as ours:
+            await asked.wait()
+            limit, cost = told_of(await ours.turn("hi", model="openai/gpt-5"))
+            assert limit == {"context": 400_000, "output": 128_000}
+            assert cost == "0.000022"
+            before = ours.connection.models
+            go_on.set()
+            while ours.connection.models is before:
+                await trio.lowlevel.checkpoint()
+            told = told_of(await ours.turn("hi", model="openai/gpt-5"))
+    assert told == ({"context": 70000, "output": 5}, "10.00")
+
+
+async def test_without_the_option_no_user_is_asked() -> None:
+    async with (
+        Provider(models=["n"]) as there,
+        editor({"providers": {"p": provider(there.url)}}) as ours,
+    ):
+        await ours.turn("hi", model="simulator/echo")
+    assert there.other_requests == []

@@ -1,0 +1,132 @@
+"""The configuration is loaded after the answer to `initialize`, before later messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.connection.features import lifecycle
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import editor, provider_config
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A slow disk, on which only the user's own settings are readable until it is released."""
+    lets_go = threading.Event()
+    load = lifecycle.load
+
+    def slow(**arguments: Any) -> Any:
+        if not arguments.get("is_first"):
+            lets_go.wait(10)
+        return load(**arguments)
+
+    monkeypatch.setattr(lifecycle, "load", slow)
+    yield lets_go
+    lets_go.set()
+
+
+def folder(path: Path) -> list[dict[str, str]]:
+    (path / ".eca").mkdir()
+    config = {"agent": {"review": {}}}
+    (path / ".eca" / "config.json").write_text(json.dumps(config))
+    return [{"uri": uri_of(path), "name": "w"}]
+
+
+@pytest.mark.requirement("W-10d")
+async def test_what_follows_initialize_meets_the_whole_configuration_in_order(
+    tmp_path: Path, disk: threading.Event
+) -> None:
+    async with editor(started=False) as ours:
+        answer = await ours.ask(
+            "initialize",
+            {
+                "workspaceFolders": folder(tmp_path),
+                "initializationOptions": {"workspaceTrusted": True},
+            },
+        )
+        assert "chatWelcomeMessage" in answer
+        await ours.send(
+            {"jsonrpc": "2.0", "method": "initialized", "params": {}},
+            {
+                "jsonrpc": "2.0",
+                "id": "p",
+                "method": "chat/prompt",
+                "params": {"message": "hi", "behavior": "review", "model": "simulator/echo"},
+            },
+            {"jsonrpc": "2.0", "id": "s", "method": "shutdown"},
+        )
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert not ours.connection.parts.announcer.is_introduced
+        disk.set()
+        assert "result" in await ours.until(lambda each: each.get("id") == "p")
+        assert "result" in await ours.until(lambda each: each.get("id") == "s")
+        update = next(each for each in ours.seen if each.get("method") == "config/updated")
+        assert "review" in update["params"]["chat"]["agents"]
+
+
+async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(
+    tmp_path: Path, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "LOAD_SECONDS", 0.05)
+    async with editor(started=False) as ours:
+        await ours.start(
+            workspaceFolders=folder(tmp_path), initializationOptions={"workspaceTrusted": True}
+        )
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert "the disk does not answer" in shown["params"]["message"]
+        assert "review" not in ours.connection.config.behaviors
+        disk.set()
+        update = await ours.until(lambda each: each.get("method") == "config/updated")
+        assert "review" in update["params"]["chat"]["agents"]
+
+
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(
+    tmp_path: Path, disk: threading.Event
+) -> None:
+    async with editor(started=False) as ours:
+        await ours.ask("initialize", {"workspaceFolders": folder(tmp_path)})
+    assert not disk.is_set()
+
+
+@pytest.mark.parametrize("size", [400, 60_000])
+async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(
+    tmp_path: Path, size: int
+) -> None:
+    roots = folder(tmp_path)
+    servers = {f"s{number}": {"command": "c" * 40} for number in range(size)}
+    (tmp_path / ".eca" / "config.json").write_text(json.dumps({"mcpServers": servers}))
+    async with editor(started=False) as ours:
+        answer = await ours.ask("initialize", {"workspaceFolders": roots})
+        assert "chatWelcomeMessage" in answer
+        assert not ours.connection.gate.is_open  # the answer came before the load
+        await ours.send({"jsonrpc": "2.0", "method": "initialized", "params": {}})
+        reply = await ours.ask("chat/prompt", {"message": "hi", "model": "simulator/echo"})
+        assert "chatId" in reply
+        assert len(ours.connection.loaded.withheld) == (size if size < 500 else 0)
+
+
+async def test_the_answer_waits_for_no_command_and_the_first_prompt_meets_its_output(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    command = f"until [ -e {go} ]; do sleep 0.01; done; echo planted-0123456789"
+    async with Provider(otherwise=reply("Hi")) as provider:
+        config = provider_config(provider.url, chat={"title": False})
+        config["providers"]["p"]["key"] = f"${{cmd:{command}}}"
+        async with editor(config, started=False, PATH=os.environ["PATH"]) as ours:
+            assert "chatWelcomeMessage" in await ours.ask("initialize", {"workspaceFolders": []})
+            go.touch()
+            await ours.tell("initialized", {})
+            await ours.turn("go")
+        assert provider.requests[0].headers["authorization"] == "Bearer planted-0123456789"

@@ -1,0 +1,560 @@
+"""The client's changes of MCP servers: announced, stored in no file of the user's, reloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Never
+
+import pytest
+import trio.testing
+
+from eca_server.agent.mcp.authorization.login import Login
+from eca_server.agent.mcp.errors import MCPError
+from eca_server.config.saved_settings import SavedSettings
+from eca_server.connection.features import mcp
+from eca_server.connection.features.settings import Watcher
+from eca_server.models.credentials import Client, Logins, TokenSet
+from eca_server.secret import Secret
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, text
+from tests.eca_server.agent.mcp.fake import Place
+from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
+
+pytestmark = pytest.mark.trio
+
+SECRET = "planted-0123456789-secret"
+
+
+class Home:
+    """A user's home and a workspace, with MCP servers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.roots = [folder / "one", folder / "two"]
+        for root in self.roots:
+            root.mkdir()
+        self.data = folder / "data"
+        self.user = folder / "config" / "eca" / "config.json"
+        self.user.parent.mkdir(parents=True)
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "XDG_DATA_HOME": str(self.data),
+            "XDG_CONFIG_HOME": str(self.user.parents[1]),
+        }
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        file = self.data / "eca-python" / "settings.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        found: dict[str, Any] = json.loads(file.read_text())
+        return found
+
+    @asynccontextmanager
+    async def editor(
+        self, *roots: Path, client: str = "other", **options: Any
+    ) -> AsyncIterator[Editor]:
+        async with editor(started=False, **self.environ) as ours:
+            folders = [{"uri": uri_of(root), "name": root.name} for root in roots or self.roots[:1]]
+            options = {"protocolRevision": "current", "workspaceTrusted": True, **options}
+            await ours.start(
+                workspaceFolders=folders,
+                initializationOptions=options,
+                clientInfo={"name": client},
+            )
+            yield ours
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A connection to fake servers, which run at once."""
+    monkeypatch.setattr(mcp, "connect", lambda *_, **__: Place().connect())
+    return Home(tmp_path)
+
+
+def server(**more: Any) -> dict[str, Any]:
+    return {"command": "nothing", "args": ["x"], **more}
+
+
+async def status(ours: Editor, name: str, wanted: str) -> dict[str, Any]:
+    """Read until the server has a status, and return the announcement."""
+    message = await ours.until(
+        lambda each: (
+            each.get("method") == "tool/serverUpdated"
+            and each["params"]["name"] == name
+            and each["params"]["status"] == wanted
+        )
+    )
+    found: dict[str, Any] = message["params"]
+    return found
+
+
+async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
+    asked = ours.request(method, params)
+    await ours.send(asked)
+    answer = await ours.until(lambda each: each.get("id") == asked["id"])
+    assert type(answer["error"]["code"]) is int
+    found: dict[str, Any] = answer["error"]
+    return found
+
+
+async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(home: Home) -> None:
+    theirs = json.dumps({"mcpServers": {"s": server()}})
+    home.user.write_text(theirs)
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        assert (await status(ours, "s", "disabled"))["disabled"] is True
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await status(ours, "s", "disabled")
+    assert home.stored["everywhere"] == {"mcpServers": {"s": {"disabled": True}}}
+    async with home.editor() as ours:
+        await status(ours, "s", "disabled")
+        await ours.tell("mcp/enableServer", {"name": "s"})
+        assert (await status(ours, "s", "running"))["disabled"] is False
+    assert home.user.read_text() == theirs
+
+
+async def test_switched_off_and_on_in_one_breath_it_runs(home: Home) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        for method in ("mcp/disableServer", "mcp/enableServer") * 3:
+            await ours.tell(method, {"name": "s"})
+        await status(ours, "s", "disabled")
+        await ours.ask("mcp/updateServer", {"name": "s", "env": {"X": "1"}})
+        assert home.stored["everywhere"]["mcpServers"]["s"]["disabled"] is False
+        await status(ours, "s", "running")
+
+
+async def test_a_server_is_added_changed_and_removed(home: Home) -> None:
+    async with home.editor() as ours:
+        given = server(env={"API_KEY": SECRET, "DEBUG": "1", "OTHER_KEY": "${env:PATH}"})
+        answer = await ours.ask("mcp/addServer", {"name": "new", **given})
+        assert answer["server"]["name"] == "new"
+        assert answer["server"]["type"] == "mcp"
+        await status(ours, "new", "running")
+        assert SECRET not in json.dumps(home.stored)
+        kept = home.stored["everywhere"]["mcpServers"]["new"]
+        assert kept["env"]["DEBUG"] == "1"
+        assert kept["env"]["OTHER_KEY"] == "${env:PATH}"
+        settings = ours.connection.config.mcp_servers["new"]
+        assert settings.env["API_KEY"] == SECRET
+        await ours.ask("mcp/updateServer", {"name": "new", "env": {"DEBUG": "2"}})
+        assert ours.connection.config.mcp_servers["new"].env == {
+            "API_KEY": None, "OTHER_KEY": None, "DEBUG": "2",
+        }  # fmt: skip
+        await status(ours, "new", "running")
+        removed = await ours.ask("mcp/removeServer", {"name": "new"})
+        assert removed == {"name": "new", "removed": True}
+        assert "new" not in ours.connection.config.mcp_servers
+        methods = [each.get("method") for each in ours.seen]
+        assert "tool/serverRemoved" in methods[: methods.index(None, len(methods) - 1) + 1]
+        assert SECRET not in json.dumps(ours.seen)
+    assert home.stored["everywhere"] == {}
+    logins = home.data / "eca-python" / "logins.json"
+    assert SECRET not in logins.read_text()
+
+
+async def test_what_others_configured_is_removed_for_good_and_has_no_part_in_a_new_one(
+    home: Home,
+) -> None:
+    theirs = json.dumps({"mcpServers": {"s": server(disabled=True, env={"A": "b"}, cwd="/tmp")}})
+    home.user.write_text(theirs)
+    async with home.editor() as ours:
+        await ours.ask("mcp/removeServer", {"name": "s"})
+    assert home.stored["everywhere"] == {"mcpServers": {"s": None}}
+    async with home.editor() as ours:
+        assert ours.connection.config.mcp_servers == {}
+        await ours.ask("mcp/addServer", {"name": "s", "command": "nothing", "disabled": True})
+        own = ours.connection.config.mcp_servers["s"]
+        assert (own.command, own.args, own.env, own.cwd) == ("nothing", (), {}, None)
+    assert home.user.read_text() == theirs
+
+
+async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: Home) -> None:
+    one, two = home.roots
+    (one / ".eca").mkdir()
+    (one / ".eca" / "config.json").write_text(
+        json.dumps({"mcpServers": {"s": {"command": "nothing"}}})
+    )
+    async with home.editor(one, two) as ours:
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await status(ours, "s", "disabled")
+        new = {"name": "t", "command": "nothing", "disabled": True, "scope": "workspace"}
+        assert "workspaceUri" in (await refused(ours, "mcp/addServer", new))["message"]
+        await ours.ask("mcp/addServer", {**new, "workspaceUri": uri_of(two)})
+        await ours.ask("mcp/updateServer", {"name": "t", "args": ["x"]})
+    assert home.stored["everywhere"] == {}
+    assert home.stored["workspaces"][str(one)] == {"mcpServers": {"s": {"disabled": True}}}
+    assert home.stored["workspaces"][str(two)]["mcpServers"]["t"]["args"] == ["x"]
+    async with home.editor(two) as ours:
+        assert set(ours.connection.config.mcp_servers) == {"t"}
+    async with home.editor(one) as ours:
+        await ours.ask("mcp/removeServer", {"name": "s"})
+        assert home.stored["workspaces"][str(one)] == {"mcpServers": {"s": None}}
+        await ours.ask("mcp/addServer", {"name": "s", "command": "nothing", "disabled": True})
+        assert set(ours.connection.config.mcp_servers) == {"s"}
+    async with home.editor(two) as ours:
+        assert set(ours.connection.config.mcp_servers) == {"s", "t"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "says"),
+    [
+        ("mcp/addServer", {"name": "there", "command": "x"}, "already"),
+        ("mcp/addServer", {"name": "n"}, "either a command or a url"),
+        ("mcp/addServer", {"name": "n", "command": "x", "url": "https://x"}, "either"),
+        ("mcp/addServer", {"name": "n", "url": "ftp://x"}, "http"),
+        ("mcp/addServer", {"name": "ECA", "command": "x"}, "a different name"),
+        ("mcp/addServer", {"name": " ", "command": "x"}, "a different name"),
+        ("mcp/addServer", {"name": "{x}", "command": "x"}, "name"),
+        ("mcp/addServer", {"name": "n", "command": "x", "env": {"A": 1}}, "env.A: expected a st"),
+        ("mcp/addServer", {"name": "n", "command": "${env:NOWHERE}"}, "NOWHERE"),
+        ("mcp/addServer", {"name": "n", "url": "https://x", "oauthPort": -1}, "oauthPort"),
+        ("mcp/addServer", {"command": "x"}, "name"),
+        ("mcp/updateServer", {"name": "nobody", "command": "x"}, "configured: there"),
+        ("mcp/updateServer", {"name": "there", "command": "x", "url": "https://x"}, "both"),
+        ("mcp/updateServer", {"name": "there", "url": "x"}, "http"),
+        ("mcp/removeServer", {"name": "nobody"}, "configured: there"),
+        ("mcp/removeServer", {}, "name"),
+    ],
+)
+async def test_what_cannot_be_is_an_error_that_says_why(
+    home: Home, method: str, params: dict[str, Any], says: str
+) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"there": {"command": "x", "disabled": True}}}))
+    async with home.editor() as ours:
+        error = await refused(ours, method, params)
+        assert error["code"] == -32602
+        assert says in error["message"]
+    assert not (home.data / "eca-python" / "settings.json").exists()
+
+
+@pytest.mark.requirement("W-36c", "W-36d")
+async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_connected(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "https://mcp.example/mcp"
+    link = "https://login.example/page"
+    tokens = TokenSet(
+        access=Secret(SECRET),
+        obtained_at=0,
+        expires_at=None,
+        client=Client(id="i", token_url="https://login.example/token"),
+    )
+    logins = Logins({"XDG_DATA_HOME": str(home.data)})
+    logins.store(f"mcp:{url}", tokens)
+    logins.store("openai", Secret(SECRET))
+
+    @asynccontextmanager
+    async def connect(*_: Any, login: Any, **__: Any) -> AsyncIterator[Any]:
+        if await login.token() is None:
+            raise MCPError("it wants a login", kind="login", url=link)
+        async with Place().connect() as session:
+            yield session
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": url}, "s": server()}}))
+    async with home.editor() as ours:
+        running = await status(ours, "web", "running")
+        assert (running["hasAuth"], running["url"]) == (True, url)
+        assert "command" not in running
+        await ours.tell("mcp/logoutServer", {"name": "web"})
+        assert (await status(ours, "web", "requires-auth"))["hasAuth"] is False
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert link in shown["params"]["message"]
+        await ours.tell("mcp/connectServer", {"name": "web"})
+        await status(ours, "web", "requires-auth")
+        said = [text((await ours.turn("say hi", model=SCRIPT))[2:]) for _ in range(2)]
+        assert [link in each for each in said] == [True, False]
+        assert set(logins.read().keys) == {"openai"}
+        for method in ("logoutServer", "connectServer", "enableServer", "disableServer"):
+            await ours.tell(f"mcp/{method}", {"name": "nobody"})
+            shown = await ours.until(
+                lambda each: "There is no MCP server" in each.get("params", {}).get("message", "")
+            )
+            assert "Configured: web, s." in shown["params"]["message"]
+        await ours.tell("mcp/logoutServer", {"name": "s"})
+        await ours.until(lambda each: "no URL" in each.get("params", {}).get("message", ""))
+
+
+@pytest.mark.parametrize("client", ["emacs", "VsCode"])
+async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_clicked(
+    home: Home, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    link = "https://login.example/page?a=(b)"
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        raise MCPError("it wants a login", kind="login", url=link)
+        yield
+
+    async def open_page(url: str, environ: Mapping[str, str]) -> None:
+        assert "ECA_CONFIG" not in environ
+        opened.append(url)
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    monkeypatch.setattr(mcp, "open_page", open_page)
+    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": "https://mcp.example"}}}))
+    async with home.editor(client=client) as ours:
+        await status(ours, "web", "requires-auth")
+        for method, times in (("startServer", 0), ("connectServer", 1), ("startServer", 1)):
+            await ours.tell(f"mcp/{method}", {"name": "web"})
+            await status(ours, "web", "starting")
+            await status(ours, "web", "requires-auth")
+            await trio.testing.wait_all_tasks_blocked()
+            assert opened == [link] * times
+        begun = len(ours.seen)
+        await ours.turn("say hi", model=SCRIPT)
+        clicked = "\n\n[Log in to the MCP server web](https://login.example/page?a=%28b%29)\n\n"
+        said = [(role, each.get("text")) for role, each in contents(ours.seen[begun:])]
+        assert (("assistant", clicked) in said) is (client == "VsCode")
+        assert link in text([each for _, each in contents(ours.seen[begun:])])
+
+
+async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        raise MCPError("it wants a login", kind="login", url="https://login.example/page")
+        yield
+
+    given_up: list[Login] = []
+
+    def give_up(login: Login) -> None:
+        given_up.append(login)
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    monkeypatch.setattr(Login, "give_up", give_up)
+    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": "https://mcp.example"}}}))
+    async with home.editor() as ours:
+        await status(ours, "web", "requires-auth")
+        await ours.tell("mcp/disableServer", {"name": "web"})
+        await status(ours, "web", "disabled")
+        assert len(given_up) == 1
+        await ours.ask("mcp/removeServer", {"name": "web"})
+        assert len(given_up) == 2
+
+
+async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported(
+    home: Home,
+) -> None:
+    pure = {"pureConfig": True, "mcpServers": {"s": server()}}
+    async with home.editor(**pure) as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(lambda each: "pureConfig" in each.get("params", {}).get("message", ""))
+        given = {"name": "n", "command": "x", "env": {"API_KEY": SECRET}}
+        error = await refused(ours, "mcp/addServer", given)
+        assert "pureConfig" in error["message"]
+    assert not list(home.data.rglob("*.json"))
+
+
+async def test_a_layer_that_cannot_be_written_is_reported_and_the_server_stays_as_it_was(
+    home: Home,
+) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    (home.data / "eca-python").mkdir(parents=True)
+    (home.data / "eca-python" / "settings.json").write_text("{")
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(
+            lambda each: "nothing was changed" in each.get("params", {}).get("message", "")
+        )
+        error = await refused(ours, "mcp/removeServer", {"name": "s"})
+        assert error["code"] == -32603
+        assert "settings.json" in error["message"]
+        assert "s" in ours.connection.config.mcp_servers
+
+
+@pytest.mark.parametrize("damage", [[], {"s": 5}])
+async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(
+    home: Home, damage: Any
+) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    (home.data / "eca-python").mkdir(parents=True)
+    layer = {"version": 1, "everywhere": {"mcpServers": damage}}
+    (home.data / "eca-python" / "settings.json").write_text(json.dumps(layer))
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(
+            lambda each: "expected objects" in each.get("params", {}).get("message", "")
+        )
+        error = await refused(ours, "mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
+        assert "nothing was changed" in error["message"]
+    assert home.stored == layer
+    assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
+
+
+async def test_a_bug_of_ours_costs_the_change_and_nothing_else(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: Any, **__: Any) -> None:
+        raise RuntimeError("planted")
+
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    monkeypatch.setattr(SavedSettings, "change", break_down)
+    async with home.editor() as ours:
+        await status(ours, "s", "running")
+        await ours.tell("mcp/disableServer", {"name": "s"})
+        await ours.until(lambda each: "log" in each.get("params", {}).get("message", ""))
+        error = await refused(ours, "mcp/removeServer", {"name": "s"})
+        assert (error["code"], "planted" in error["message"]) == (-32603, False)
+
+
+async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets(
+    home: Home,
+) -> None:
+    given = {"url": "https://mcp.example", "scope": "workspace", "disabled": True}
+    for root in home.roots:
+        async with home.editor(root) as ours:
+            headers = {"K": f"{SECRET}-{root.name}"}
+            await ours.ask("mcp/addServer", {"name": "s", "headers": headers, **given})
+    one, two = home.roots
+    async with home.editor(one) as ours:
+        assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-one"}
+        await ours.ask("mcp/updateServer", {"name": "s", "headers": {"K": f"{SECRET}-new"}})
+        assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-new"}
+        logins = (home.data / "eca-python" / "logins.json").read_text()
+        assert f"{SECRET}-one" not in logins
+        await ours.ask("mcp/removeServer", {"name": "s"})
+    async with home.editor(two) as ours:
+        assert ours.connection.config.mcp_servers["s"].headers == {"K": f"{SECRET}-two"}
+    assert SECRET not in json.dumps(home.stored)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"url": "https://x", "headers": {"Authorization": "planted-$Ab9-secret"}},
+        {"url": "https://x", "headers": {"a:{b}": SECRET}},
+        {"url": f"https://x?api_key={SECRET}"},
+        {"command": "x", "args": ["a", f"--header=Authorization: Bearer {SECRET}"]},
+        {"command": "x", "env": {"DATABASE": f"postgres://user:{SECRET}@host/db"}},
+        {"url": "https://x", "clientId": "i", "clientSecret": SECRET},
+    ],
+)
+async def test_what_looks_like_a_secret_is_stored_with_the_logins(
+    home: Home, settings: dict[str, Any]
+) -> None:
+    async with home.editor() as ours:
+        await ours.ask("mcp/addServer", {"name": "s", "disabled": True, **settings})
+        found = ours.connection.config.mcp_servers["s"]
+        assert "planted" not in json.dumps(ours.seen)
+    assert "planted" not in json.dumps(home.stored)
+    assert found.config_error is None
+    for key, value in settings.items():
+        if key in {"url", "args", "env", "headers"}:
+            assert getattr(found, key) == (tuple(value) if isinstance(value, list) else value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"command": "x", "args": ["--token", "${env:MY_TOKEN}", "-p$MY_TOKEN"]},
+        {"command": "${env:MY_TOKEN}/x"},
+        {"url": "https://example.com/${env:MY_TOKEN}/mcp"},
+    ],
+)
+async def test_a_server_is_announced_with_its_references_as_they_were_written(
+    home: Home, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    def refuse(*_: object, **__: object) -> Never:
+        raise MCPError(f"it said: what is {SECRET}?", kind="start")
+
+    monkeypatch.setattr(mcp, "connect", refuse)
+    home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
+    home.environ["MY_TOKEN"] = SECRET
+    async with home.editor() as ours:
+        told = await status(ours, "s", "failed")
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert "***" in shown["params"]["message"]
+        assert SECRET not in json.dumps(ours.seen)
+    assert {key: told[key] for key in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"command": "x", "cwd": "~nobody-here/y"}, "its directory does not exist: "),
+        ({"command": "~nobody-here/y"}, "~nobody-here/y is not an executable file"),
+    ],
+)
+async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(
+    tmp_path: Path, settings: dict[str, Any], why: str
+) -> None:
+    home = Home(tmp_path)
+    home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
+    async with home.editor() as ours:
+        await status(ours, "s", "failed")
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert why in shown["params"]["message"]
+        assert "~nobody-here/y" in shown["params"]["message"]
+
+
+async def test_what_another_server_has_decided_meanwhile_is_not_undone(home: Home) -> None:
+    async with home.editor() as one, home.editor() as other:
+        new = {"name": "t", **server(disabled=True, headers={"K": SECRET})}
+        await one.ask("mcp/addServer", new)
+        error = await refused(other, "mcp/addServer", {"name": "t", "command": "another"})
+        assert "already" in error["message"]
+        assert one.connection.config.mcp_servers["t"].headers == {"K": SECRET}
+    async with home.editor() as one, home.editor() as other:
+        await one.ask("mcp/removeServer", {"name": "t"})
+        error = await refused(other, "mcp/updateServer", {"name": "t", "command": "x"})
+        assert "removed" in error["message"]
+    assert home.stored["everywhere"] == {}
+
+
+async def test_a_change_of_another_server_is_followed(home: Home) -> None:
+    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+    async with home.editor() as one, home.editor() as other:
+        for ours in (one, other):
+            await status(ours, "s", "running")
+        watcher = Watcher(other.connection.parts.settings)
+        await one.ask("mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
+        for _ in range(2):
+            await watcher.look()
+        await status(other, "t", "running")
+        assert other.connection.config.mcp_servers["t"].headers == {"K": SECRET}
+        await one.ask("mcp/removeServer", {"name": "t"})
+        for _ in range(2):
+            await watcher.look()
+        await other.until(lambda each: each.get("method") == "tool/serverRemoved")
+
+
+async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = FakeKeyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    home.user.write_text(json.dumps({"keyring": True}))
+    async with home.editor() as ours:
+        given = server(name="new", env={"API_KEY": SECRET, "É_KEY": "\n"})
+        await ours.ask("mcp/addServer", given)
+        await status(ours, "new", "running")
+    for file in ("logins.json", "settings.json"):
+        assert SECRET not in (home.data / "eca-python" / file).read_text()
+    async with home.editor() as ours:
+        await status(ours, "new", "running")
+        assert ours.connection.config.mcp_servers["new"].env == {"API_KEY": SECRET, "É_KEY": "\n"}
+        assert "$/showMessage" not in [each.get("method") for each in ours.seen]
+        await ours.ask("mcp/removeServer", {"name": "new"})
+    assert keyring.stored == {}
+
+
+async def test_no_server_is_started_after_a_shutdown(home: Home) -> None:
+    async with home.editor() as ours:
+        await ours.ask("shutdown", None)
+        home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+        ours.connection.put_in_force(ours.connection.load())
+        assert list(ours.connection.parts.mcp.get().manager) == []

@@ -1,0 +1,289 @@
+"""Providers and logins to them, as on a client's settings page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import trio.testing
+
+from eca_protocol.errors import HTTPError
+from eca_protocol.http import HTTPClient
+from eca_server.models.credentials import flows
+from tests.eca_server.agent.chat.editor import Editor, editor
+from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+
+pytestmark = pytest.mark.trio
+
+KEY = "planted-0123456789-key"
+BEGUN = {
+    "device_code": "device-code-planted",
+    "user_code": "ABCD-1234",
+    "verification_uri": "https://login.example/device",
+    "interval": 0.01,
+}
+
+
+@asynccontextmanager
+async def page(
+    folder: Path, config: dict[str, Any] | None = None, **environ: str
+) -> AsyncIterator[Editor]:
+    environ = {"XDG_DATA_HOME": str(folder), **environ}
+    async with editor(config, started=False, **environ) as ours:
+        await ours.start(initializationOptions={"protocolRevision": "current"})
+        yield ours
+    assert KEY not in json.dumps(ours.seen)
+
+
+async def providers(ours: Editor) -> dict[str, Any]:
+    listed = (await ours.ask("providers/list", {}))["providers"]
+    return {each["id"]: each for each in listed}
+
+
+async def updated(ours: Editor, provider: str) -> dict[str, Any]:
+    """Read until the provider is announced again."""
+    message = await ours.until(
+        lambda each: each.get("method") == "providers/updated" and each["params"]["id"] == provider
+    )
+    found: dict[str, Any] = message["params"]
+    return found
+
+
+async def refused(ours: Editor, method: str, params: Any) -> str:
+    asked = ours.request(method, params)
+    await ours.send(asked)
+    answer = await ours.until(lambda each: each.get("id") == asked["id"])
+    assert type(answer["error"]["code"]) is int
+    text: str = answer["error"]["message"]
+    return text
+
+
+def with_auth(server: LoginServer, **auth: str) -> dict[str, Any]:
+    auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token", **auth}
+    return {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}}}
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "eca-python" / "logins.json").read_text())
+    return found["providers"]
+
+
+async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path: Path) -> None:
+    model = {"cost": {"input": 1, "output": 2.5}, "imageInput": False}
+    config = {
+        "providers": {
+            "corp": {"url": "https://corp.example", "key": KEY, "models": {"m": model}},
+            "here": {"url": "http://127.0.0.1:9", "models": {"n": {}}},
+            "nokey": {"url": "https://x.example", "models": {"o": {}}},
+        }
+    }
+    async with page(tmp_path, config, ANTHROPIC_API_KEY=KEY) as ours:
+        found = await providers(ours)
+    auth = {name: each["auth"] for name, each in found.items()}
+    assert auth["corp"] == {"status": "authenticated", "type": "api-key", "source": "config"}
+    assert auth["anthropic"] == {
+        "status": "authenticated", "type": "api-key", "source": "env", "envVar": "ANTHROPIC_API_KEY"
+    }  # fmt: skip
+    assert auth["openai"] == auth["nokey"] == {"status": "unauthenticated"}
+    assert auth["here"] == auth["simulator"] == {"status": "local"}
+    assert auth["ollama"] == auth["vllm"] == {"status": "not-running"}
+    assert [name for name, each in found.items() if each["configured"]] == [
+        "corp", "here", "nokey", "anthropic", "simulator",
+    ]  # fmt: skip
+    (told,) = found["corp"]["models"]
+    assert (told["id"], told["cost"]) == ("m", {"input": 1, "output": 2.5})
+    assert told["capabilities"] == {
+        "reason": False, "vision": False, "tools": True, "webSearch": False
+    }  # fmt: skip
+    keys = {name: [each["key"] for each in found[name]["login"]["methods"]] for name in auth
+            if "login" in found[name]}  # fmt: skip
+    assert keys["openai"] == ["api-key"]
+    assert keys["openrouter"] == ["browser", "api-key"]
+    assert "simulator" not in keys
+
+
+async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path: Path) -> None:
+    async with page(tmp_path) as ours:
+        assert (await providers(ours))["openai"]["auth"]["status"] == "unauthenticated"
+        asked = await ours.ask("providers/login", {"provider": "openai"})
+        assert asked["action"] == "input"
+        ((key, kind),) = [(field["key"], field["type"]) for field in asked["fields"]]
+        assert kind == "secret"
+        given = {"provider": "openai", "data": {key: f" {KEY}\n"}}
+        assert await ours.ask("providers/loginInput", given) == {"action": "done"}
+        news = [each["params"] for each in ours.seen if each.get("method") == "providers/updated"]
+        assert [(each["id"], each["auth"]) for each in news] == [
+            ("openai", {"status": "authenticated", "type": "api-key", "source": "login"})
+        ]
+        assert news[0]["models"]
+        assert stored(tmp_path) == {"openai": {"key": KEY}}
+        assert await ours.ask("providers/logout", {"provider": "openai"}) == {}
+        assert (await providers(ours))["openai"]["auth"] == {"status": "unauthenticated"}
+        assert await ours.ask("providers/logout", {"provider": "openai"}) == {}
+    assert stored(tmp_path) == {}
+
+
+async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path: Path) -> None:
+    async with login_server() as server:
+        server.says["/device"] = [(200, BEGUN)]
+        server.says["/token"] = [(200, {"error": "authorization_pending"})] * 3
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            await providers(ours)
+            ways = await ours.ask("providers/login", {"provider": "p"})
+            assert ways["action"] == "choose-method"
+            assert [each["key"] for each in ways["methods"]] == ["device-code", "api-key"]
+            begun = await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+            assert (begun["action"], begun["url"], begun["code"]) == (
+                "device-code", "https://login.example/device", "ABCD-1234",
+            )  # fmt: skip
+            auth = (await updated(ours, "p"))["auth"]
+            assert (auth["status"], auth["type"], auth["source"]) == (
+                "authenticated", "oauth", "login",
+            )  # fmt: skip
+            assert auth["expiresAt"] > 1e9
+            with_key = {"provider": "p", "method": "api-key"}
+            assert (await ours.ask("providers/login", with_key))["action"] == "input"
+            for secret in ("access-1", "refresh-1", "device-code-planted"):
+                assert secret not in json.dumps(ours.seen)
+
+
+async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: Path) -> None:
+    async with login_server() as server, HTTPClient() as browser:
+        config = with_auth(server, authorizeUrl="https://login.example/authorize")
+        async with page(tmp_path, config) as ours:
+            await providers(ours)
+            begin = {"provider": "p", "method": "browser"}
+            first, second = [await ours.ask("providers/login", begin) for _ in range(2)]
+            assert first["action"] == second["action"] == "authorize"
+            assert first["url"] != second["url"]
+            with pytest.raises(HTTPError):
+                async with browser.stream("GET", way_back(first)):
+                    pass
+            async with browser.stream("GET", way_back(second)) as answer:
+                assert answer.status == 200
+            assert (await updated(ours, "p"))["auth"]["status"] == "authenticated"
+
+
+def way_back(begun: dict[str, Any]) -> str:
+    """Return the redirect URL of a successful login."""
+    query = parse_qs(urlsplit(begun["url"]).query)
+    return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
+
+
+async def test_a_bug_of_ours_in_a_login_ends_that_login_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: Any) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(flows.DeviceLogin, "_answer", break_down)
+    async with login_server() as server:
+        server.says["/device"] = [(200, BEGUN)]
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
+            assert "p" in await providers(ours)
+            shown = [
+                each["params"]["message"]
+                for each in ours.seen
+                if "message" in each.get("params", {})
+            ]
+            assert shown == ["The login with p failed; see the log."]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "left"),
+    [
+        ("providers/logout", {}, {}),
+        ("providers/loginInput", {"data": {"api-key": KEY}}, {"p": {"key": KEY}}),
+        ("shutdown", None, {}),
+    ],
+)
+async def test_a_login_that_is_no_longer_wanted_is_abandoned(
+    tmp_path: Path, method: str, params: Any, left: dict[str, Any]
+) -> None:
+    async with login_server() as server, HTTPClient() as browser:
+        config = with_auth(server, authorizeUrl="https://login.example/authorize")
+        async with page(tmp_path, config) as ours:
+            begun = await ours.ask("providers/login", {"provider": "p", "method": "browser"})
+            await ours.ask(method, params if params is None else {"provider": "p", **params})
+            tasks = ours.connection.parts.host.nursery
+            while any("_log_in" in task.name for task in tasks.child_tasks):
+                await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(HTTPError):
+                async with browser.stream("GET", way_back(begun)):
+                    pass
+    file = tmp_path / "eca-python" / "logins.json"
+    assert (stored(tmp_path) if file.exists() else {}) == left
+
+
+@pytest.mark.requirement("W-13a")
+async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path: Path) -> None:
+    async with login_server() as server:
+        asked, answers = trio.Event(), trio.Event()
+
+        async def hang() -> None:
+            asked.set()
+            await answers.wait()
+
+        server.before_answer = hang
+        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
+            begin = {"provider": "p", "method": "device-code"}
+            waiting = ours.request("providers/login", begin)
+            await ours.send(waiting)
+            await asked.wait()
+            await ours.ask("shutdown", None)
+            refusal, _ = [each for each in ours.seen if "id" in each][-2:]
+            assert (refusal["id"], type(refusal["error"]["code"])) == (waiting["id"], int)
+        answers.set()
+
+
+async def test_a_login_that_fails_is_reported(tmp_path: Path) -> None:
+    async with login_server() as server:
+        config = with_auth(server, deviceUrl=f"{server.url}/device")
+        login = {"provider": "p", "method": "device-code"}
+        async with page(tmp_path, config) as ours:
+            server.says["/device"] = [(400, {"error": "unauthorized_client"}), (200, BEGUN)]
+            assert "unauthorized_client" in await refused(ours, "providers/login", login)
+            server.says["/token"] = [(400, {"error": "access_denied"})]
+            await ours.ask("providers/login", login)
+            shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+            assert "access_denied" in shown["params"]["message"]
+        assert not (tmp_path / "eca-python" / "logins.json").exists()
+
+
+async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_providers(
+    tmp_path: Path,
+) -> None:
+    async with page(tmp_path) as ours:
+        await ours.turn(f"/login groq {KEY}")
+        assert "providers/updated" not in [each.get("method") for each in ours.seen]
+        assert (await providers(ours))["groq"]["auth"]["status"] == "authenticated"
+        await ours.prompt("/logout groq")
+        assert (await updated(ours, "groq"))["auth"] == {"status": "unauthenticated"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "says"),
+    [
+        ("login", {"provider": "nobody"}, "provider: expected one of"),
+        ("login", {}, "provider"),
+        ("login", {"provider": "openai", "method": "magic"}, "method: expected one of api-key"),
+        ("loginInput", {"provider": "nobody", "data": {"api-key": KEY}}, "provider: expected"),
+        ("loginInput", {"provider": "openai"}, "data.api-key: expected a key"),
+        ("loginInput", {"provider": "openai", "data": {"api-key": " "}}, "expected a key"),
+        ("loginInput", {"provider": "openai", "data": {"api-key": [KEY]}}, "expected a key"),
+        ("loginInput", {"provider": "openai", "data": {"api-key": f"{KEY} x"}}, "got several"),
+        ("logout", {"provider": "nobody"}, "provider: expected one of"),
+        ("logout", {"provider": "anthropic"}, "its key is in ANTHROPIC_API_KEY"),
+    ],
+)
+async def test_what_cannot_be_is_an_error_that_says_why(
+    tmp_path: Path, method: str, params: dict[str, Any], says: str
+) -> None:
+    async with page(tmp_path, ANTHROPIC_API_KEY=KEY) as ours:
+        assert says in await refused(ours, f"providers/{method}", params)

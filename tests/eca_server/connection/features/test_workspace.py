@@ -1,0 +1,123 @@
+"""Workspace folders that change during a connection."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, reply
+from eca_server.connection.features import mcp
+from eca_server.connection.features.settings import Watcher
+from eca_server.workspace import uri_of
+from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
+from tests.eca_server.agent.chat.mcp_session import GIT, status
+from tests.eca_server.agent.mcp.fake import Place
+
+pytestmark = pytest.mark.trio
+
+
+def folder(path: Path) -> dict[str, Any]:
+    return {"uri": uri_of(path), "name": path.name}
+
+
+async def change(ours: Editor, added: list[Path], removed: list[Path]) -> None:
+    event = {
+        "added": [folder(each) for each in added],
+        "removed": [folder(each) for each in removed],
+    }
+    await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
+
+
+async def test_new_folders_are_searched_configured_and_announced_from_the_next_turn_on(
+    tmp_path: Path,
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for root in (one, two):
+        (root / ".eca").mkdir(parents=True)
+        (root / f"{root.name}.py").write_text("")
+        (root / "AGENTS.md").write_text(f"Instructions of {root.name}.")
+        config = {"welcomeMessage": f"Welcome to {root.name}"}
+        (root / ".eca" / "config.json").write_text(json.dumps(config))
+    provider = Provider(otherwise=reply("a"))
+    async with provider, editor(provider_config(provider.url), started=False) as ours:
+        await ours.start(
+            workspaceFolders=[folder(one)], initializationOptions={"workspaceTrusted": True}
+        )
+        found = await ours.ask("chat/queryContext", {"query": ".py"})
+        assert [Path(each["path"]).name for each in found["contexts"]] == ["one.py"]
+        await ours.turn("hi")
+        await change(ours, [two, two], [one])
+        found = await ours.ask("chat/queryContext", {"query": ".py"})
+        assert [Path(each["path"]).name for each in found["contexts"]] == ["two.py"]
+        while ours.connection.config.welcome_message != "Welcome to two":
+            await ours.until(lambda each: each.get("method") == "config/updated")
+        await ours.turn("hi")
+        assert [root.path for root in ours.connection.workspace.roots] == [two]
+        indexing = [task.name for task in ours.connection.parts.host.nursery.child_tasks]
+        assert sum("_keep_fresh" in name for name in indexing) == 1
+    first, second = (request.body["messages"][0]["content"] for request in provider.requests)
+    assert "Instructions of one." in first
+    assert str(one) not in second
+    assert "Instructions of two." in second
+
+
+async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path: Path) -> None:
+    async with editor(started=False) as ours:
+        await ours.start(workspaceFolders=[folder(tmp_path)])
+        workspace = ours.connection.workspace
+        for event in ({}, {"added": None}, {"added": [folder(tmp_path)]}):
+            await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
+        await change(ours, [tmp_path / "nowhere"], [tmp_path / "never"])
+        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
+        assert "nowhere" in shown["params"]["message"]
+        assert ours.connection.workspace is workspace
+
+
+async def test_servers_that_run_are_notified_of_other_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place()
+    monkeypatch.setattr(mcp, "connect", lambda *_, **__: place.connect())
+    async with editor({"mcpServers": GIT}, started=False) as ours:
+        await ours.start(workspaceFolders=[folder(tmp_path)])
+        await status(ours, "git", "running")
+        assert place.session.roots_changes == 0
+        await change(ours, [], [tmp_path])
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        assert place.session.roots_changes == 1
+
+
+async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    async with editor(started=False) as ours:
+        await ours.start(workspaceFolders=[folder(tmp_path), folder(gone)])
+        gone.rmdir()
+        event = {"removed": [{"uri": f"{uri_of(gone)}/", "name": "gone"}]}
+        await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        assert [root.path for root in ours.connection.session.roots] == [tmp_path]
+
+
+async def test_the_files_of_folders_that_are_gone_do_not_count_again(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for root in (one, two):
+        (root / ".eca").mkdir(parents=True)
+        config = {"welcomeMessage": f"Welcome to {root.name}"}
+        (root / ".eca" / "config.json").write_text(json.dumps(config))
+    async with editor(started=False) as ours:
+        await ours.start(
+            workspaceFolders=[folder(one)], initializationOptions={"workspaceTrusted": True}
+        )
+        watcher = Watcher(ours.connection.parts.settings)
+        (one / ".eca" / "config.json").write_text("{}")
+        await watcher.look()  # the file is read, and would apply after the next check
+        await change(ours, [two], [one])
+        while ours.connection.config.welcome_message != "Welcome to two":
+            await ours.until(lambda each: each.get("method") == "config/updated")
+        for _ in range(3):
+            await watcher.look()
+            assert ours.connection.config.welcome_message == "Welcome to two"

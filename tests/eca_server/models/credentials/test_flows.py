@@ -1,0 +1,308 @@
+"""Logins without pasting a key: the messages to browser and provider, and the results."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import trio
+
+from eca_protocol.http import HTTPClient
+from eca_server.config.login_settings import Auth
+from eca_server.models.credentials import Client, OAuthError, TokenSet, flows
+from eca_server.models.credentials.flows import (
+    BrowserLogin,
+    DeviceLogin,
+    Flow,
+    KeyFromBrowser,
+    LoginInstructions,
+    flow_of,
+)
+from eca_server.models.credentials.redirect import redirect_page
+from eca_server.secret import Secret
+from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+
+pytestmark = pytest.mark.trio
+
+
+class User:
+    """The user who logs in: reads instructions, and opens pages in a browser."""
+
+    def __init__(self, http: HTTPClient) -> None:
+        self.http = http
+        self.shown: list[str] = []
+        self._is_told = trio.Event()
+
+    def tell(self, invitation: LoginInstructions) -> None:
+        self.shown.append(invitation.text)
+        self._is_told.set()
+
+    async def page(self) -> tuple[str, dict[str, str]]:
+        """Return the page to open, without its query, and the query."""
+        await self._is_told.wait()
+        link = urlsplit(self.shown[-1].split()[-1])
+        fields = {name: values[0] for name, values in parse_qs(link.query).items()}
+        return f"{link.scheme}://{link.netloc}{link.path}", fields
+
+    async def open(self, url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+        async with self.http.stream(method, url, headers=headers) as response:
+            return response.status, (await response.read()).decode()
+
+
+@pytest.fixture
+async def user() -> AsyncIterator[User]:
+    async with HTTPClient() as http:
+        with trio.fail_after(20):
+            yield User(http)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoginServer]:
+    async with login_server() as running:
+        yield running
+
+
+def client_of(server: LoginServer) -> Client:
+    return Client(id="ours", token_url=f"{server.url}/token")
+
+
+def browser_login(server: LoginServer) -> BrowserLogin:
+    return BrowserLogin(
+        client=client_of(server),
+        authorize_url="https://login.example/authorize?prompt=consent",
+        scope="models offline",
+    )
+
+
+async def outcome(flow: Flow, user: User, meanwhile) -> Secret | TokenSet:
+    """Return the result of a flow while the user acts."""
+    got: list[Secret | TokenSet] = []
+
+    async def run() -> None:
+        got.append(await flow.run(user.http, user.tell))
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await meanwhile()
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return got[0]
+
+
+async def test_a_browser_login_is_a_code_grant_with_pkce(user, server) -> None:
+    sent: dict[str, str] = {}
+
+    async def meanwhile() -> None:
+        url, fields = await user.page()
+        assert url == "https://login.example/authorize"
+        sent.update(fields)
+        back = f"{fields['redirect_uri']}?state={fields['state']}&code=the-code"
+        status, page = await user.open(back)
+        assert status == 200
+        assert "can close" in page
+        assert "the-code" not in page
+
+    tokens = await outcome(browser_login(server), user, meanwhile)
+    assert isinstance(tokens, TokenSet)
+    assert tokens.access == Secret("access-1")
+    assert tokens.client == client_of(server)
+    [(path, request)] = server.requests
+    digest = hashlib.sha256(request["code_verifier"].encode()).digest()
+    challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    assert (path, request["grant_type"]) == ("/token", "authorization_code")
+    assert request["code"] == "the-code"
+    assert request["redirect_uri"] == sent["redirect_uri"]
+    assert sent["code_challenge"] == challenge
+    assert sent["code_challenge_method"] == "S256"
+    assert 43 <= len(request["code_verifier"]) <= 128
+    assert (sent["scope"], sent["prompt"]) == ("models offline", "consent")
+    assert sent["client_id"] == "ours"
+    assert sent["redirect_uri"].startswith("http://127.0.0.1:")
+
+
+async def test_only_the_logins_own_state_is_let_in_and_only_once(user, server) -> None:
+    async with redirect_page() as page:
+        for strange in ("?code=x", "?state=&code=x", "?state=guess&code=x", "/x?code=x"):
+            assert (await user.open(page.url + strange))[0] == 404
+        good = f"{page.url}?state={page.state}&code=right"
+        assert (await user.open(good, "POST"))[0] == 404
+        assert (await user.open(good, host="attacker.example"))[0] == 403
+        assert (await user.open(good))[0] == 200
+        assert (await user.open(good.replace("right", "later")))[0] == 410
+        assert await page.code() == Secret("right")
+
+
+async def test_two_logins_have_states_and_ports_of_their_own() -> None:
+    async with redirect_page() as one, redirect_page() as two:
+        assert one.state != two.state
+        assert one.url != two.url
+
+
+async def test_an_abandoned_login_ends(autojump_clock) -> None:
+    async with redirect_page() as page:
+        began = trio.current_time()
+        with pytest.raises(OAuthError, match="in 5 minutes"):
+            await page.code()
+        assert trio.current_time() - began == pytest.approx(300)
+
+
+async def test_a_taken_port_is_reported(server) -> None:
+    port = urlsplit(server.url).port
+    with pytest.raises(OAuthError, match=f"port {port}"):
+        async with redirect_page(port=port or 0):
+            raise AssertionError("it is taken")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("error=access_denied", "access_denied"),
+        ("error=x&error_description=You+said+no", "You said no"),
+        ("", "expected a code"),
+        ("code=a%0Ab", "control character"),
+    ],
+)
+async def test_what_is_no_code_ends_the_login(user, server, query, words) -> None:
+    async def meanwhile() -> None:
+        _, fields = await user.page()
+        url = f"{fields['redirect_uri']}?state={fields['state']}&{query}"
+        assert "The login failed" in (await user.open(url))[1]
+
+    with pytest.raises(OAuthError, match=words):
+        await outcome(browser_login(server), user, meanwhile)
+    assert server.requests == []
+
+
+async def test_a_key_from_the_browser_comes_back_with_its_state_in_the_path(user, server) -> None:
+    server.says["/keys"] = [(200, {"key": "sk-or-planted", "user_id": "u"})]
+    flow = KeyFromBrowser(authorize_url="https://or.example/auth", key_url=f"{server.url}/keys")
+
+    async def meanwhile() -> None:
+        url, fields = await user.page()
+        assert url == "https://or.example/auth"
+        back = fields["callback_url"]
+        assert (await user.open(f"{back.rpartition('/')[0]}/guess?code=x"))[0] == 404
+        assert (await user.open(f"{back}?code=the-code"))[0] == 200
+
+    assert await outcome(flow, user, meanwhile) == Secret("sk-or-planted")
+    [(_, request)] = server.requests
+    assert request.keys() == {"code", "code_verifier", "code_challenge_method"}
+    assert server.headers[0]["content-type"] == "application/json"
+
+
+BEGUN = {
+    "device_code": "device-code",
+    "user_code": "ABCD-1234",
+    "verification_uri": "https://github.example/device",
+    "expires_in": 900,
+    "interval": 5,
+}
+SOON = BEGUN | {"interval": 0.01}
+
+
+def device_login(server: LoginServer) -> DeviceLogin:
+    return DeviceLogin(
+        client=client_of(server), device_url=f"{server.url}/device", scope="read:user"
+    )
+
+
+def pending(code: str) -> tuple[int, dict[str, str]]:
+    return 200, {"error": code, "error_description": f"it is {code}"}
+
+
+async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
+    user, server, monkeypatch
+) -> None:
+    waits: list[float] = []
+    sleep = trio.sleep
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(flows.trio, "sleep", note)
+    server.says["/device"] = [(200, BEGUN)]
+    server.says["/token"] = [
+        pending("authorization_pending"),
+        pending("slow_down"),
+        (200, {"access_token": "ghu_planted", "token_type": "bearer", "scope": "read:user"}),
+    ]
+    assert await device_login(server).run(user.http, user.tell) == Secret("ghu_planted")
+    assert waits == [5, 5, 10]
+    assert "https://github.example/device" in user.shown[0]
+    assert "`ABCD-1234`" in user.shown[0]
+    assert "device-code" not in user.shown[0]
+    assert server.requests[1][1] == {
+        "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
+        "device_code": "device-code",
+        "client_id": "ours",
+    }
+
+
+@pytest.mark.parametrize(
+    "code", ["expired_token", "access_denied", "incorrect_device_code", "device_flow_disabled"]
+)
+async def test_a_refused_device_login_is_over(user, server, code) -> None:
+    server.says["/device"] = [(200, SOON)]
+    server.says["/token"] = [pending(code)]
+    with pytest.raises(OAuthError, match=f"it is {code}"):
+        await device_login(server).run(user.http, user.tell)
+
+
+async def test_a_device_login_ends_with_its_code(user, server) -> None:
+    server.says["/device"] = [(200, SOON | {"expires_in": 0.1})]
+    server.says["/token"] = [pending("authorization_pending")] * 99
+    with pytest.raises(OAuthError, match="not entered in time"):
+        await device_login(server).run(user.http, user.tell)
+    assert len(server.requests) > 2
+
+
+async def test_an_expiring_token_of_a_device_login_is_stored_with_what_renews_it(
+    user, server
+) -> None:
+    server.says["/device"] = [(200, SOON)]
+    tokens = await device_login(server).run(user.http, user.tell)
+    assert isinstance(tokens, TokenSet)
+    assert tokens.refresh == Secret("refresh-1")
+
+
+async def test_an_odd_answer_to_a_device_login_is_reported(user, server) -> None:
+    server.says["/device"] = [(200, {"device_code": "x", "user_code": 7})]
+    with pytest.raises(OAuthError, match="verification_uri"):
+        await device_login(server).run(user.http, user.tell)
+
+
+@pytest.mark.parametrize(
+    "number", [10**400, -(10**400), 0, True, "soon"], ids=["huge", "below", "none", "true", "text"]
+)
+async def test_whatever_an_answer_calls_a_number_of_seconds_the_login_continues(
+    user, server, number
+) -> None:
+    server.says["/device"] = [(200, SOON | {"expires_in": number})]
+    server.says["/token"] = [(200, {"access_token": "a", "expires_in": number})]
+    assert await device_login(server).run(user.http, user.tell)
+
+
+async def test_flows_are_what_is_documented_for_others_and_what_is_configured() -> None:
+    assert isinstance(flow_of("openrouter", Auth()), KeyFromBrowser)
+    for name in ("anthropic", "openai", "github-copilot", "own"):
+        assert flow_of(name, Auth()) is None
+    configured = Auth(client_id="c", authorize_url="https://a/", token_url="https://t/")
+    assert isinstance(flow_of("own", configured), BrowserLogin)
+    assert flow_of("own", Auth(client_id="c", token_url="https://t/")) is None
+    assert flow_of("own", Auth(client_id="c")) is None
+
+
+@pytest.mark.parametrize("host", ["https://github.com", "https://git.corp.example"])
+async def test_github_is_known_on_every_host(host) -> None:
+    url = None if host == "https://github.com" else f"{host}/"
+    flow = flow_of("github-copilot", Auth(client_id="c", url=url))
+    assert flow == DeviceLogin(
+        client=Client(id="c", token_url=f"{host}/login/oauth/access_token"),
+        device_url=f"{host}/login/device/code",
+        scope="read:user",
+    )

@@ -1,0 +1,346 @@
+"""The renewal of tokens: its time, its owner, and the storage of new tokens."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from eca_protocol.errors import ECAError, HTTPError
+from eca_protocol.http import HTTPClient
+from eca_server.config import lock
+from eca_server.models.credentials import Client, LoggedOut, Logins, OAuthError, Tokens, TokenSet
+from eca_server.models.credentials import tokens as token_room
+from eca_server.secret import Secret
+from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+
+pytestmark = pytest.mark.trio
+
+NOW = 1_000_000.0
+OLD, NEW = Secret("access-0"), Secret("access-1")
+
+
+@attrs.define
+class World:
+    """A login server, and the file with a login of it."""
+
+    server: LoginServer
+    http: HTTPClient
+    logins: Logins
+    now: float = NOW
+    hidden: set[Secret] = attrs.field(factory=set)
+
+    def stored(self) -> TokenSet:
+        return self.logins.read().tokens["p"]
+
+    def tokens(self, **changed: Any) -> Tokens:
+        """Return the tokens as a newly started server has them."""
+        return Tokens(
+            "p",
+            attrs.evolve(self.stored(), **changed),
+            logins=self.logins,
+            http=self.http,
+            hide=self.hidden.update,
+            clock=lambda: self.now,
+        )
+
+    def ends_at(self, when: float | None) -> None:
+        self.logins.store("p", attrs.evolve(self.stored(), expires_at=when))
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with login_server() as server, HTTPClient() as http:
+        logins = Logins({"XDG_DATA_HOME": str(tmp_path)})
+        tokens = TokenSet(
+            access=OLD,
+            refresh=Secret("refresh-0"),
+            expires_at=NOW + 30,
+            obtained_at=NOW - 3600,
+            client=Client(id="ours", token_url=f"{server.url}/token"),
+        )
+        logins.store("p", tokens)
+        with trio.fail_after(20):
+            yield World(server, http, logins)
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "is_renewed"),
+    [(NOW + 61, False), (NOW + 59, True), (NOW - 1, True), (None, False)],
+)
+async def test_tokens_are_renewed_a_minute_before_their_end(world, ends_at, is_renewed) -> None:
+    world.ends_at(ends_at)
+    assert await world.tokens().current() == (NEW if is_renewed else OLD)
+    assert len(world.server.requests) == is_renewed
+
+
+async def test_a_clock_that_was_set_back_makes_tokens_due(world) -> None:
+    world.ends_at(NOW + 3600)
+    world.now = NOW - 7200
+    assert await world.tokens().current() == NEW
+
+
+async def test_new_tokens_are_stored_and_hidden_and_used_from_then_on(world) -> None:
+    tokens = world.tokens()
+    assert await tokens.current() == NEW
+    assert await tokens.current() == NEW
+    assert world.server.requests == [
+        (
+            "/token",
+            {"grant_type": "refresh_token", "refresh_token": "refresh-0", "client_id": "ours"},
+        )
+    ]
+    assert world.stored().refresh == Secret("refresh-1")
+    assert world.stored().expires_at == NOW + 3600
+    assert world.hidden == {NEW, Secret("refresh-1")}
+
+
+async def test_an_answer_without_a_refresh_token_leaves_the_old_one_in_force(world) -> None:
+    world.server.says["/token"] = [(200, {"access_token": "access-1", "expires_in": 10})]
+    await world.tokens().current()
+    assert world.stored().refresh == Secret("refresh-0")
+
+
+async def test_many_tasks_and_servers_renew_once(world) -> None:
+    servers = [world.tokens() for _ in range(5)]
+    got = []
+
+    async def ask(tokens: Tokens) -> None:
+        got.append(await tokens.current())
+
+    async with trio.open_nursery() as nursery:
+        for tokens in servers * 3:
+            nursery.start_soon(ask, tokens)
+    assert set(got) == {NEW}
+    assert len(world.server.requests) == 1
+
+
+async def test_a_waiting_task_takes_what_the_holder_of_the_lock_stored(world, monkeypatch) -> None:
+    descriptor = os.open(world.logins.renewal_lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    tokens, is_waiting = world.tokens(), trio.Event()
+
+    original = lock._try
+
+    def try_lock(path: Path) -> int | None:
+        result = original(path)
+        if result is None:
+            trio.from_thread.run_sync(is_waiting.set)
+        return result
+
+    monkeypatch.setattr(lock, "_try", try_lock)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tokens.current)
+        await is_waiting.wait()
+        other = attrs.evolve(world.stored(), access=Secret("of another"), expires_at=NOW + 9999)
+        world.logins.store("p", other)
+        assert world.server.requests == []
+        os.close(descriptor)
+    assert await tokens.current() == Secret("of another")
+    assert world.server.requests == []
+
+
+async def test_a_turn_that_is_stopped_meanwhile_loses_no_tokens(world) -> None:
+    request_came, go_on = trio.Event(), trio.Event()
+
+    async def hold() -> None:
+        request_came.set()
+        await go_on.wait()
+
+    world.server.before_answer = hold
+    tokens = world.tokens()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tokens.current)
+        await request_came.wait()
+        nursery.cancel_scope.cancel()
+    assert world.stored().access == OLD
+    go_on.set()
+    assert await tokens.current() == NEW
+    assert world.stored().access == NEW
+    assert len(world.server.requests) == 1
+
+
+async def test_a_refused_token_is_renewed_whatever_the_clock_says(world) -> None:
+    world.ends_at(NOW + 3600)
+    tokens = world.tokens()
+    assert await tokens.current() == OLD
+    assert await tokens.replace_refused(OLD)
+    assert await tokens.current() == NEW
+    assert await tokens.replace_refused(OLD), "another request had it renewed"
+    assert len(world.server.requests) == 1
+
+
+async def test_a_token_that_cannot_be_renewed_stays_refused(world) -> None:
+    assert not await world.tokens(refresh=None).replace_refused(OLD)
+    assert world.server.requests == []
+
+
+async def test_a_login_that_was_withdrawn_is_over(world) -> None:
+    world.server.valid.clear()
+    tokens = world.tokens()
+    for _ in range(2):
+        with pytest.raises(LoggedOut, match="used before"):
+            await tokens.current()
+    assert len(world.server.requests) == 1
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_login_that_is_over_ends_with_one_that_another_server_stores(
+    world, is_refused: bool
+) -> None:
+    world.server.valid.clear()
+    tokens = world.tokens()
+    for _ in range(2):
+        with pytest.raises(LoggedOut):
+            await tokens.current()
+    assert tokens.have_ended
+    again = attrs.evolve(world.stored(), access=Secret("access-x"), expires_at=None)
+    world.logins.store("p", again)
+    if is_refused:
+        assert await tokens.replace_refused(OLD)
+    assert await tokens.current() == Secret("access-x")
+    assert not tokens.have_ended
+    assert Secret("access-x") in world.hidden
+    assert len(world.server.requests) == 1
+
+
+async def test_the_file_of_a_login_that_is_over_is_read_again_only_if_it_has_changed(
+    world, monkeypatch
+) -> None:
+    tokens = world.tokens()
+    world.logins.remove("p")
+    reads = []
+    read = world.logins.read
+    monkeypatch.setattr(world.logins, "read", lambda: reads.append(1) or read())
+    for _ in range(9):
+        with pytest.raises(LoggedOut):
+            await tokens.current()
+    assert len(reads) == 2
+    world.logins.store("q", Secret("another-one"))
+    with pytest.raises(LoggedOut):
+        await tokens.current()
+    assert len(reads) == 3
+
+
+async def test_a_refused_token_without_another_gives_way_to_a_new_login(world) -> None:
+    tokens = world.tokens(refresh=None)
+    assert not await tokens.replace_refused(OLD)
+    world.logins.store("p", attrs.evolve(world.stored(), access=NEW, expires_at=None))
+    assert await tokens.replace_refused(OLD)
+    assert await tokens.current() == NEW
+    assert world.server.requests == []
+
+
+async def test_a_new_login_serves_every_task_that_asks_meanwhile(world) -> None:
+    async def at_once(ask: Callable[[], Awaitable[object]]) -> list[object]:
+        results: list[object] = []
+
+        async def one() -> None:
+            results.append(await ask())
+
+        async with trio.open_nursery() as tasks:
+            for _ in range(3):
+                tasks.start_soon(one)
+        return results
+
+    world.server.says["/token"] = [(400, {"error": "invalid_grant"})]
+    tokens = world.tokens()
+    with pytest.raises(LoggedOut):
+        await tokens.current()
+    one, other = Secret("stored-1"), Secret("stored-2")
+    lasting = attrs.evolve(world.stored(), access=one, refresh=None, expires_at=None)
+    world.logins.store("p", lasting)
+    assert await at_once(tokens.current) == [one] * 3
+    world.logins.store("p", attrs.evolve(lasting, access=other))
+    assert await at_once(partial(tokens.replace_refused, one)) == [True] * 3
+    assert await tokens.current() == other
+
+
+async def test_a_login_that_was_removed_is_over(world) -> None:
+    tokens = world.tokens()
+    world.logins.remove("p")
+    with pytest.raises(LoggedOut, match="removed"):
+        await tokens.current()
+    assert world.server.requests == []
+
+
+async def test_a_file_that_cannot_be_read_now_does_not_end_the_login(world) -> None:
+    tokens = world.tokens(expires_at=NOW)
+    good = world.logins.path.read_text()
+    for broken in ("{", '{"version": 2}'):
+        world.logins.path.write_text(broken)
+        with pytest.raises(ECAError, match="expected"):
+            await tokens.current()
+    world.logins.path.write_text(good)
+    assert await tokens.current() == NEW
+
+
+async def test_a_failed_renewal_is_no_error_while_the_token_is_valid(world) -> None:
+    world.server.says["/token"] = [
+        (500, {}),
+        (500, b"<html>"),
+        (200, {}),
+        (200, {"access_token": "a\nb"}),
+    ]
+    tokens = world.tokens()
+    assert await tokens.current() == OLD
+    world.now += 30
+    for expected in ("status 500", "access_token", "control character"):
+        with pytest.raises(OAuthError, match=expected):
+            await tokens.current()
+    assert await tokens.current() == NEW, "the next try may work"
+
+
+async def test_an_unreachable_login_server_is_reported(world) -> None:
+    client = Client(id="ours", token_url="http://127.0.0.1:1/token")
+    world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
+    with pytest.raises(HTTPError):
+        await world.tokens().current()
+
+
+@pytest.mark.parametrize("url", ["http://login.example/token", "ftp://127.0.0.1/", "x", "http://["])
+async def test_tokens_go_only_over_https_or_to_this_machine(world, url) -> None:
+    client = Client(id="ours", token_url=url)
+    world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
+    with pytest.raises(OAuthError, match="https"):
+        await world.tokens().current()
+
+
+async def test_a_servers_error_is_shown_without_the_token(world) -> None:
+    words = {"error": "invalid_request", "error_description": "refresh-0 is odd, so is ours"}
+    world.server.says["/token"] = [(400, words)]
+    with pytest.raises(OAuthError) as caught:
+        await world.tokens(expires_at=NOW).replace_refused(OLD)
+    assert str(caught.value) == "*** is odd, so is ours"
+
+
+async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch) -> None:
+    """Use the new tokens while this server runs: the old ones are invalid."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    tokens = world.tokens()
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", full)
+        assert await tokens.current() == NEW
+    assert world.stored().access == OLD
+    world.now += 3600
+    assert await tokens.current() == Secret("access-2")
+    assert world.stored().access == Secret("access-2")
+
+
+async def test_a_lock_that_is_held_too_long_is_reported(world, monkeypatch) -> None:
+    monkeypatch.setattr(token_room, "_LOCK_SECONDS", 0.05)
+    with (
+        lock.lock_in_thread(world.logins.renewal_lock, seconds=1),
+        pytest.raises(OAuthError, match="another server"),
+    ):
+        await world.tokens(expires_at=NOW).replace_refused(OLD)

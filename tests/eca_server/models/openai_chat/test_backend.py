@@ -1,0 +1,522 @@
+"""Chat Completions over real HTTP on loopback, against the scripted provider; timers in memory.
+
+Tested elsewhere: proxies, compression, stale connections and starved tasks with the SDK's HTTP
+client; dialects, tags, line ends and truncation with the decoder; waits with the retries; ids,
+pairs and foreign opaque data with the history.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+import trio
+
+from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.testing.provider import (
+    Provider,
+    Reply,
+    burst,
+    chunk,
+    close,
+    finish,
+    hang,
+    raw,
+    reasoning,
+    reply,
+    reset,
+    wait,
+)
+from eca_server.models import answer_reader
+from eca_server.models.access import KeyAccess, join_url
+from eca_server.models.answer import Answer
+from eca_server.models.backend import Backend, BackendError, Request
+from eca_server.models.events import (
+    Finished,
+    Note,
+    Progress,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+)
+from eca_server.models.history import (
+    Message,
+    Origin,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.profiles import PROFILES
+from eca_server.secret import Secret
+
+pytestmark = pytest.mark.trio
+
+HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
+
+
+def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
+    origin = Origin(api="openai-chat", provider="test", model="m")
+    access = KeyAccess(url=url, key=Secret("sk-planted-key"))
+    return OpenAIChat(http=http, origin=origin, access=access, **options)
+
+
+@asynccontextmanager
+async def talking(script, **options) -> AsyncIterator[tuple[Provider, OpenAIChat]]:
+    async with Provider(script) as provider, HTTPClient() as http:
+        yield provider, backend_at(provider.url, http, **options)
+
+
+async def ask(backend: Backend, request: Request = HELLO, *, into: Answer | None = None) -> Answer:
+    answer = into or Answer()
+    async with backend.stream(request) as events:
+        async for event in events:
+            answer.feed(event)
+    return answer
+
+
+async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
+    with pytest.raises(BackendError) as caught:
+        await ask(backend, request)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "url"),
+    [
+        ("http://h/v1", "/chat/completions", "http://h/v1/chat/completions"),
+        ("http://h/v1/", "chat/completions", "http://h/v1/chat/completions"),
+        ("http://h", "/x", "http://h/x"),
+        (" http://h/v1?a=b\n", "/x", "http://h/v1/x?a=b"),
+        ("http://h/v1?a=b", "/x?c=d", "http://h/v1/x?a=b&c=d"),
+        ("http://h", "/v1/x", "http://h/v1/x"),
+        ("http://h/api/v1/", "/v1/x", "http://h/api/v1/x"),
+        ("http://h/v2", "/v1/x", "http://h/v2/v1/x"),
+    ],
+)
+async def test_the_path_is_added_to_the_base_and_queries_are_preserved(base, path, url):
+    assert join_url(base, path) == url
+
+
+async def test_a_request_carries_the_key_the_model_and_the_history():
+    options = {
+        "extra_payload": {"temperature": 1, "stream_options": None},
+        "extra_headers": {"X-Extra": "1", "Accept": "*/*"},
+        "wire_model": "wire",
+        "path": "/other/chat/completions?v=1",
+    }
+    async with talking([reply("Hi")], **options) as (provider, backend):
+        answer = await ask(backend)
+        assert (answer.text, answer.finished.reason) == ("Hi", "stop")
+        assert answer.usage.input == 10
+        [request] = provider.requests
+    assert request.target == "/v1/other/chat/completions?v=1"
+    assert request.headers["authorization"] == "Bearer sk-planted-key"
+    assert (request.headers["x-extra"], request.headers["accept"]) == ("1", "*/*")
+    assert request.body == {
+        "model": "wire",
+        "messages": [{"role": "user", "content": "Hello"}],
+        "stream": True,
+        "temperature": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "retryable"),
+    [
+        (Reply(before_headers=[reset()]), "network", True),
+        (Reply(before_headers=[close()]), "network", True),
+        (Reply(before_headers=[raw("garbage\r\n\r\n"), close()]), "protocol", False),
+        (Reply(status=401, body={"error": {"message": "no"}}), "auth", False),
+        (Reply(status=429, body={"error": {"message": "slow"}}), "rate_limit", True),
+        (Reply(status=429, body={"error": {"type": "insufficient_quota"}}), "quota", False),
+        (Reply(status=429, body={"error": {"code": "1113", "message": "x"}}), "quota", False),
+        (Reply(status=500, body=""), "overloaded", True),
+        (Reply(status=500, headers={"x-should-retry": "false"}, body="x"), "overloaded", False),
+        (Reply(status=400, headers={"x-should-retry": "true"}, body="x"), "invalid_request", True),
+        (Reply(status=502, body="<html><title>Bad Gateway</title>"), "overloaded", True),
+        (Reply(status=403, body="<html>blocked"), "network", False),
+        (Reply(status=404, body={"error": "model 'm' not found"}), "model_not_found", False),
+        (Reply(body="<html><h1>Sign in</h1></html>"), "protocol", False),
+        (Reply(steps=[raw("complete garbage\n\n"), close()]), "premature_stop", True),
+        (reply(reset()), "premature_stop", True),
+        (Reply(steps=[raw('data: {"choices"'), close()], close_delimited=True), "protocol", False),
+        (Reply(steps=[raw(": only comments\n\n"), close()], close_delimited=True),
+         "premature_stop", True),
+        (reply(chunk({"error": {"message": "busy", "code": 503}})), "overloaded", True),
+        (reply(finish("stop")), "empty_response", True),
+    ],
+)  # fmt: skip
+async def test_a_failed_request_has_its_class(script, kind, retryable):
+    async with talking([script]) as (_, backend):
+        error = await failure(backend)
+    assert (error.kind, error.retryable) == (kind, retryable)
+    assert error.message
+
+
+@pytest.mark.parametrize("steps", [[reset()], [close()], [raw('data: {"choices":[{"del'), close()]])
+@pytest.mark.parametrize("close_delimited", [True, False])
+async def test_a_stream_that_breaks_keeps_its_text_and_is_no_success(steps, close_delimited):
+    made = Reply(steps=[*reply("Hel").steps[:1], *steps], close_delimited=close_delimited)
+    async with talking([made]) as (provider, backend):
+        answer = Answer()
+        with pytest.raises(BackendError) as caught:
+            await ask(backend, into=answer)
+        assert answer.text == "Hel"
+        assert caught.value.kind in ("premature_stop", "protocol")
+        await provider.until(lambda: provider.open_connections == 0)
+
+
+@pytest.mark.parametrize(
+    ("script", "deadlines"),
+    [
+        (Reply(before_headers=[hang()]), Deadlines(first_byte=0.05)),
+        (reply("Hel", hang()), Deadlines(idle=0.05)),
+    ],
+)
+async def test_silence_is_a_timeout_and_closes_the_connection(script, deadlines):
+    async with talking([script], deadlines=deadlines) as (provider, backend):
+        error = await failure(backend)
+        assert (error.kind, error.retryable) == ("timeout", True)
+        await provider.until(lambda: provider.requests[0].closed_by_client)
+
+
+async def test_an_answer_in_plain_json_is_the_same_answer():
+    whole = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
+    async with talking([Reply(body=whole)]) as (_, backend):
+        assert (await ask(backend)).text == "Hi"
+
+
+async def test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused():
+    async with talking([reply("x" * 10 * 2**20), reply("x" * 20 * 2**20)]) as (_, backend):
+        assert len((await ask(backend)).text) == 10 * 2**20
+        assert (await failure(backend)).kind == "protocol"
+
+
+async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
+    async with Provider([]) as elsewhere:
+        moved = Reply(status=307, headers={"location": elsewhere.url + "/chat/completions"})
+        async with talking([moved]) as (_, backend):
+            error = await failure(backend)
+        assert elsewhere.requests == elsewhere.other_requests == []
+    assert (error.kind, error.retryable) == ("configuration", False)
+    assert elsewhere.url in error.message
+
+
+async def test_a_key_that_is_quoted_back_is_masked():
+    quoted = Reply(status=401, body={"error": {"message": "wrong key sk-planted-key"}})
+    async with talking([quoted]) as (_, backend):
+        error = await failure(backend)
+    assert "sk-planted-key" not in f"{error} {error.message} {error.raw}"
+
+
+async def test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn(monkeypatch):
+    monkeypatch.setattr(answer_reader, "DRAIN", 0.01)
+    monkeypatch.setattr(answer_reader, "TAIL", 60)
+    held = Reply(steps=[*reply("Hi").steps, raw("data: [DONE]\n\n"), hang()])
+    async with talking([held]) as (provider, backend):
+        with trio.fail_after(5):
+            assert (await ask(backend)).text == "Hi"
+        await provider.until(lambda: provider.requests[0].closed_by_client)
+
+
+async def test_a_finish_reason_without_done_ends_the_turn_too(monkeypatch):
+    monkeypatch.setattr(answer_reader, "TAIL", 0.01)
+    async with talking([Reply(steps=[*reply("Hi").steps, hang()])]) as (provider, backend):
+        with trio.fail_after(5):
+            assert (await ask(backend)).finished.reason == "stop"
+        await provider.until(lambda: provider.requests[0].closed_by_client)
+
+
+async def test_a_connection_that_was_read_to_its_end_is_used_again():
+    async with talking([reply("1"), reply("2")]) as (provider, backend):
+        await ask(backend)
+        await ask(backend)
+        assert provider.open_connections == 1
+
+
+@pytest.mark.parametrize("field", ["stream_options", "max_tokens", "reasoning_effort"])
+async def test_an_optional_field_that_is_refused_by_name_is_dropped_and_remembered(field):
+    refusal = Reply(status=400, body={"error": {"message": f"Unsupported parameter: '{field}'"}})
+    request = Request(messages=HELLO.messages, max_output_tokens=9, reasoning_effort="low")
+    async with talking([refusal, reply("a"), reply("b")]) as (provider, backend):
+        assert (await ask(backend, request)).text == "a"
+        assert (await ask(backend, request)).text == "b"
+        assert [field in sent.body for sent in provider.requests] == [True, False, False]
+
+
+async def test_a_repeated_refusal_is_raised():
+    async with Provider(otherwise=Reply(status=400, body="unknown field messages")) as provider:
+        async with HTTPClient() as http:
+            assert (await failure(backend_at(provider.url, http))).kind == "unsupported_feature"
+        assert len(provider.requests) == 1
+
+
+async def test_an_empty_answer_behind_tool_results_is_a_quiet_end():
+    call = ToolCallPart(id="a", name="f", raw="{}", arguments={})
+    result = ToolResultPart(call_id="a", parts=(TextPart("done"),))
+    history = [
+        *HELLO.messages,
+        Message(role="assistant", parts=(call,)),
+        Message(role="tool", parts=(result,)),
+    ]
+    async with talking([reply(finish("stop"))]) as (_, backend):
+        answer = await ask(backend, Request(messages=history))
+    assert answer.finished.reason == "stop"
+
+
+async def test_what_the_model_thought_goes_back_where_it_must():
+    """Check a loop that DeepSeek refuses without its reasoning, Gemini without its signature."""
+    extra = {"google": {"thought_signature": "c2ln"}}
+    function = {"name": "f", "arguments": "{}"}
+    call = {"index": 0, "id": "a", "function": function, "extra_content": extra}
+
+    def deltas(**fields):
+        return chunk({"choices": [{"index": 0, "delta": fields}]})
+
+    script = [
+        reply(deltas(reasoning_content="Hm"), deltas(tool_calls=[call]), finish("tool_calls")),
+        reply("done"),
+    ]
+    async with talking(script, profile=PROFILES["deepseek"]) as (provider, backend):
+        answer = await ask(backend)
+        [made] = answer.calls
+        result = ToolResultPart(call_id=made.key, parts=(TextPart("1"),))
+        history = [
+            *HELLO.messages,
+            answer.message(backend.origin),
+            Message(role="tool", parts=(result,)),
+        ]
+        assert (await ask(backend, Request(messages=history))).text == "done"
+        sent = provider.requests[1].body["messages"][1]
+    assert sent["reasoning_content"] == "Hm"
+    assert sent["tool_calls"][0]["extra_content"] == extra
+
+
+UNREADABLE = {
+    "message": "Failed to call a function",
+    "type": "invalid_request_error",
+    "code": "tool_use_failed",
+    "failed_generation": "<function=f{n:1}>",
+}
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        Reply(status=400, body={"error": UNREADABLE}),
+        reply(chunk({"error": UNREADABLE})),
+        reply(reasoning("Hm"), chunk({"error": UNREADABLE})),
+    ],
+    ids=["refused", "in the stream", "behind thoughts"],
+)
+async def test_a_call_that_the_provider_cannot_read_is_asked_for_once_more(failed):
+    async with talking([failed, reply(reasoning("So"), "Hi")]) as (provider, backend):
+        events = []
+        async with backend.stream(HELLO) as stream:
+            events.extend([event async for event in stream])
+        [request] = provider.requests[1].body["messages"]
+    assert "<function=f{n:1}>" in request["content"]
+    assert [type(event) for event in events].count(Started) == 1
+    assert [type(event) for event in events].count(Note) == 1
+    begun = [event.key for event in events if isinstance(event, ReasoningStarted)]
+    assert begun == [event.key for event in events if isinstance(event, ReasoningFinished)]
+    assert len(set(begun)) == len(begun)
+
+
+async def test_a_call_that_the_provider_never_reads_is_an_error_and_so_is_one_behind_text():
+    failed = Reply(status=400, body={"error": UNREADABLE})
+    async with talking([failed] * 3) as (provider, backend):
+        assert (await failure(backend)).code == "tool_use_failed"
+        assert len(provider.requests) == 2
+    async with talking([reply("Hel", chunk({"error": UNREADABLE}))] * 2) as (provider, backend):
+        assert (await failure(backend)).code == "tool_use_failed"
+        assert len(provider.requests) == 1
+
+
+async def test_models_are_listed():
+    async with Provider(models=["a", "b"]) as provider, HTTPClient() as http:
+        backend = backend_at(provider.url, http)
+        assert [model.name for model in await backend.models()] == ["a", "b"]
+    async with HTTPClient(transport=Scripted(0, [b'{"data": "none"}'])) as http:
+        with pytest.raises(BackendError) as caught:
+            await backend_at("http://model", http).models()
+        assert caught.value.kind == "protocol"
+
+
+@pytest.mark.requirement("W-23")
+@pytest.mark.parametrize(
+    "script",
+    [
+        Reply(before_headers=[wait("here")]),
+        reply(wait("here")),
+        reply(raw('data: {"choi'), wait("here")),
+        reply("Hel", wait("here"), "lo"),
+        Reply(steps=[*reply("Hi").steps, wait("here")]),
+    ],
+)
+async def test_a_stop_closes_the_connection_wherever_the_answer_is(script):
+    async with talking([script, reply("next")]) as (provider, backend):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, backend)
+            await provider.until(lambda: "here" in provider.reached)
+            nursery.cancel_scope.cancel()
+        await provider.until(lambda: provider.requests[0].closed_by_client)
+        assert (await ask(backend)).text == "next"
+
+
+@pytest.mark.requirement("W-23")
+async def test_a_hundred_turns_stopped_at_once_close_a_hundred_connections():
+    def script(request) -> Reply:
+        return reply("last") if "last" in str(request.body) else reply("x", wait("never"))
+
+    async with talking(script) as (provider, backend):
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(ask, backend)
+            await provider.until(lambda: provider.open_connections == 100)
+            nursery.cancel_scope.cancel()
+        await provider.until(lambda: provider.open_connections == 0)
+        last = Request(system="last", messages=HELLO.messages)
+        assert (await ask(backend, last)).text == "last"
+
+
+async def test_leaving_an_answer_halfway_leaves_nothing_behind():
+    async with talking([reply(burst(1000, "x"))]) as (provider, backend):
+        async with backend.stream(HELLO) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    break
+        await provider.until(lambda: provider.open_connections == 0)
+
+
+class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
+    """A transport in memory: bytes, and seconds of silence as numbers."""
+
+    def __init__(self, before: float, steps) -> None:
+        self.before = before
+        self.steps = steps
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await trio.sleep(self.before)
+        return httpx.Response(200, stream=self)
+
+    async def __aiter__(self):
+        for step in self.steps:
+            if isinstance(step, bytes):
+                yield step
+            else:
+                await trio.sleep(step)
+
+
+ANSWER = (
+    b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "words"),
+    [
+        (61, [ANSWER], "no answer began within 60 s"),
+        (0, [121, ANSWER], "no byte of the answer came for 120 s"),
+        (0, [b": ping\n\n", 100] * 8 + [ANSWER], "no progress for 600 s"),
+        (59, [119, b": ping\n\n", 119, ANSWER], None),
+    ],
+)
+async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, steps, words):
+    async with HTTPClient(transport=Scripted(before, steps)) as http:
+        backend = backend_at("http://model", http)
+        if words is None:
+            assert (await ask(backend)).text == "Hi"
+        else:
+            error = await failure(backend)
+            assert error.kind == "timeout"
+            assert words in error.message
+
+
+def piece(text: str, reason: str | None = "stop") -> bytes:
+    written = "null" if reason is None else f'"{reason}"'
+    choice = f'{{"delta":{{"content":"{text}"}},"finish_reason":{written}}}'
+    return f'data: {{"choices":[{choice}]}}\n\n'.encode()
+
+
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
+PINGS = [10, PING] * 100
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([piece("Hel"), 19, piece("lo"), DONE], 19),
+        ([piece("Hel"), 1, piece(" "), 100, piece("lo"), DONE], 101),
+        ([piece(""), 100, piece("Hello"), DONE], 100),
+        ([piece("Hello"), 60], 20),
+        ([piece("Hel", None), 60, piece("lo", None), 60, piece(""), 60], 140),
+        ([piece("Hel"), 1, piece("lo"), 1, piece(""), 60], 22),
+        ([piece("Hello"), *PINGS], 20.5),
+        ([piece("Hel"), 10, PING, 9, piece("lo"), *PINGS], 139.5),
+        ([piece("Hel"), 1, piece(" "), *PINGS[:12], piece("lo"), DONE], 61),
+        ([piece("Hello", None), *PINGS[:12], piece(""), *PINGS], 80.5),
+    ],
+)
+async def test_what_comes_behind_a_finish_reason_is_waited_for(autojump_clock, steps, seconds):
+    async with HTTPClient(transport=Scripted(0, steps)) as http:
+        began = trio.current_time()
+        answer = await ask(backend_at("http://model", http))
+        assert answer.text.replace(" ", "") == "Hello"
+        assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
+
+
+async def test_calls_behind_the_finish_reason_of_text_are_waited_for(autojump_clock):
+    call = '{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}'
+    other = f'{{"index":1,"delta":{{"tool_calls":[{call}]}},"finish_reason":"tool_calls"}}'
+    steps = [piece("I will look."), 15, f'data: {{"choices":[{other}]}}\n\n'.encode(), DONE]
+    async with HTTPClient(transport=Scripted(0, steps)) as http:
+        answer = await ask(backend_at("http://model", http))
+    assert answer.finished.reason == "tool_calls"
+
+
+async def test_comments_are_progress_events_and_no_answer(autojump_clock):
+    transport = Scripted(0, [b": ping\n\n", 1, ANSWER])
+    async with (
+        HTTPClient(transport=transport) as http,
+        backend_at("http://model", http).stream(HELLO) as stream,
+    ):
+        events = [event async for event in stream]
+    assert events[0] == Progress("ping")
+    assert isinstance(events[-1], Finished)
+
+
+async def test_what_cannot_be_sent_is_an_error_of_the_configuration():
+    async with HTTPClient() as http:
+        for url in ("not a url", "http://127.0.0.1:99999/v1"):
+            assert (await failure(backend_at(url, http))).kind in ("configuration", "network")
+        bad = backend_at("http://127.0.0.1:1", http, extra_headers={"x": "a\nb"})
+        assert (await failure(bad)).kind == "configuration"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "quoted"),
+    [
+        ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "got image/png, not text"),
+        ("", b"\0\x1b[31m", "got binary data, not text"),
+        ("text/html", b"<title>Log in</title>", "got text/html: Log in"),
+        (
+            "application/json",
+            '{"data": "\x9b31m\u202e"}'.encode(),
+            r"""got {"data":"\x9b31m\u202e""",
+        ),
+    ],
+)
+async def test_a_listing_that_is_none_is_quoted_without_control_bytes(content_type, body, quoted):
+    def answered(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=body, headers={"content-type": content_type})
+
+    async with HTTPClient(transport=httpx.MockTransport(answered)) as http:
+        with pytest.raises(BackendError) as caught:
+            await backend_at("http://h/v1", http).models()
+    assert caught.value.kind == "protocol"
+    assert quoted in caught.value.message
+    assert caught.value.message.isprintable()

@@ -1,0 +1,353 @@
+"""The dialects of Chat Completions, and their common rules.
+
+Known problems with tests here: bytes in any chunks, unusual line ends, U+2028 inside a text,
+comments, a missing last blank line; usage in any place; tool calls with any labels; reasoning in
+any field or in tags; errors inside a stream; nulls in any field; strict JSON of arguments.
+"""
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.sse import SSEvent
+from eca_server.models.backend import BackendError
+from eca_server.models.events import (
+    Citation,
+    Finished,
+    Image,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    RefusalDelta,
+    Started,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+from eca_server.models.openai_chat.decoder import ChatDecoder
+
+
+def decoder(**options) -> ChatDecoder:
+    keys = itertools.count(1)
+    return ChatDecoder(new_key=lambda: f"k{next(keys)}", **options)
+
+
+def delta(finish=None, /, **fields) -> dict:
+    return {"id": "r1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def play(*chunks, done=True, **options) -> list:
+    """Return the events of a complete stream of these chunks."""
+    decoding = decoder(**options)
+    events = []
+    for chunk in chunks:
+        data = chunk if isinstance(chunk, str) else json.dumps(chunk)
+        events += decoding.feed(SSEvent(event="message", data=data))
+    if done:
+        events += decoding.feed(SSEvent(event="message", data="[DONE]"))
+    return events + decoding.close()
+
+
+def failure(*chunks, **options) -> BackendError:
+    with pytest.raises(BackendError) as caught:
+        play(*chunks, **options)
+    return caught.value
+
+
+def text_of(events) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def thoughts_of(events) -> str:
+    return "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+
+
+def calls_of(events) -> list[tuple[str, dict | None]]:
+    names = {event.key: event.name for event in events if isinstance(event, ToolCallStarted)}
+    done = [event for event in events if isinstance(event, ToolCallFinished)]
+    return [(names[event.key], event.arguments) for event in done]
+
+
+def tool(*fragments) -> dict:
+    return delta(tool_calls=list(fragments))
+
+
+def fragment(arguments="", name=None, **fields) -> dict:
+    return {**fields, "function": {"name": name, "arguments": arguments}}
+
+
+STOP = delta("stop")
+
+
+def test_a_plain_answer_is_started_text_usage_and_finished():
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    first = {**delta(role="assistant", content=""), "model": "m"}
+    events = play(first, delta(content="Hel"), delta(content="lo"), STOP, usage)
+    assert events == [
+        Started(response_id="r1", model="m"),
+        TextDelta("Hel"),
+        TextDelta("lo"),
+        Usage(input=3, output=2),
+        Finished(reason="stop", raw_reason="stop"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("stop", "stop"),
+        ("STOP", "stop"),
+        ("eos", "stop"),
+        ("end_turn", "stop"),
+        ("length", "length"),
+        ("max_tokens", "length"),
+        ("model_length", "length"),
+        ("content_filter", "content_filter"),
+        ("sensitive", "content_filter"),
+        ("tool_calls", "other"),
+        ("something_new", "other"),
+    ],
+)
+def test_a_finish_reason_in_any_spelling_has_its_meaning(raw, reason):
+    assert play(delta(content="x"), delta(raw))[-1] == Finished(reason=reason, raw_reason=raw)
+
+
+def test_done_alone_ends_an_answer_that_has_content():
+    assert play(delta(content="x"))[-1] == Finished(reason="other")
+    assert play(delta(content="x"), delta(""))[-1] == Finished(reason="other")
+
+
+def test_a_finish_reason_alone_ends_an_answer_too():
+    assert play(delta(content="x"), STOP, done=False)[-1].reason == "stop"
+
+
+def test_nothing_that_ends_an_answer_is_a_premature_stop():
+    error = failure(delta(content="x"), done=False)
+    assert (error.kind, error.retryable) == ("premature_stop", True)
+
+
+def test_events_after_the_end_are_ignored():
+    decoding = decoder()
+    for data in (json.dumps(delta(content="x")), "[DONE]"):
+        decoding.feed(SSEvent(event="message", data=data))
+    assert decoding.done
+    assert decoding.feed(SSEvent(event="message", data=json.dumps(delta(content="y")))) == []
+    assert decoding.close() == []
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("chunks", "expected"),
+        [
+            ([], None),
+            ([{"usage": {"prompt_tokens": n, "completion_tokens": n}} for n in (1, 2, 3)], (3, 3)),
+            ([{"choices": [{"usage": {"prompt_tokens": 4, "completion_tokens": 5}}]}], (4, 5)),
+            ([{"x_groq": {"usage": {"prompt_tokens": 6, "completion_tokens": 7}}}], (6, 7)),
+            ([{"choices": None, "usage": {"prompt_tokens": 8, "completion_tokens": 9}}], (8, 9)),
+        ],
+    )
+    def test_the_last_counts_win_wherever_they_stand(self, chunks, expected):
+        events = play(delta(content="x"), *chunks, STOP)
+        usages = [(event.input, event.output) for event in events if isinstance(event, Usage)]
+        assert usages == ([expected] if expected else [])
+
+    @pytest.mark.parametrize(
+        ("counts", "usage"),
+        [
+            (
+                {
+                    "prompt_tokens": 10,
+                    "completion_tokens": 5,
+                    "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 1},
+                    "completion_tokens_details": {"reasoning_tokens": 2},
+                    "cost": 0.25,
+                },
+                Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25),
+            ),
+            (
+                {"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 4},
+                Usage(input=6, cache_read=4, output=5),
+            ),
+            (
+                {
+                    "prompt_tokens": 10,
+                    "completion_tokens": 5,
+                    "total_tokens": 18,
+                    "completion_tokens_details": {"reasoning_tokens": 3},
+                },
+                Usage(input=10, output=8, reasoning=3),
+            ),
+            ({"prompt_tokens": "many", "completion_tokens_details": None}, Usage()),
+        ],
+    )
+    def test_the_parts_do_not_overlap(self, counts, usage):
+        assert usage in play(delta(content="x"), {"usage": counts}, STOP)
+
+
+class TestReasoning:
+    @pytest.mark.parametrize(
+        ("fields", "opaque"),
+        [
+            ({"reasoning_content": "Hm"}, {"field": "reasoning_content"}),
+            ({"reasoning": "Hm"}, {"field": "reasoning"}),
+            ({"reasoning_text": "Hm"}, {"field": "reasoning_text"}),
+            ({"reasoning_content": "Hm", "reasoning": "Hm"}, {"field": "reasoning_content"}),
+            (
+                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]},
+                {"field": "content"},
+            ),
+            (
+                {
+                    "reasoning": "Hm",
+                    "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "Hm"}],
+                },
+                {
+                    "field": "reasoning",
+                    "details": [{"type": "reasoning.text", "index": 0, "text": "Hm"}],
+                },
+            ),
+        ],
+    )
+    def test_it_is_one_block_with_its_text_once_whatever_the_field(self, fields, opaque):
+        assert play(delta(**fields), delta(content="Hi"), STOP)[1:-1] == [
+            ReasoningStarted("reasoning_1"),
+            ReasoningDelta("reasoning_1", "Hm"),
+            ReasoningFinished(key="reasoning_1", opaque=opaque),
+            TextDelta("Hi"),
+        ]
+
+    def test_details_grow_by_index_and_come_back_whole(self):
+        def details(**fields):
+            return delta(reasoning_details=[{"type": "reasoning.text", "index": 0, **fields}])
+
+        events = play(
+            details(text="H", format="f"),
+            details(text="m"),
+            details(signature="s"),
+            delta(content="Hi"),
+            delta(reasoning_details=[{"type": "reasoning.encrypted", "data": "x", "index": 1}]),
+            STOP,
+        )
+        whole = {"type": "reasoning.text", "index": 0, "text": "Hm", "format": "f"}
+        finished = [event.opaque for event in events if isinstance(event, ReasoningFinished)]
+        assert finished[0]["details"] == [{**whole, "signature": "s"}]
+        assert finished[1]["details"] == [{"type": "reasoning.encrypted", "data": "x", "index": 1}]
+        assert thoughts_of(events) == "Hm"
+
+    @pytest.mark.parametrize(
+        ("texts", "options", "thoughts", "visible"),
+        [
+            (["<th", "ink>", "Hm", "</thi", "nk>", "\n\n", "Hi"], {}, "Hm", "Hi"),
+            (["\n <think>Hm</think>Hi"], {}, "Hm", "Hi"),
+            (["<think>Hm"], {}, "Hm", ""),
+            (["<thin"], {}, "", "<thin"),
+            (["Hm</think>Hi"], {"think_tags": "open"}, "Hm", "Hi"),
+            (["Hm</think>Hi"], {}, "", "Hm</think>Hi"),
+            (["see `<think>x</think>`"], {}, "", "see `<think>x</think>`"),
+            (["<think>a</think>b<think>c</think>"], {}, "a", "b<think>c</think>"),
+            (["<think>Hm</think>Hi"], {"think_tags": "off"}, "", "<think>Hm</think>Hi"),
+            (["<think></think>Hi"], {}, "", "Hi"),
+            (
+                ["[th", "]Hm[/th", "]Hi"],
+                {"tags": ("[th]", "[/th]"), "think_tags": "off"},
+                "Hm",
+                "Hi",
+            ),
+            (["<think>Hm"], {"tags": ("[th]", "[/th]")}, "", "<think>Hm"),
+        ],
+    )
+    def test_tags_are_reasoning_only_at_the_very_start(self, texts, options, thoughts, visible):
+        events = play(*[delta(content=text) for text in texts], STOP, **options)
+        assert (thoughts_of(events), text_of(events)) == (thoughts, visible)
+
+    @given(st.lists(st.integers(0, 40)))
+    def test_tags_may_be_cut_anywhere(self, cuts):
+        text = "<think>a < b </th</think>\n\nif a < b: `</think>`"
+        marks = sorted({0, len(text), *cuts})
+        pieces = [text[start:end] for start, end in itertools.pairwise(marks)]
+        events = play(*[delta(content=piece) for piece in pieces], STOP)
+        assert thoughts_of(events) == "a < b </th"
+        assert text_of(events) == "if a < b: `</think>`"
+
+
+@pytest.mark.parametrize(
+    ("chunk", "kind"),
+    [
+        ({"error": {"message": "slow down", "code": 429}}, "rate_limit"),
+        ({"error": {"message": "no", "type": "overloaded_error"}}, "overloaded"),
+        ({"error": "boom"}, "unknown"),
+        ({**delta(content="x"), "error": {"code": 503}}, "overloaded"),
+        ({"object": "error", "message": "maximum context length is 5 tokens"}, "context_overflow"),
+        ({"choices": [{"error": {"code": 502, "message": "bad"}, "delta": {}}]}, "overloaded"),
+        ({"choices": [{"delta": {}, "finish_reason": "error"}]}, "overloaded"),
+        ({"choices": [{"delta": {}, "finish_reason": "network_error"}]}, "overloaded"),
+        ({"x_groq": {"error": "over capacity"}}, "unknown"),
+        ({"code": "1113", "msg": "no balance"}, "quota"),
+        ({"detail": [{"loc": ["body", "model"], "msg": "Field required"}]}, "unknown"),
+        ([{"error": {"code": 400, "message": "API key not valid", "status": "X"}}], "auth"),
+        ("not JSON", "protocol"),
+        ("7", "protocol"),
+    ],
+)
+def test_an_error_inside_a_stream_is_raised_as_what_it_is(chunk, kind):
+    assert failure(delta(content="x"), chunk).kind == kind
+
+
+def test_an_event_named_error_is_one_whatever_is_in_it():
+    with pytest.raises(BackendError, match="too long"):
+        decoder().feed(SSEvent(event="error", data='{"message": "prompt is too long"}'))
+
+
+def test_nulls_and_absences_are_nothing():
+    events = play(
+        {"choices": None},
+        {"choices": [None, {"delta": None}, {}]},
+        delta(content=None, tool_calls=None, refusal=None, reasoning_details=None),
+        delta(content="x"),
+        STOP,
+    )
+    assert text_of(events) == "x"
+
+
+def test_choices_that_share_an_answer_are_merged():
+    call = {"delta": {"tool_calls": [fragment("{}", "f", index=0, id="a")]}, "index": 1}
+    events = play({"choices": [{"delta": {"content": "x"}, "index": 0}, call]}, STOP)
+    assert (text_of(events), calls_of(events)) == ("x", [("f", {})])
+
+
+def test_a_whole_message_is_an_answer_unless_it_repeats_one():
+    whole = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
+    assert text_of(play(whole)) == "Hi"
+    assert text_of(play(delta(content="Hi"), whole)) == "Hi"
+
+
+def test_an_empty_answer_is_an_error_except_behind_tool_results():
+    error = failure(delta(role="assistant"), STOP)
+    assert (error.kind, error.retryable) == ("empty_response", True)
+    assert "context" in error.message
+    assert play(STOP, may_be_empty=True)[-1] == Finished(reason="stop", raw_reason="stop")
+    assert play(delta("length"))[-1].reason == "length"
+
+
+def test_refusals_citations_and_images_are_events_of_their_own():
+    source = {"url": "http://a", "title": "A", "start_index": 0, "end_index": 2}
+    events = play(
+        delta(content="x"),
+        delta(annotations=[{"type": "url_citation", "url_citation": source}]),
+        {"citations": ["http://a", "http://b"], "choices": []},
+        delta(images=[{"image_url": {"url": "data:image/png;base64,aGk="}}]),
+        delta(refusal="No."),
+        STOP,
+    )
+    assert Citation(url="http://a", title="A", span=(0, 2)) in events
+    assert [event.url for event in events if isinstance(event, Citation)] == [
+        "http://a",
+        "http://b",
+    ]
+    assert Image(media_type="image/png", data=b"hi") in events
+    assert RefusalDelta("No.") in events
+    assert events[-1].reason == "refusal"

@@ -1,0 +1,262 @@
+"""Chat Completions as bytes: any chunks, any line ends, truncated, or no stream at all.
+
+The grammar of events is checked for any answer.
+"""
+
+import itertools
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.sse import SSEvent
+from eca_server.models.answer import Answer
+from eca_server.models.answer_body import AnswerBody
+from eca_server.models.backend import BackendError
+from eca_server.models.events import (
+    Finished,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+from eca_server.models.history import Origin, ToolCallPart
+from eca_server.models.openai_chat.decoder import ChatDecoder
+
+
+def delta(finish=None, /, **fields) -> dict:
+    return {"id": "r1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def tool(arguments="", name=None, **fields) -> dict:
+    function = {"name": name, "arguments": arguments}
+    return delta(tool_calls=[{**fields, "function": function}])
+
+
+def text_of(events) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def play(*chunks, **options) -> list:
+    decoding = ChatDecoder(**options)
+    datas = [*map(json.dumps, chunks), "[DONE]"]
+    fed = [decoding.feed(SSEvent(event="message", data=data)) for data in datas]
+    return [*itertools.chain(*fed), *decoding.close()]
+
+
+STREAM = [
+    delta(role="assistant", content=""),
+    delta(reasoning_content="Hm\u2028m"),
+    delta(content="a\u0085b\u2028c"),
+    tool(name="f", index=0, id="a"),
+    tool('{"n"', index=0),
+    tool(":1}", index=0),
+    delta("tool_calls"),
+    {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+]
+
+
+def wire(newline="\n", *, last_blank=True) -> bytes:
+    lines = ["\ufeff: comment", "retry: 5", ""]
+    for number, chunk in enumerate(STREAM):
+        data = json.dumps(chunk, ensure_ascii=False)
+        lines += [f"id: {number}", f"data:{data}" if number % 2 else f"data: {data}", "", ""]
+    lines += ["data: [DONE]", *([""] if last_blank else [])]
+    return newline.join([*lines, ""]).encode()
+
+
+def decode(pieces) -> tuple[list, str | None]:
+    """Return the events of these bytes, and the kind of the error at their end."""
+    keys = itertools.count(1)
+    body = AnswerBody(content_type="", decoder=ChatDecoder(new_key=lambda: f"k{next(keys)}"))
+    events: list = []
+    try:
+        for piece in pieces:
+            events.extend(body.feed(piece))
+        events.extend(body.close())
+    except BackendError as error:
+        return events, error.kind
+    return events, None
+
+
+WHOLE = decode([wire()])
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("last_blank", [True, False])
+def test_every_line_end_and_every_single_byte_give_the_same_events(newline, last_blank):
+    stream = wire(newline, last_blank=last_blank)
+    assert WHOLE[1] is None
+    assert text_of(WHOLE[0]) == "a\u0085b\u2028c"
+    assert decode([stream[at : at + 1] for at in range(len(stream))]) == WHOLE
+
+
+@given(st.lists(st.integers(0, len(wire("\r\n")))))
+def test_bytes_may_be_cut_anywhere(cuts):
+    stream = wire("\r\n")
+    marks = sorted({0, len(stream), *cuts})
+    assert decode([stream[a:b] for a, b in itertools.pairwise(marks)]) == WHOLE
+
+
+def test_a_stream_cut_anywhere_gives_a_prefix_of_its_events_and_a_premature_stop():
+    stream = wire()
+    finish_at = stream.index(b'"tool_calls"}]}')
+    for end in range(len(stream)):
+        events, error = decode([stream[:end]])
+        if error is None:
+            assert end > finish_at, "only the API's own mark ends an answer"
+            assert [event for event in events if not isinstance(event, Usage)] == [
+                event for event in WHOLE[0] if not isinstance(event, Usage)
+            ]
+        else:
+            assert error == "premature_stop" or (error == "protocol" and not events)
+            assert events == WHOLE[0][: len(events)]
+
+
+def test_bytes_that_are_not_unicode_are_replaced_and_end_nothing():
+    body = json.dumps(delta(content="aXb")).encode().replace(b"X", b"\xff")
+    events, error = decode([b"data: " + body + b"\n\n", b"data: [DONE]\n\n"])
+    assert (text_of(events), error) == ("a\ufffdb", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
+        (b"hello there\n", "protocol", "hello there"),
+        (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
+        (b'[{"error": {"code": 503, "message": "busy"}}]', "overloaded", "busy"),
+        (b'{"half": ', "protocol", "JSON"),
+        (b"", "premature_stop", "broke off"),
+        (b": only comments\n\n", "premature_stop", "broke off"),
+        (b"data: [DONE]\n\n", "premature_stop", "broke off"),
+        (b"data: " + b"x" * (17 * 2**20), "protocol", "16777216"),
+    ],
+    ids=str,
+)
+def test_what_is_no_stream_is_reported_as_what_it_is(body, kind, words):
+    keys = AnswerBody(content_type="", decoder=ChatDecoder())
+    with pytest.raises(BackendError, match=words) as caught:
+        list(itertools.chain(keys.feed(body), keys.close()))
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html><h1>Sign in</h1></html>", "Sign in"),
+        (b"<html><script src='/a.js?key=hidden'>\n</script></html>", "<script src='/a.js?key=***"),
+        (b"<html>" + b"<br>" * 9000, "<html><br><br>"),
+    ],
+    ids=["words", "tags alone", "long"],
+)
+def test_a_page_in_place_of_an_answer_is_reported_by_its_type_and_its_beginning(body, words):
+    page = AnswerBody(content_type="text/html; charset=utf-8", decoder=ChatDecoder())
+    with pytest.raises(BackendError) as caught:
+        list(itertools.chain(page.feed(body), page.close()))
+    result = caught.value.message
+    assert result.startswith("expected an answer in JSON, got text/html; charset=utf-8: ")
+    assert words in result
+    assert "hidden" not in result
+    assert len(result) < 300
+
+
+def test_one_json_object_in_place_of_a_stream_is_the_same_answer():
+    message = tool('{"n":1}', "f", index=0, id="a")["choices"][0]["delta"] | {"content": "Hi"}
+    whole = {"id": "r", "choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    events, error = decode([b" \n", json.dumps(whole).encode()])
+    assert error is None
+    calls = [event.arguments for event in events if isinstance(event, ToolCallFinished)]
+    assert (text_of(events), calls) == ("Hi", [{"n": 1}])
+
+
+KEYS = (
+    *("choices", "delta", "content", "tool_calls", "function", "index", "id", "name"),
+    *("arguments", "usage", "error", "message", "finish_reason", "reasoning_details"),
+    *("annotations", "images", "citations", "x_groq", "text", "type", "prompt_tokens"),
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(KEYS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(json_values, max_size=4))
+def test_no_json_whatever_makes_the_decoder_raise_anything_but_a_backend_error(chunks):
+    try:
+        events = play(*chunks)
+    except BackendError:
+        return
+    check_grammar(events)
+
+
+pieces = st.one_of(
+    st.builds(lambda text: delta(content=text), st.text(min_size=1, max_size=5)),
+    st.builds(lambda text: delta(reasoning=text), st.text(min_size=1, max_size=5)),
+    st.builds(
+        lambda at, text: tool(text, f"f{at}", index=at, id=f"i{at}"),
+        st.integers(0, 2),
+        st.sampled_from(["", "{", "}", '{"a":1}', "x"]),
+    ),
+    st.just({"usage": {"prompt_tokens": 1}}),
+)
+
+
+@given(st.lists(pieces, min_size=1), st.sampled_from(["stop", "length", "tool_calls", "odd"]))
+def test_every_answer_keeps_the_grammar_of_events(chunks, reason):
+    events = play(*chunks, delta(reason), may_be_empty=True)
+    check_grammar(events)
+    answer = Answer()
+    for event in events:
+        answer.feed(event)
+    message = answer.message(Origin("a", "p", "m"))
+    assert answer.text == text_of(events)
+    assert not answer.open_calls
+    assert not answer.open_reasonings
+    calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
+    assert [call.id for call in calls] == [call.key for call in answer.calls]
+
+
+def check_grammar(events) -> None:
+    assert isinstance(events[0], Started)
+    assert [isinstance(event, Started) for event in events].count(True) == 1
+    assert isinstance(events[-1], Finished)
+    assert [isinstance(event, Finished) for event in events].count(True) == 1
+    open_blocks: set[str] = set()
+    for event in events:
+        match event:
+            case ReasoningStarted(key):
+                assert key not in open_blocks
+                open_blocks.add(key)
+            case ToolCallStarted():
+                assert event.key not in open_blocks
+                open_blocks.add(event.key)
+            case ReasoningDelta(key, text) | ToolCallArguments(key, text):
+                assert key in open_blocks
+                assert text
+            case ReasoningFinished() | ToolCallFinished():
+                open_blocks.remove(event.key)
+            case TextDelta(text):
+                assert text
+            case Usage():
+                assert all(
+                    count is None or (count >= 0 and math.isfinite(count))
+                    for count in (event.input, event.output)
+                )
+    assert not open_blocks

@@ -1,0 +1,32 @@
+"""The models of some providers, without a configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eca_protocol.http import HTTPClient
+from eca_server.config import Config, Provider
+from eca_server.models.backend import ModelInfo
+from eca_server.models.listings import Endpoint, Listing
+from eca_server.models.models import Models
+
+
+def models_of(
+    providers: Mapping[str, Provider],
+    *,
+    http: HTTPClient | None = None,
+    listed: Mapping[str, Sequence[str]] | None = None,
+) -> Models:
+    """Return the models of these providers; `listed` has the models that some of them list."""
+
+    def listing(endpoint: Endpoint) -> Listing | None:
+        names = (listed or {}).get(endpoint.provider)
+        return Listing(models=tuple(map(_named, names)), at=0) if names else None
+
+    return Models(
+        Config(providers=providers), environ={}, http=http or HTTPClient(), listing=listing
+    )
+
+
+def _named(name: str) -> ModelInfo:
+    return ModelInfo(name=name)

@@ -1,0 +1,145 @@
+"""Access to providers: tokens are renewed, and no error shows a key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider, Reply, chunk, raw, reply
+from eca_server.models.access import KeyAccess, LoginAccessConfig, TokenAccess
+from eca_server.models.answer import Answer
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.credentials import Client, Logins, Tokens, TokenSet
+from eca_server.models.history import Message, Origin, TextPart
+from eca_server.models.openai_chat import OpenAIChat
+from eca_server.secret import Secret
+from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+
+pytestmark = pytest.mark.trio
+
+HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
+KEY = "planted in a way that looks like no key"
+REFUSED = Reply(status=401, body={"error": {"message": "old"}})
+
+
+async def ask(backend: OpenAIChat) -> str:
+    answer = Answer()
+    async with backend.stream(HELLO) as events:
+        async for event in events:
+            answer.feed(event)
+    return answer.text
+
+
+@asynccontextmanager
+async def logged_in(
+    script, tmp_path: Path, *, lasts: float = 3600, **others: Reply
+) -> AsyncIterator[tuple[Provider, LoginServer, OpenAIChat]]:
+    async with (
+        Provider(script, others=others) as provider,
+        login_server() as server,
+        HTTPClient() as http,
+    ):
+        logins = Logins({"XDG_DATA_HOME": str(tmp_path)})
+        tokens = TokenSet(
+            access=Secret("access-0"),
+            refresh=Secret("refresh-0"),
+            expires_at=time.time() + lasts,
+            obtained_at=time.time(),
+            client=Client(id="ours", token_url=f"{server.url}/token"),
+        )
+        logins.store("p", tokens)
+        config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
+        access = TokenAccess(provider.url, config)
+        origin = Origin(api="openai-chat", provider="p", model="m")
+        yield provider, server, OpenAIChat(http=http, origin=origin, access=access)
+
+
+def carried(provider: Provider) -> list[str]:
+    requests = [*provider.requests, *provider.other_requests]
+    return [request.headers["authorization"] for request in requests]
+
+
+async def test_a_login_is_renewed_before_its_end(tmp_path) -> None:
+    async with logged_in([reply("Hi")], tmp_path, lasts=10) as (provider, _, backend):
+        assert await ask(backend) == "Hi"
+        assert carried(provider) == ["Bearer access-1"]
+
+
+async def test_a_refused_token_is_renewed_once(tmp_path) -> None:
+    async with logged_in([REFUSED, reply("Hi"), REFUSED, REFUSED], tmp_path) as (
+        provider,
+        _,
+        backend,
+    ):
+        assert await ask(backend) == "Hi"
+        assert carried(provider) == ["Bearer access-0", "Bearer access-1"]
+        with pytest.raises(BackendError) as caught:
+            await ask(backend)
+        assert caught.value.kind == "auth"
+        assert len(provider.requests) == 4
+
+
+async def test_a_login_that_is_over_is_reported_with_what_to_do(tmp_path) -> None:
+    async with logged_in([reply("Hi")], tmp_path, lasts=0) as (provider, server, backend):
+        server.valid.clear()
+        with pytest.raises(BackendError, match="log in again with `/login`") as caught:
+            await ask(backend)
+        assert caught.value.kind == "auth"
+        assert provider.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"), [(500, "overloaded", True), (400, "auth", False)]
+)
+async def test_a_login_server_that_fails_is_reported(tmp_path, status, kind, retryable) -> None:
+    async with logged_in([reply("Hi")], tmp_path, lasts=0) as (_, server, backend):
+        server.says["/token"] = [(status, {"error": "server_error"})]
+        with pytest.raises(BackendError, match="cannot be renewed") as caught:
+            await ask(backend)
+        assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Reply(status=401, body={"error": {"message": f"wrong key: {KEY}!"}}),
+        Reply(status=500, body=f"<title>{KEY}</title>".encode()),
+        reply("Hi", chunk({"error": {"message": f"wrong key: {KEY}!"}})),
+        reply("Hi", raw(f"data: {KEY}\n\n")),
+    ],
+)
+@pytest.mark.parametrize("header", ["authorization", "x-own-token"])
+async def test_a_key_that_a_provider_quotes_is_in_no_error(answer, header) -> None:
+    async with Provider([answer]) as provider, HTTPClient() as http:
+        own = header == "x-own-token"
+        backend = OpenAIChat(
+            http=http,
+            origin=Origin(api="openai-chat", provider="p", model="m"),
+            access=KeyAccess(url=provider.url, key=None if own else Secret(KEY)),
+            extra_headers={header: KEY} if own else {},
+        )
+        with pytest.raises(BackendError) as caught:
+            await ask(backend)
+    error = caught.value
+    assert KEY not in f"{error} {error!r} {error.message} {error.raw} {error.args}"
+
+
+async def test_a_listing_renews_a_refused_token_and_shows_no_key(tmp_path) -> None:
+    quoting = Reply(status=403, body=["access-0", "access-1", "more"])
+    async with logged_in([], tmp_path, models=quoting) as (provider, _, backend):
+        with pytest.raises(BackendError) as caught:
+            await backend.models()
+        assert carried(provider) == ["Bearer access-0", "Bearer access-1"]
+    assert "access-1" not in caught.value.raw
+
+
+async def test_a_base_that_is_no_url_is_an_error_of_the_configuration() -> None:
+    with pytest.raises(BackendError, match="expected a url") as caught:
+        await KeyAccess(url="http://user:planted@[::1/v1").target("/chat")
+    assert caught.value.kind == "configuration"
+    assert "planted" not in str(caught.value)

@@ -1,0 +1,224 @@
+"""Models listed over the network: fetched with deadlines, cached, offered while offline."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.http_server import HTTPRequest, Responder, serve
+from eca_server.models import discovery
+from eca_server.models.backend import BackendError, ModelInfo
+from eca_server.models.discovery import LIST_SECONDS, LIST_TTL, Discovery
+from eca_server.models.facts import ModelFacts
+from eca_server.models.listings import Endpoint
+
+pytestmark = pytest.mark.trio
+
+FAR = Endpoint("p", "https://far.example/v1")
+A, B = ModelInfo(name="a", facts=ModelFacts(context=7)), ModelInfo(name="b")
+
+
+class Lists:
+    """A backend that only lists models."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        answer = self._answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        if answer is None:
+            await trio.sleep_forever()
+        result: Sequence[ModelInfo] = answer
+        return result
+
+
+def lists(*answers: Any) -> Any:
+    return Lists(*answers)
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Replace the time of day; the value can be set."""
+    time = [1_000_000.0]
+    monkeypatch.setattr(discovery.time, "time", lambda: time[0])
+    return time
+
+
+async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_changed(
+    tmp_path: Path, now: list[float]
+) -> None:
+    first = Discovery(tmp_path)
+    assert first.listing(FAR) is None
+    assert await first.ask(FAR, lists([A, B]))
+    assert not await first.ask(FAR, lists([A, B]))
+    assert await first.ask(FAR, lists([B, A]))
+    second = Discovery(tmp_path)
+    listing = second.listing(FAR)
+    assert listing is not None
+    assert listing.models == (B, A)
+    assert second.listing(Endpoint("q", FAR.url)) is None
+    assert second.listing(Endpoint("p", f"{FAR.url}/")) is None
+    (file,) = (tmp_path / "models").glob("*.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(
+    tmp_path: Path, now: list[float]
+) -> None:
+    await Discovery(tmp_path).ask(FAR, lists([A]))
+    assert not Discovery(tmp_path).is_due(FAR)
+    now[0] += LIST_TTL
+    assert Discovery(tmp_path).is_due(FAR)
+    now[0] -= 10 * LIST_TTL  # the clock was set back: that time is not past
+    assert Discovery(tmp_path).is_due(FAR)
+
+
+@pytest.mark.parametrize(
+    "fault", [BackendError("auth", "no"), OSError("refused"), ValueError("port"), None]
+)
+async def test_who_does_not_answer_in_time_is_shown_as_before(
+    tmp_path: Path, fault: Any, autojump_clock: trio.testing.MockClock, now: list[float]
+) -> None:
+    discovery = Discovery(tmp_path)
+    await discovery.ask(FAR, lists([A]))
+    now[0] += 1e9
+    later = Discovery(tmp_path)
+    began = trio.current_time()
+    assert not await later.ask(FAR, lists(fault))
+    assert trio.current_time() - began <= LIST_SECONDS
+    assert later.is_due(FAR)
+    listing = later.listing(FAR)
+    assert listing is not None
+    assert listing.models == (A,)
+
+
+async def test_an_incomprehensible_answer_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert not await Discovery(tmp_path).ask(FAR, lists(ZeroDivisionError()))
+    assert "unreadable" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "null",
+        '{"version": 2, "at": 1, "models": []}',
+        '{"version": 1, "at": "x", "models": []}',
+        '{"version": 1, "at": 1, "models": {}}',
+        '{"version": 1, "at": 1, "models": [{"name": "a"',
+        '{"version": 1, "at": 1, "models": [' + '{"name": "a"},' * 100_000 + "{}]}",
+    ],
+)
+async def test_a_file_that_is_broken_or_half_written_is_as_good_as_none(
+    tmp_path: Path, content: str
+) -> None:
+    await Discovery(tmp_path).ask(FAR, lists([A]))
+    (file,) = (tmp_path / "models").glob("*.json")
+    file.write_text(content)
+    discovery = Discovery(tmp_path)
+    assert discovery.listing(FAR) is None
+    assert await discovery.ask(FAR, lists([A]))
+    assert Discovery(tmp_path).listing(FAR) is not None
+
+
+async def test_where_nothing_can_be_stored_it_is_learned_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file")
+    discovery = Discovery(tmp_path)
+    assert await discovery.ask(FAR, lists([A]))
+    assert discovery.listing(FAR) is not None
+
+
+async def test_what_is_on_this_machine_is_asked_each_time_and_only_if_it_listens(
+    tmp_path: Path,
+) -> None:
+    async def answer(_: HTTPRequest, responder: Responder) -> None:
+        await responder.respond(200, b"")
+
+    async with serve(answer) as server:
+        here = Endpoint("p", server.url)
+        discovery = Discovery(tmp_path)
+        assert await discovery.ask(here, lists([A]))
+        assert discovery.is_due(here)
+    assert not await discovery.ask(here, lists([B]))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Mirror:
+    """A server with a catalogue of one provider's models."""
+
+    def __init__(self) -> None:
+        self.etags: list[str | None] = []
+        self.context = 7
+        self.fails = False
+
+    async def answer(self, request: HTTPRequest, responder: Responder) -> None:
+        self.etags.append(request.headers.get("if-none-match"))
+        etag = f'"{self.context}"'
+        models = {"gpt-5": {"limit": {"context": self.context}}}
+        if self.fails:
+            await responder.respond(500, b"")
+        elif self.etags[-1] == etag:
+            await responder.respond(304, b"", {"etag": etag})
+        else:
+            body = json.dumps({"openai": {"models": models}}).encode()
+            await responder.respond(200, body, {"etag": etag})
+
+
+async def test_the_catalogue_is_fetched_once_a_day_and_only_if_it_changed(
+    tmp_path: Path, now: list[float]
+) -> None:
+    mirror = Mirror()
+    async with serve(mirror.answer) as server, HTTPClient() as http:
+
+        async def context() -> int | None:
+            """Return the context size that a newly started server knows."""
+            discovery = Discovery(tmp_path)
+            assert discovery.catalog.facts("openai", "gpt-5").context == 400_000
+            await discovery.load_catalog(http, server.url)
+            assert not await discovery.load_catalog(http, server.url)
+            return discovery.catalog.facts("openai", "gpt-5").context
+
+        assert await context() == 7
+        assert await context() == 7
+        assert mirror.etags == [None]
+        now[0] += 86_400
+        assert await context() == 7
+        assert await context() == 7
+        assert mirror.etags == [None, '"7"']
+        now[0] += 86_400
+        mirror.context = 8
+        assert await context() == 8
+        now[0] += 1e9
+        mirror.fails = True
+        assert await context() == 8
+        (tmp_path / "catalog.json").write_text('{"version": 1, "providers": {"openai": {')
+        assert await context() == 400_000
+        mirror.fails = False
+        assert await context() == 8
+        assert mirror.etags[-1] is None
+    assert await context() == 8
+    assert stat.S_IMODE((tmp_path / "catalog.json").stat().st_mode) == 0o600
+
+
+async def test_a_catalogue_of_another_address_is_another_one(tmp_path: Path) -> None:
+    mirror = Mirror()
+    async with serve(mirror.answer) as server, HTTPClient() as http:
+        await Discovery(tmp_path).load_catalog(http, server.url)
+        await Discovery(tmp_path).load_catalog(http, f"{server.url}/other")
+    assert mirror.etags == [None, None]

@@ -1,0 +1,233 @@
+"""Errors in every form of providers, by class; and their texts for the user."""
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.errors import HTTPError, HTTPTimeout
+from eca_server.models.answer_body import AnswerBody
+from eca_server.models.backend import BackendError, ErrorKind
+from eca_server.models.error_kinds import TRANSIENT, classify
+from eca_server.models.errors import (
+    error_from_fault,
+    error_from_response,
+    error_in_payload,
+    user_message,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "message"),
+    [
+        (401, {"error": {"message": "m", "type": "t", "code": "invalid_api_key"}}, "auth", "m"),
+        (400, {"error": {"message": "m", "type": None, "code": None}}, "invalid_request", "m"),
+        (529, {"type": "error", "error": {"type": "overloaded_error", "message": "m"}},
+         "overloaded", "m"),
+        (400, {"error": {"code": 400, "message": "API key not valid", "status": "X"}},
+         "auth", "API key not valid"),
+        (400, [{"error": {"code": 400, "message": "m", "status": "X"}}], "invalid_request", "m"),
+        (404, {"error": "model 'x' not found, try pulling it"}, "model_not_found", "model 'x'"),
+        (402, {"error": {"code": 402, "message": "m", "metadata": {"raw": "why"}}},
+         "quota", "m: why"),
+        (422, {"object": "error", "message": {"detail": [{"loc": ["a", 1], "msg": "m"}]}},
+         "invalid_request", "a.1: m"),
+        (422, {"detail": [{"loc": ["body", "stop"], "msg": "Extra inputs are not permitted"}]},
+         "unsupported_feature", "body.stop: Extra"),
+        (403, {"message": "m", "documentation_url": "u"}, "permission", "m"),
+        (403, "<html><title>Blocked</title></html>", "network", "Blocked"),
+        (500, "plain words\nmore", "overloaded", "plain words"),
+        (503, "", "overloaded", "503"),
+        (413, "", "request_too_large", "413"),
+        (307, "", "configuration", "redirects to nowhere"),
+        (418, "\u2615", "invalid_request", "\u2615"),
+    ],
+)  # fmt: skip
+def test_every_shape_of_body_has_its_class_and_its_message(status, body, kind, message):
+    raw = body if isinstance(body, str) else json.dumps(body)
+    error = error_from_response(status, {"x-request-id": "r1"}, raw.encode())
+    assert (error.kind, error.status, error.request_id) == (kind, status, "r1")
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 8192 tokens. However, you requested 9000",
+        "Your input exceeds the context window of this model",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "The input token count (5) exceeds the maximum number of tokens allowed (4)",
+        "the request exceeds the available context size",
+        "Trying to keep the first 9 tokens when context the overflows",
+        "Please reduce the length of the messages",
+        "Prompt contains 9 tokens, too large for model with 8 maximum context length",
+        "input length exceeds the context length",
+        "Input is too long for requested model.",
+        "prompt token count of 9 exceeds the limit of 8",
+        "Range of input length should be [1, 8]",
+        "too many tokens",
+    ],
+)
+def test_an_overflow_is_recognized_by_its_message(message):
+    assert classify(400, None, message) == "context_overflow"
+    assert classify(None, "unheard_of", message) == "context_overflow"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "kind"),
+    [
+        (429, None, "Limit 10000 tokens per min exceeded", "rate_limit"),
+        (429, None, "Request too large for gpt: tokens per min", "context_overflow"),
+        (429, None, "quota exceeded for metric RequestsPerDay", "quota"),
+        (429, "1308", "use limit reached", "quota"),
+        (429, "rate_limit_exceeded", "context length of your rate", "rate_limit"),
+        (429, None, "token rate limit exceeded", "rate_limit"),
+        (400, "context_length_exceeded", "", "context_overflow"),
+        (500, None, "Context size has been exceeded.", "context_overflow"),
+        (400, None, "Your credit balance is too low", "quota"),
+        (400, None, "m does not support tools", "unsupported_feature"),
+        (400, None, "image exceeds 5 MB", "invalid_image"),
+        (400, "content_filter", "", "content_filter"),
+        (404, None, "The model `x` does not exist", "model_not_found"),
+        (404, None, "no such path", "invalid_request"),
+        (521, None, "", "overloaded"),
+        (599, None, "", "overloaded"),
+        (None, None, "odd", "unknown"),
+    ],
+)
+def test_structure_counts_before_status_and_status_before_text(status, code, message, kind):
+    assert classify(status, code, message) == kind
+
+
+KEYS = (
+    *("error", "code", "message", "detail", "details", "type", "status", "metadata"),
+    *("raw", "loc", "msg", "resets_at", "retryDelay", "error_code"),
+)
+
+
+@given(
+    st.integers(300, 599),
+    st.binary(max_size=80)
+    | st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(KEYS),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=8,
+    ).map(lambda value: json.dumps(value).encode()),
+)
+def test_whatever_comes_is_an_error_that_can_be_read(status, body):
+    error = error_from_response(status, {}, body)
+    assert error.message
+    assert user_message(error, provider="p", model="m")
+    assert error.retry_after is None or error.retry_after >= 0
+
+
+@pytest.mark.parametrize(
+    ("payload", "failed", "is_error"),
+    [
+        ({"choices": []}, False, False),
+        ({"choices": [], "error": None}, False, False),
+        ({"choices": [{}], "code": 1, "msg": "x"}, False, False),
+        ({"anything": 1}, True, True),
+        ({"type": "error"}, False, True),
+    ],
+)
+def test_only_what_is_an_error_is_taken_for_one(payload, failed, is_error):
+    assert (error_in_payload(payload, failed=failed) is not None) == is_error
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "retryable"),
+    [
+        (HTTPError("connect", "refused"), "network", True),
+        (HTTPError("broken", "lost"), "network", True),
+        (HTTPError("tls", "bad certificate"), "tls", False),
+        (HTTPError("proxy", "407"), "network", True),
+        (HTTPError("protocol", "garbage"), "protocol", False),
+        (HTTPError("config", "SSL_CERT_FILE"), "configuration", False),
+        (HTTPTimeout("idle", 5, "silence"), "timeout", True),
+    ],
+)
+def test_an_error_below_http_has_its_class(fault, kind, retryable):
+    error = error_from_fault(fault)
+    assert (error.kind, error.retryable) == (kind, retryable)
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "sk-proj-abcdefghijkl",
+        "AIzaSyABCDEFGHIJKLMN0123456789",
+        "ghp_abcdefghijklmnop1234",
+        "Bearer abcd1234efgh5678",
+    ],
+)
+def test_no_key_stays_in_an_error(leak):
+    for body in (leak, json.dumps({"error": {"message": f"bad key {leak}, sorry"}})):
+        error = error_from_response(401, {}, body.encode())
+        assert leak.split()[-1] not in f"{error} {error.raw} {error.message}"
+        assert leak.split()[-1] not in user_message(error, provider="p", model="m")
+
+
+@pytest.mark.requirement("W-21")
+def test_the_user_reads_who_failed_how_and_what_to_do():
+    error = BackendError(
+        "rate_limit", "slow down.", status=429, request_id="r1", retry_after=90, retryable=True
+    )
+    assert user_message(error, provider="groq", model="llama") == (
+        "groq/llama: too many requests: slow down (status 429, request r1). "
+        "The provider asks to wait 90 s. Try again later."
+    )
+
+
+def test_text_that_names_the_class_is_reported_once() -> None:
+    error = BackendError("empty_response", "the model answered nothing; it may be the prompt")
+    assert user_message(error, provider="p", model="m") == (
+        "p/m: the model answered nothing; it may be the prompt. "
+        "Try again, or with a shorter prompt."
+    )
+
+
+@pytest.mark.parametrize("kind", get_args(ErrorKind))
+def test_every_class_has_its_message(kind):
+    text = user_message(BackendError(kind, "said"), provider="p", model="m")
+    assert text.startswith("p/m: ")
+    assert "said" in text
+
+
+def test_the_transient_classes_are_classes():
+    assert set(get_args(ErrorKind)) >= TRANSIENT
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "text/event-stream", ""])
+def test_a_picture_for_an_answer_puts_no_control_bytes_into_the_message(content_type):
+    class Unstarted:
+        started = done = finish_seen = False
+
+        def feed(self, _event):
+            return ()
+
+        def close(self):
+            return ()
+
+    body = AnswerBody(content_type=content_type, decoder=Unstarted())
+    assert list(body.feed(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m")) == []
+    with pytest.raises(BackendError) as caught:
+        list(body.close())
+    assert (content_type or "binary data") in caught.value.message
+    assert caught.value.message.isprintable()
+
+
+def test_what_a_provider_says_is_shown_without_control_characters():
+    error = error_from_response(400, {}, b'{"error": {"message": "bad\\u001b[31m \\u202e input"}}')
+    text = user_message(error, provider="p", model="m")
+    assert r"bad\x1b[31m \u202e input" in text
+    assert text.isprintable()

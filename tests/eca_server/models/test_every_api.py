@@ -1,0 +1,355 @@
+"""The common behaviour of all APIs: the same answer, the same errors, the same stop.
+
+The tests of a single API are in its own directory.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_protocol.testing.provider import Reply, close, hang, raw, reset, wait
+from eca_protocol.testing.script import Step
+from eca_server.models import answer_reader
+from eca_server.models.access import Access, Target
+from eca_server.models.answer import Answer
+from eca_server.models.apis import APIS
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.error_kinds import TRANSIENT
+from eca_server.models.events import Event, Progress, Usage
+from eca_server.models.history import Message, TextPart
+from eca_server.models.http_backend import HTTPBackend
+from tests.eca_server.models.every_api import (
+    EVERY_API,
+    HELLO,
+    ScriptedAnswer,
+    ScriptedAPI,
+    ScriptedCall,
+    ask,
+    expected,
+    read_answer,
+)
+
+each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
+
+ALL = ScriptedAnswer(
+    thoughts=("Hm\u2028", "so"),
+    text=("Hel", "lo\u0085", "\u000b \U0001f600"),
+    calls=(ScriptedCall("f", {"n": 1, "m": ["x\u2028", None]}), ScriptedCall("g", {})),
+)
+
+pieces = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=4)
+arguments = st.dictionaries(
+    st.text("ab\u2028", max_size=2),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
+scripts = st.builds(
+    ScriptedAnswer,
+    thoughts=pieces,
+    text=pieces,
+    calls=st.lists(st.builds(ScriptedCall, st.sampled_from("fg"), arguments), max_size=3),
+).filter(lambda said: said.text or said.calls)
+
+
+def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
+    """Return the events of these bytes, and the kind of the error at their end."""
+    body, events = api.body(), []
+    try:
+        for chunk in chunks:
+            events.extend(body.feed(chunk))
+        events.extend(body.close())
+    except BackendError as error:
+        return events, error.kind
+    return events, None
+
+
+def answer_of(events: Iterable[Event]) -> Answer:
+    answer = Answer()
+    for event in events:
+        answer.feed(event)
+    return answer
+
+
+def test_no_api_is_left_out():
+    spoken = tuple(APIS[api.name].load() for api in EVERY_API)
+    assert [name for name, api in APIS.items() if not issubclass(api.load(), spoken)] == []
+
+
+@each_api
+@given(scripts)
+def test_the_same_script_is_the_same_answer(api, said):
+    events, error = read(api, api.say(said))
+    assert error is None
+    assert read_answer(answer_of(events)) == expected(said)
+
+
+@each_api
+def test_an_answer_that_reached_its_limit_says_so(api):
+    script = ScriptedAnswer(thoughts=["Hm"], text=["Hel"], cut=True)
+    events, _ = read(api, api.say(script))
+    assert read_answer(answer_of(events)) == expected(script)
+
+
+def check_cut(api: ScriptedAPI, events: list[Event], error: str | None, whole: list[Event]) -> None:
+    """Check a truncated answer: a prefix, complete only if nothing but counts is missing."""
+    if error is None:
+        assert uncounted(events) == uncounted(whole)
+    else:
+        assert error == "premature_stop" or (error == "protocol" and not events)
+        assert events == whole[: len(events)]
+
+
+def uncounted(events: Iterable[Event]) -> list[Event]:
+    return [event for event in events if not isinstance(event, Usage | Progress)]
+
+
+def check_cuts(api: ScriptedAPI, stride: int) -> None:
+    stream = b"".join(api.say(ALL))
+    whole, error = read(api, [stream])
+    assert error is None
+    assert read(api, [stream[at : at + 1] for at in range(len(stream))]) == (whole, None)
+    ended_well = 0
+    for end in range(0, len(stream), stride):
+        events, error = read(api, [stream[:end]])
+        check_cut(api, events, error, whole)
+        ended_well += error is None
+    assert ended_well * stride < len(stream) / 3
+
+
+@each_api
+def test_an_answer_cut_anywhere_gives_what_came_and_breaks_off(api):
+    check_cuts(api, stride=17)
+
+
+@pytest.mark.long
+@each_api
+def test_an_answer_cut_at_every_byte_gives_what_came_and_breaks_off(api):
+    check_cuts(api, stride=1)
+
+
+def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
+    """Yield the same answer, truncated in every way that a connection can end."""
+    stream = b"".join(api.say(ALL))
+    ways = itertools.cycle([(close(), False), (reset(), False), (close(), True)])
+    for end, (ending, close_delimited) in zip(ends, ways, strict=False):
+        yield api.replying([raw(stream[:end]), ending], close_delimited=close_delimited)
+
+
+async def check_cuts_on_the_way(api: ScriptedAPI, stride: int) -> None:
+    ends = range(1, len(b"".join(api.say(ALL))), stride)
+    whole = expected(ALL)
+    async with api.talking([*cut_replies(api, ends), api.reply(ALL)]) as (provider, backend):
+        for _ in ends:
+            answer, error = await ask_in_vain(backend)
+            came = read_answer(answer)
+            assert whole.text.startswith(came.text)
+            assert whole.thoughts.startswith(came.thoughts)
+            assert came.calls == whole.calls[: len(came.calls)]
+            if error is None:
+                assert (came.text, came.calls, came.reason) == (
+                    whole.text,
+                    whole.calls,
+                    whole.reason,
+                )
+            else:
+                assert error.kind == "premature_stop" or (
+                    error.kind == "protocol" and not came.text
+                )
+                assert error.message
+        assert read_answer((await ask(backend))[0]) == whole
+        await provider.until(lambda: provider.open_connections <= 1)
+
+
+async def ask_in_vain(backend: HTTPBackend) -> tuple[Answer, BackendError | None]:
+    """Return the partial answer and its error; fail if it does not end."""
+    answer = Answer()
+    with trio.fail_after(10):
+        try:
+            async with backend.stream(HELLO) as events:
+                async for event in events:
+                    answer.feed(event)
+        except BackendError as error:
+            return answer, error
+    return answer, None
+
+
+@pytest.mark.trio
+@each_api
+async def test_an_answer_that_breaks_off_on_its_way_ends_at_once(api):
+    await check_cuts_on_the_way(api, stride=97)
+
+
+@pytest.mark.trio
+@pytest.mark.long
+@each_api
+async def test_an_answer_that_breaks_off_at_any_byte_of_its_way_ends_at_once(api):
+    await check_cuts_on_the_way(api, stride=1)
+
+
+def faults(api: ScriptedAPI) -> dict[str, Reply]:
+    """Return a reply for each class of error; the class is before the colon."""
+    pieces = api.say(ScriptedAnswer(text=["Hel", "lo"]))
+    begun = [raw(piece) for piece in pieces[: len(pieces) // 2]]
+    status, code = api.overloaded
+    return {
+        "network: reset": Reply(before_headers=[reset()]),
+        "network: closed": Reply(before_headers=[close()]),
+        "protocol: no HTTP": Reply(before_headers=[raw("garbage\r\n\r\n"), close()]),
+        "protocol: a page": Reply(body="<html><h1>Sign in</h1></html>"),
+        "protocol: no stream": api.replying(
+            [raw("complete garbage\n\n"), close()], close_delimited=True
+        ),
+        "premature_stop: nothing": api.replying([raw("\n"), close()], close_delimited=True),
+        "premature_stop: reset": api.replying([*begun, reset()]),
+        "auth: 401": api.refusing(401),
+        "auth: 401, empty": Reply(status=401, body=""),
+        "permission: 403": api.refusing(403),
+        "quota: 402": api.refusing(402),
+        "model_not_found: 404": api.refusing(404, words="the model m is not found"),
+        "request_too_large: 413": api.refusing(413),
+        "context_overflow: 400": api.refusing(400, words="the prompt is too long: 9 tokens > 8"),
+        "invalid_request: 400": api.refusing(400, words="something is wrong"),
+        "rate_limit: 429": api.refusing(429),
+        "overloaded: 500": api.refusing(500),
+        "overloaded: a page": Reply(status=502, body="<html><title>Bad Gateway</title>"),
+        "overloaded: its own words": api.refusing(status, code),
+        "context_overflow: in the stream": api.replying([raw(api.fail("", "context window"))]),
+        "context_overflow: behind words": api.replying(
+            [*begun, raw(api.fail("", "context window"))]
+        ),
+        "configuration: moved": Reply(status=307, headers={"location": "http://h"}, body=""),
+        "empty_response: nothing said": api.reply(ScriptedAnswer()),
+        **(
+            {"overloaded: in the stream": api.replying([raw(api.fail(code, "no"))])} if code else {}
+        ),
+    }
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("api", "trouble"),
+    [
+        pytest.param(api, trouble, id=f"{api.name}-{trouble}")
+        for api in EVERY_API
+        for trouble in faults(api)
+    ],
+)
+async def test_an_error_has_the_same_class_over_every_api(api, trouble):
+    replies = [faults(api)[trouble]]
+    async with api.talking(lambda _request: replies[0]) as (_, backend):
+        _, error = await ask_in_vain(backend)
+        assert error is not None
+        kind = trouble.partition(":")[0]
+        assert (error.kind, error.retryable) == (kind, kind in TRANSIENT)
+        assert error.message
+        assert "sk-planted" not in f"{error} {error.raw}"
+        replies[:] = [api.reply(ALL)]
+        assert read_answer((await ask(backend))[0]) == expected(ALL)
+
+
+@pytest.mark.trio
+@each_api
+async def test_a_key_that_is_quoted_back_is_masked(api):
+    refusal = api.refusing(401, words=f"wrong key sk-planted-{api.name}")
+    async with api.talking([refusal]) as (_, backend):
+        _, error = await ask_in_vain(backend)
+    assert "sk-planted" not in f"{error} {error.message} {error.raw}"
+
+
+class SlowAccess:
+    """An access whose model requests wait for a permission."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self.leave = trio.Semaphore(1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._access, name)
+
+    async def target(self, path: str, request: Request | None = None) -> Target:
+        if request is not None:
+            await self.leave.acquire()
+        return await self._access.target(path, request)
+
+
+@pytest.mark.trio
+@each_api
+async def test_a_request_that_waits_for_its_key_holds_no_messages_of_a_fork(api, monkeypatch):
+    def turns(words: str) -> list[Message]:
+        parts = (TextPart(words),)
+        return [
+            Message(role=role, parts=parts, origin=api.origin) for role in ("user", "assistant")
+        ]
+
+    begun = [each for _ in range(4) for each in turns("Hello")]
+    sent_request = Request(messages=[*begun, turns("mine")[0]])
+    fork = Request(messages=[*begun, *(each for _ in range(4) for each in turns("secret"))])
+    async with api.talking(lambda _request: api.reply(ALL)) as (provider, backend):
+        access = SlowAccess(backend.client.access)
+        monkeypatch.setattr(backend.client, "access", access)
+        await ask(backend, sent_request)
+        async with trio.open_nursery() as nursery:
+            for request in (sent_request, fork):
+                nursery.start_soon(ask, backend, request)
+                await trio.testing.wait_all_tasks_blocked()
+            access.leave.release()
+            access.leave.release()
+        first, *both = (str(request.body) for request in provider.requests)
+    assert first in both
+    assert ["secret" in each for each in sorted(both, key=len)] == [False, True]
+
+
+def places(api: ScriptedAPI) -> Iterator[Reply]:
+    """Yield the answer with a pause at each place: between and inside of its events."""
+    content = [raw(piece) for piece in api.say(ALL)]
+    yield api.replying(content, before_headers=[wait("here")])
+    for place in range(len(content) + 1):
+        yield api.replying([*content[:place], wait("here"), hang()])
+        yield api.replying(
+            [*content[:place], *half(content[place : place + 1]), wait("here"), hang()]
+        )
+
+
+def half(steps: list[Step]) -> list[Step]:
+    return [raw(step["raw"][: len(step["raw"]) // 2]) for step in steps]
+
+
+@pytest.mark.requirement("W-23")
+@pytest.mark.trio
+@each_api
+async def test_a_stop_closes_the_connection_wherever_the_answer_is(api, monkeypatch):
+    monkeypatch.setattr(answer_reader, "DRAIN", 60)
+    monkeypatch.setattr(answer_reader, "TAIL", 60)
+    root = trio.lowlevel.current_root_task()
+    held = list(places(api))
+    async with api.talking([*held, api.reply(ALL)]) as (provider, backend):
+        tasks = 0
+        for number in range(len(held)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, backend)
+                await provider.until(lambda: "here" in provider.reached)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            provider.reached.clear()
+            stopped = provider.requests[number]
+            await provider.until(lambda: stopped.closed_by_client)  # noqa: B023 - awaited here
+            await provider.until(lambda: provider.open_connections == 0)
+            tasks = tasks or count_tasks(root)
+            assert count_tasks(root) == tasks
+        assert read_answer((await ask(backend))[0]) == expected(ALL)
+
+
+def count_tasks(task: trio.lowlevel.Task) -> int:
+    """Return the number of tasks below a task, itself included."""
+    children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return 1 + sum(map(count_tasks, children))

@@ -1,0 +1,266 @@
+"""Images and documents over every API: models receive them, or a note in their place.
+
+They come from the user or from a tool, in this request or an earlier one. A refused one costs one
+request, not the chat.
+"""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import pytest
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider, Reply
+from eca_server.models.attachments import (
+    attachments_in,
+    make_attachment,
+    media_type_of,
+    suspected_attachments,
+    without_attachments,
+)
+from eca_server.models.backend import BackendError, Request, Tool
+from eca_server.models.events import Event, Note
+from eca_server.models.history import (
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from eca_server.models.http_backend import HTTPBackend
+from eca_server.secret import Secret
+from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ask
+from tests.eca_server.models.providers import models_of
+
+each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
+
+SHOWN = ImagePart(media_type="image/png", data=b"\x89PNG\r\n\x1a\nby the user")
+MADE = ImagePart(media_type="image/jpeg", data=b"\xff\xd8\xffby a tool")
+READ = FilePart(name="plan.pdf", media_type="application/pdf", data=b"%PDF-1.7 in a tool's result")
+GIVEN = FilePart(name="spec.pdf", media_type="application/pdf", data=b"%PDF-1.7 by the user")
+ALL = (SHOWN, MADE, READ, GIVEN)
+
+TOOL = Tool(name="f", description="d", parameters={"type": "object"})
+ELSEWHERE = Origin(api="x", provider="y", model="z")
+HI = ScriptedAnswer(text=["Hi"])
+KEY = "a-key-that-looks-like-words"
+
+
+def history(*, origin: Origin = ELSEWHERE) -> list[Message]:
+    """Return a history with all attachments, from the user and from a tool."""
+    call = ToolCallPart(id="call_1", name="f", raw="{}", arguments={})
+    result = ToolResultPart(call_id="call_1", parts=(TextPart("Look:"), MADE, READ))
+    return [
+        Message(role="user", parts=(TextPart("What is this?"), SHOWN, GIVEN)),
+        Message(role="assistant", parts=(call,), origin=origin),
+        Message(role="tool", parts=(result,)),
+    ]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Yield every string in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for member in value.values():
+            yield from strings(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from strings(member)
+
+
+def times(part: ImagePart | FilePart, body: Any) -> int:
+    """Count the occurrences of a part in a request."""
+    data = base64.b64encode(part.data).decode()
+    return sum(string.count(data) for string in strings(body))
+
+
+@asynccontextmanager
+async def talking(
+    api: ScriptedAPI, *script: Reply, images: bool = True, known: str | None = None
+) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
+    """Run a model with or without images; `known`: the provider whose options apply."""
+    async with Provider(script) as provider, HTTPClient() as http:
+        name = known or api.name
+        settings = attrs.evolve(api.settings(provider.url, image_input=images), key=Secret(KEY))
+        backend = models_of({name: settings}, http=http).backend(f"{name}/{api.model}")
+        assert isinstance(backend, HTTPBackend)
+        yield provider, backend
+
+
+async def events_of(backend: HTTPBackend, messages: list[Message]) -> list[Event]:
+    _, events = await ask(backend, Request(messages=messages, tools=[TOOL]))
+    return events
+
+
+def notes(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Note)]
+
+
+@each_api
+@pytest.mark.trio
+async def test_pictures_are_seen_once_each_with_what_they_are(api: ScriptedAPI) -> None:
+    async with talking(api, api.reply(HI)) as (provider, backend):
+        await events_of(backend, history())
+        [request] = provider.requests
+    assert [times(part, request.body) for part in (SHOWN, MADE)] == [1, 1]
+    if api.name != "ollama":  # which asks the server
+        assert all(kind in json.dumps(request.body) for kind in ("image/png", "image/jpeg"))
+
+
+@each_api
+@pytest.mark.trio
+async def test_a_model_that_sees_none_reads_a_note_for_each(api: ScriptedAPI) -> None:
+    async with talking(api, api.reply(HI), images=False) as (provider, backend):
+        await events_of(backend, history())
+        [request] = provider.requests
+    assert [times(part, request.body) for part in (SHOWN, MADE)] == [0, 0]
+    left_out = [
+        string for string in strings(request.body) if "this model does not accept images" in string
+    ]
+    assert sum(string.count("this model does not accept images") for string in left_out) == 2
+
+
+@each_api
+@pytest.mark.trio
+async def test_documents_are_read_by_those_that_can_and_named_to_the_others(
+    api: ScriptedAPI,
+) -> None:
+    async with talking(api, api.reply(HI)) as (provider, backend):
+        await events_of(backend, history())
+        body = provider.requests[0].body
+    can_read = api.name in ("anthropic", "google", "openai-responses")
+    assert [times(part, body) for part in (READ, GIVEN)] == ([1, 1] if can_read else [0, 0])
+    assert all(any(name in each for each in strings(body)) for name in ("plan.pdf", "spec.pdf"))
+
+
+@pytest.mark.trio
+async def test_over_chat_completions_documents_are_for_the_servers_that_take_them() -> None:
+    [api] = [each for each in EVERY_API if each.name == "openai-chat"]
+    for known, count in {"openai": 1, "openrouter": 1, "groq": 0}.items():
+        async with talking(api, api.reply(HI), known=known) as (provider, backend):
+            await events_of(backend, history())
+            body = provider.requests[0].body
+        assert [times(part, body) for part in (READ, GIVEN)] == [count, count]
+
+
+@each_api
+@pytest.mark.trio
+async def test_the_last_request_had_them_and_so_has_the_next(api: ScriptedAPI) -> None:
+    async with talking(api, api.reply(HI), api.reply(HI)) as (provider, backend):
+        messages = history(origin=api.origin)
+        answer, _ = await ask(backend, Request(messages=messages, tools=[TOOL]))
+        messages += [answer.message(api.origin), Message(role="user", parts=(TextPart("And?"),))]
+        await events_of(backend, messages)
+        first, second = (request.body for request in provider.requests)
+    assert [times(part, first) for part in ALL] == [times(part, second) for part in ALL]
+
+
+@each_api
+@pytest.mark.trio
+async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(
+    api: ScriptedAPI,
+) -> None:
+    refused = api.refusing(400, words=f"Could not process image ({KEY})")
+    script = refused, api.reply(HI), api.reply(HI)
+    async with talking(api, *script) as (provider, backend):
+        messages = history()
+        events = await events_of(backend, messages)
+        again = await events_of(backend, messages)
+        bodies = [request.body for request in provider.requests]
+    assert [times(SHOWN, body) for body in bodies] == [1, 0, 0]
+    assert any("the provider did not accept it" in each for each in strings(bodies[1]))
+    [note] = notes(events)
+    assert "Could not process image" in note
+    assert KEY not in note
+    assert notes(again) == []
+
+
+@each_api
+@pytest.mark.trio
+async def test_what_was_taken_before_is_not_blamed(api: ScriptedAPI) -> None:
+    script = api.refusing(400, words="this document is encrypted"), api.reply(HI)
+    new = FilePart(name="x.pdf", media_type="application/pdf", data=b"%PDF-1.4 locked")
+    async with talking(api, *script) as (provider, backend):
+        message = Message(role="assistant", parts=(TextPart("A cat."),), origin=api.origin)
+        messages = [*history(), message, Message(role="user", parts=(TextPart("And?"), new))]
+        events = await events_of(backend, messages)
+        first, second = (request.body for request in provider.requests)
+    assert len(notes(events)) == 1
+    assert times(new, second) == 0
+    assert [times(part, second) for part in ALL] == [times(part, first) for part in ALL]
+
+
+@each_api
+@pytest.mark.trio
+async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(
+    api: ScriptedAPI,
+) -> None:
+    refused = api.refusing(400, words=f"messages: something is wrong ({KEY})")
+    async with talking(api, refused, refused, api.reply(HI)) as (provider, backend):
+        with pytest.raises(BackendError) as caught:
+            await events_of(backend, history())
+        assert "something is wrong (***)" in caught.value.message
+        assert len(provider.requests) == 2
+        await events_of(backend, history())
+        assert times(SHOWN, provider.requests[-1].body) == 1
+
+
+@each_api
+@pytest.mark.trio
+async def test_without_a_picture_a_refusal_is_just_an_error(api: ScriptedAPI) -> None:
+    async with talking(api, api.refusing(400, words="no")) as (provider, backend):
+        with pytest.raises(BackendError):
+            await events_of(backend, [Message(role="user", parts=(TextPart("Hello"),))])
+        assert len(provider.requests) == 1
+
+
+def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much() -> None:
+    ours = Origin(api="a", provider="p", model="m")
+    old = [*history(), Message(role="assistant", parts=(TextPart("a"),), origin=ours)]
+    new = [*old, Message(role="user", parts=(TextPart("b"),))]
+    wrong = BackendError("invalid_request", "no", status=400)
+    too_large = BackendError("request_too_large", "no", status=413)
+    assert suspected_attachments(history(), wrong, ours) == set(ALL)
+    assert suspected_attachments(new, wrong, ours) == frozenset()
+    assert suspected_attachments(new, too_large, ours) == set(ALL)
+    assert (
+        suspected_attachments(history(), BackendError("overloaded", "no", status=529), ours)
+        == frozenset()
+    )
+
+
+def test_a_history_without_some_of_them_is_otherwise_the_same() -> None:
+    messages = history()
+    rest = without_attachments(messages, {SHOWN, READ})
+    assert set(attachments_in(rest)) == {MADE, GIVEN}
+    assert rest[1] is messages[1]
+    assert without_attachments(messages, frozenset()) == messages
+    assert [len(message.parts) for message in rest] == [len(each.parts) for each in messages]
+
+
+@pytest.mark.parametrize(
+    ("head", "media_type"),
+    [
+        (b"\x89PNG\r\n\x1a\n....", "image/png"),
+        (b"\xff\xd8\xff\xe0....", "image/jpeg"),
+        (b"GIF89a....", "image/gif"),
+        (b"RIFF\x0a\0\0\0WEBPVP8 ", "image/webp"),
+        (b"%PDF-1.7\n", "application/pdf"),
+        (b"BM....", None),
+        (b"<svg xmlns=", None),
+        (b"", None),
+    ],
+)
+def test_what_a_file_is_its_content_says(head: bytes, media_type: str | None) -> None:
+    assert media_type_of(head) == media_type
+    if media_type is not None:
+        part = make_attachment(media_type, "name", head)
+        assert part.media_type == media_type
+        assert isinstance(part, FilePart) == (media_type == "application/pdf")

@@ -1,0 +1,176 @@
+"""Lists of models: the offered ones, their capabilities in each spelling, and the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.models.backend import ModelInfo
+from eca_server.models.facts import Capabilities, ModelFacts
+from eca_server.models.listings import (
+    MAX_MODELS,
+    Listing,
+    chat_models,
+    listing_from_json,
+    listing_to_json,
+)
+from eca_server.models.model_list import read_models
+
+
+def names(*listed: str) -> list[str]:
+    return [model.name for model in chat_models(ModelInfo(name=name) for name in listed)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "text-embedding-3-large",
+        "nomic-embed-text:latest",
+        "mistral-ocr-latest",
+        "gpt-image-1",
+        "gpt-4o-realtime-preview",
+        "gpt-4o-mini-tts",
+        "whisper-large-v3",
+        "omni-moderation-latest",
+        "dall-e-3",
+        "meta-llama/llama-guard-4-12b",
+        "gemini-2.5-flash-live",
+        "imagen-4",
+        "babbage-002",
+        "",
+    ],
+)
+def test_what_is_not_for_chats_is_not_offered(name: str) -> None:
+    assert names(name) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-6.1-sol", "qwen3:8b", "olive-7b", "a/b", "imaginary", "o3", "devoted-2", "ttsx"]
+)
+def test_what_may_be_for_chats_is_offered(name: str) -> None:
+    assert names(name, name) == [name]
+
+
+def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
+    listed = [f"m{number}" for number in range(MAX_MODELS + 5)]
+    assert names(*listed) == listed[:MAX_MODELS]
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        ({"id": "m", "object": "model"}, ModelFacts()),
+        (
+            {
+                "id": "m",
+                "context_length": 9,
+                "top_provider": {"max_completion_tokens": 5, "context_length": 8},
+                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+                "supported_parameters": ["max_tokens", "reasoning"],
+            },
+            ModelFacts(context=9, output=5, images=False, tools=False, reasoning=True),
+        ),
+        (
+            {
+                "id": "m",
+                "max_context_length": 7,
+                "capabilities": {
+                    "completion_chat": True,
+                    "function_calling": False,
+                    "vision": False,
+                },
+            },
+            ModelFacts(context=7, tools=False, images=False),
+        ),
+        (
+            {"id": "m", "context_window": 6, "max_completion_tokens": 3, "active": True},
+            ModelFacts(context=6, output=3),
+        ),
+        ({"id": "m", "max_model_len": 4}, ModelFacts(context=4)),
+        ({"id": "m", "type": "llm", "max_context_length": 4}, ModelFacts(context=4)),
+        ({"id": "m", "meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, ModelFacts(context=8192)),
+        ({"id": "m", "meta": {"n_ctx_train": 32768}}, ModelFacts(context=32768)),
+        ({"id": "m", "context_length": 5, "meta": {"n_ctx": 9}}, ModelFacts(context=5)),
+        (
+            {"id": "m", "reasoning": {"supported_efforts": ["low", "high", "high", 3, "A b"]}},
+            ModelFacts(reasoning=True, efforts=("low", "high")),
+        ),
+        (
+            {"id": "m", "supported_reasoning_efforts": ["none", "max"]},
+            ModelFacts(reasoning=True, efforts=("none", "max")),
+        ),
+        ({"id": "m", "reasoning": {"supported_efforts": None}}, ModelFacts()),
+        ({"id": "m", "context_length": None, "architecture": None}, ModelFacts()),
+        ({"id": "m", "context_length": "9", "capabilities": ["x"]}, ModelFacts()),
+    ],
+)
+def test_what_each_server_lists_of_its_models_is_read(
+    listed: dict[str, Any], told: Capabilities
+) -> None:
+    model = ModelInfo(name="m", facts=told)
+    assert read_models({"data": [listed]}) == [model]
+    assert read_models([listed]) == [model]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"type": "embedding"},
+        {"type": "image"},
+        {"active": False},
+        {"capabilities": {"completion_chat": False}},
+        {"architecture": {"output_modalities": ["image"]}},
+    ],
+)
+def test_a_model_of_which_the_server_says_that_it_does_not_chat_is_left_out(
+    more: dict[str, Any],
+) -> None:
+    assert read_models({"data": [{"id": "m", **more}, {"id": "n"}]}) == [ModelInfo(name="n")]
+
+
+words = st.lists(st.text(max_size=4), max_size=3)
+counts = st.none() | st.integers(1, 10**7)
+infos = st.builds(
+    ModelInfo,
+    name=st.text(min_size=1, max_size=8),
+    api=st.none() | st.just("anthropic"),
+    facts=st.builds(
+        ModelFacts,
+        tools=st.booleans(),
+        images=st.booleans(),
+        reasoning=st.booleans(),
+        context=counts,
+        output=counts,
+        thinking=st.none() | words.map(frozenset),
+        efforts=st.none() | words.map(tuple),
+        web_search=st.booleans(),
+    ),
+)
+
+
+@given(st.lists(infos, max_size=4), st.floats(0, 1e12))
+def test_a_stored_listing_is_the_same_after_a_restart(models: list[ModelInfo], at: float) -> None:
+    listing = Listing(models=chat_models(models), at=at)
+    assert listing_from_json(listing_to_json(listing)) == listing
+
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["at", "models", "name", "context", "thinking", "tools"]), inner
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(odd)
+def test_whatever_is_stored_breaks_nothing(value: Any) -> None:
+    for rest in (value, {"at": 1, "models": value}, {"at": 1, "models": [value]}):
+        listing = listing_from_json(rest)
+        assert listing is None or isinstance(listing, Listing)

@@ -1,0 +1,351 @@
+"""The registry of models: names, missing settings, and nothing started before its use."""
+
+import subprocess
+import sys
+
+import attrs
+import pytest
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider, Reply, reply
+from eca_server.config import Model
+from eca_server.config import Provider as Settings
+from eca_server.config.settings import Limit
+from eca_server.models.answer import Answer
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.backends import Timers
+from eca_server.models.history import Message, Origin, TextPart
+from eca_server.models.known_providers import KNOWN_PROVIDERS, server_of
+from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.profiles import PROFILES
+from eca_server.models.openai_responses.profiles import PROFILES as RESPONSES_PROFILES
+from eca_server.models.provider import is_local
+from eca_server.models.simulator import Simulator
+from eca_server.secret import Secret
+from tests.eca_server.models.providers import models_of
+
+
+def trouble(name: str, **providers: Settings) -> BackendError:
+    with pytest.raises(BackendError) as caught:
+        models_of(providers).backend(name)
+    return caught.value
+
+
+def test_the_embedded_models_are_always_there():
+    assert models_of({}).names == ("simulator/echo", "simulator/script")
+    assert isinstance(models_of({}).backend("simulator/script"), Simulator)
+
+
+def test_a_configured_model_is_named_by_provider_and_model_and_made_once():
+    models = {"m": Model(limit=Limit(context=5))}
+    made = models_of({"corp": Settings(url="http://corp/v1", models=models)})
+    assert made.names[0] == "corp/m"
+    backend = made.backend("corp/m")
+    assert isinstance(backend, OpenAIChat)
+    assert backend is made.backend("corp/m")
+    assert backend.origin == Origin(api="openai-chat", provider="corp", model="m")
+    assert backend.capabilities.context == 5
+
+
+def test_a_model_name_may_hold_slashes():
+    made = models_of({"corp": Settings(url="http://corp", models={"org/m": Model()})})
+    assert made.backend("corp/org/m").origin.model == "org/m"
+
+
+def test_a_known_provider_needs_only_its_key():
+    made = models_of({"openrouter": Settings(key=Secret("k"), models={"a/b": Model()})})
+    assert made.names[0] == "openrouter/a/b"
+    assert made.backend("openrouter/a/b").origin.provider == "openrouter"
+    assert models_of({}).backend("lmstudio/any").origin.model == "any"
+
+
+@pytest.mark.requirement("W-21")
+@pytest.mark.parametrize(
+    ("name", "settings", "kind", "words"),
+    [
+        ("corp/n", Settings(url="u", models={"m": Model()}), "model_not_found",
+         "corp/m"),
+        ("nobody/m", Settings(), "model_not_found", "simulator/echo"),
+        ("plain", Settings(), "model_not_found", "no model of this name"),
+        ("corp/m", Settings(), "configuration", "providers.corp.url"),
+        ("corp/m", Settings(api="telepathy", url="u"), "configuration", "telepathy"),
+        ("groq/m", None, "configuration", "GROQ_API_KEY"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_reported_with_the_place_to_set_it(name, settings, kind, words):
+    error = trouble(name, **({} if settings is None else {"corp": settings}))
+    assert (error.kind, error.retryable) == (kind, False)
+    assert words in error.message
+
+
+def test_a_model_that_cannot_be_asked_is_not_offered():
+    no_key = Settings(models={"m": Model()})
+    assert models_of({"groq": no_key}).names == ("simulator/echo", "simulator/script")
+
+
+@pytest.mark.parametrize(
+    ("settings", "offered"),
+    [
+        (Settings(url="https://api.openai.com"), False),
+        (Settings(url="https://api.openai.com/v1", key=Secret("k")), True),
+        (
+            Settings(url="https://api.openai.com", extra_headers={"Authorization": "b"}),
+            True,
+        ),
+        (Settings(url="https://proxy.invalid/openai"), True),
+    ],
+)
+def test_a_url_waives_no_key_where_it_is_the_providers_own(settings, offered):
+    made = models_of({"openai": attrs.evolve(settings, models={"m": Model()})})
+    assert ("openai/m" in made.names) is offered
+
+
+@pytest.mark.parametrize(
+    ("url", "api"),
+    [
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "openai-chat"),
+        ("https://generativelanguage.googleapis.com/v1beta/openai/", "openai-chat"),
+        ("https://generativelanguage.googleapis.com/v1beta", "google"),
+        ("https://generativelanguage.googleapis.com", "google"),
+        (None, "google"),
+    ],
+)
+def test_googles_base_for_chat_completions_is_asked_by_them(url, api):
+    made = models_of({"google": Settings(url=url, key=Secret("k"))})
+    assert made.backend("google/m").origin.api == api
+
+
+def test_a_variant_is_a_model_of_its_own_with_another_payload():
+    chosen = Model(
+        extra_payload={"thinking": {"type": "enabled", "budget": 1}, "seed": 1},
+        variants={"high": {"thinking": {"budget": 9}, "seed": None}, "off": {}, "free": {"a": 1}},
+    )
+    models = {"m": chosen, "m:free": Model(), "n": Model()}
+    made = models_of({"corp": Settings(url="http://corp", models=models)})
+    names = ("corp/m", "corp/m:high", "corp/m:free", "corp/n")
+    assert made.names[:-2] == names
+    high = made.backend("corp/m:high")
+    assert high.origin.model == high.wire_model == "m"
+    payload = high.payload(Request(messages=()))
+    assert payload["thinking"] == {"type": "enabled", "budget": 9}
+    assert "seed" not in payload
+    assert made.backend("corp/m:free").wire_model == "m:free"
+    for wrong in ("corp/m:off", "corp/m:low", "corp/n:high"):
+        with pytest.raises(BackendError, match="there is no model of this name"):
+            made.backend(wrong)
+
+
+def test_what_an_endpoint_lists_is_offered_behind_what_is_configured():
+    settings = Settings(url="http://corp", models={"b": Model()})
+    made = models_of({"corp": settings}, listed={"corp": ["a", "b", "c"]})
+    assert made.names[:-2] == ("corp/b", "corp/a", "corp/c")
+    assert made.backend("corp/c").origin.model == "c"
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ((), ["claude-sonnet-5-5"]),
+        (("claude-x", "claude-sonnet-5-5"), ["claude-sonnet-5-5", "claude-x"]),
+        (("claude-x",), ["claude-x"]),
+    ],
+)
+def test_a_known_provider_offers_its_default_first_unless_it_does_not_list_it(listed, names):
+    listing = {"anthropic": listed}
+    made = models_of({"anthropic": Settings(key=Secret("k"))}, listed=listing)
+    assert made.names[:-2] == tuple(f"anthropic/{name}" for name in names)
+    own = {"anthropic": Settings(key=Secret("k"), models={"mine": Model()})}
+    assert models_of(own, listed=listing).names[0] == "anthropic/mine"
+
+
+def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
+    names = {
+        endpoint.provider: endpoint.url
+        for endpoint in models_of(
+            {
+                "openai": Settings(),
+                "groq": Settings(key=Secret("k")),
+                "mistral": Settings(key=Secret("k"), fetch_models=False),
+                "corp": Settings(url="https://corp.example/v1"),
+                "house": Settings(url="http://192.168.0.9/v1"),
+                "ollama": Settings(url="https://ollama.example"),
+                "vllm": Settings(),
+                "odd": Settings(url="http://localhost", api="telepathy"),
+                "azure": Settings(key=Secret("k")),
+                "work": Settings(url="https://w.openai.azure.com", key=Secret("k")),
+            }
+        ).endpoints
+    }
+    assert names == {
+        "groq": "https://api.groq.com/openai/v1",
+        "house": "http://192.168.0.9/v1",
+        "ollama": "https://ollama.example",
+        "vllm": "http://localhost:8000/v1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:1234/v1", True),
+        ("http://127.0.0.1", True),
+        ("http://[::1]:8080", True),
+        ("http://192.168.1.5", True),
+        ("http://box.local", True),
+        ("https://api.openai.com/v1", False),
+        ("https://8.8.8.8", False),
+        ("nonsense", False),
+        ("http://[::1:8080", False),
+    ],
+)
+def test_a_local_model_has_ten_minutes_to_begin(url, local):
+    assert is_local(url) == local
+    assert Timers().deadlines(url).first_byte == (600 if local else 60)
+    assert Timers(first_byte=5).deadlines(url).first_byte == 5
+
+
+def test_every_profile_belongs_to_a_known_provider():
+    assert set(PROFILES) <= set(KNOWN_PROVIDERS)
+    assert set(RESPONSES_PROFILES) <= set(KNOWN_PROVIDERS)
+
+
+def test_every_known_base_is_found_again_by_its_host_but_for_those_on_this_machine():
+    for name, known in KNOWN_PROVIDERS.items():
+        if known.url is not None and not is_local(known.url):
+            assert server_of("mine", known.url) == name
+            assert known.key_variable
+        elif known.url is not None:
+            assert server_of("mine", known.url) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "server"),
+    [
+        ("work", "https://api.openai.com/v1", "openai"),
+        ("work", " https://API.OpenAI.com ", "openai"),
+        ("work", "https://corp.openai.azure.com/openai/v1", "azure"),
+        ("work", "https://openai.azure.com", "work"),
+        ("work", "https://api.openai.com.evil.example/v1", "work"),
+        ("work", "http://localhost:1234/v1", "work"),
+        ("work", "https://[half", "work"),
+        ("work", None, "work"),
+        ("deepseek", "https://api.openai.com/v1", "deepseek"),
+    ],
+)
+def test_a_provider_of_any_name_is_known_by_where_it_is(name, url, server):
+    assert server_of(name, url) == server
+
+
+def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
+    url = "https://api.mistral.ai/v1"
+    keys = {name: Settings(url=url, key=Secret(name)) for name in ("work", "home")}
+    made = models_of(keys)
+    for name in keys:
+        backend = made.backend(f"{name}/devstral")
+        assert isinstance(backend, OpenAIChat)
+        assert backend.origin.provider == name
+        assert backend._profile == PROFILES["mistral"]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("api", "base", "asked"),
+    [
+        ("openai-chat", "https://h", "https://h/chat/completions"),
+        ("openai-chat", "https://h/v1/", "https://h/v1/chat/completions"),
+        ("openai-responses", "https://h", "https://h/v1/responses"),
+        ("openai-responses", "https://h/v1", "https://h/v1/responses"),
+        ("openai-responses", "https://h/openai/v1", "https://h/openai/v1/responses"),
+        ("openai-responses", "https://h/gateway/", "https://h/gateway/v1/responses"),
+        ("openai-responses", "https://h/api/v3", "https://h/api/v3/responses"),
+        ("anthropic", "https://h", "https://h/v1/messages"),
+        ("anthropic", "https://h/v1", "https://h/v1/messages"),
+        ("anthropic", "https://h/api/anthropic", "https://h/api/anthropic/v1/messages"),
+        ("google", "https://h", "https://h/v1beta/models/m:streamGenerateContent?alt=sse"),
+        ("google", "https://h/v1", "https://h/v1/models/m:streamGenerateContent?alt=sse"),
+        ("ollama", "http://h:11434", "http://h:11434/api/chat"),
+    ],
+)
+async def test_each_api_adds_its_path_to_the_base(api, base, asked):
+    settings = Settings(api=api, url=base, key=Secret("k"))
+    assert await target(models_of({"p": settings})) == asked
+    other = Settings(
+        api=api, url=base, key=Secret("k"), completion_url_relative_path="/own/path?v=1"
+    )
+    assert await target(models_of({"p": other})) == f"{base.rstrip('/')}/own/path?v=1"
+
+
+async def target(made):
+    backend = made.backend("p/m")
+    return (await backend.client.access.target(backend._path, Request(messages=()))).url
+
+
+@pytest.mark.trio
+async def test_settings_reach_the_wire():
+    async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
+        settings = Settings(
+            url=provider.url,
+            key=Secret("k1"),
+            completion_url_relative_path="/alt/chat/completions",
+            extra_headers={"x-a": "1"},
+            models={
+                "m": Model(model_name="wire", extra_payload={"seed": 1}),
+                "n": Model(extra_headers={"x-a": "2"}),
+            },
+        )
+        made = models_of({"corp": settings}, http=http)
+        for name in ("corp/m", "corp/n"):
+            answer = Answer()
+            user = Message(role="user", parts=(TextPart("x"),))
+            async with made.backend(name).stream(Request(messages=[user])) as events:
+                async for event in events:
+                    answer.feed(event)
+            assert answer.text == "Hi"
+        first, second = provider.requests
+    assert first.target == "/v1/alt/chat/completions"
+    assert (first.body["model"], first.body["seed"], second.body["model"]) == ("wire", 1, "n")
+    assert (first.headers["x-a"], second.headers["x-a"]) == ("1", "2")
+    assert first.headers["authorization"] == "Bearer k1"
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("field", "sent"),
+    [
+        ("stream_options", [True, False, False, False]),
+        ("reasoning_effort", [True, False, True, False]),
+        ("temperature", [True, False, True, False]),
+    ],
+)
+async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one_model_does(
+    field, sent
+):
+    def script(request):
+        if request.body["model"] == "n" or field not in request.body:
+            return reply("Hi")
+        words = f"Unsupported value: '{field}' is not supported with this model."
+        return Reply(status=400, body={"error": {"message": words}})
+
+    async with Provider(script) as provider, HTTPClient() as http:
+        models = dict.fromkeys("mn", Model(extra_payload={"temperature": 0}))
+        settings = Settings(url=provider.url, key=Secret("k"), models=models)
+        made = models_of({"corp": settings}, http=http)
+        user = Message(role="user", parts=(TextPart("x"),))
+        sent_request = Request(messages=[user], reasoning_effort="high")
+        for name in ("corp/m", "corp/n", "corp/m"):
+            async with made.backend(name).stream(sent_request) as events:
+                assert [event async for event in events]
+        assert [field in request.body for request in provider.requests] == sent
+
+
+def test_nothing_of_http_is_loaded_before_its_use():
+    program = (
+        "import sys; from eca_protocol.http import HTTPClient;"
+        "from eca_server.config import Config;"
+        "from eca_server.models.models import Models;"
+        "Models(Config(), environ={}, http=HTTPClient()).backend('lmstudio/x');"
+        "print([name for name in ('httpx', 'ssl.SSLContext', 'certifi') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

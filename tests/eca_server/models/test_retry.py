@@ -1,0 +1,171 @@
+"""Retries on a test clock: their conditions, delays, number, and notifications."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider, Reply, chunk, close, reply
+from eca_server.models.access import KeyAccess
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.events import Finished, Progress, ReasoningStarted, Started, TextDelta, Usage
+from eca_server.models.history import Message, Origin, TextPart
+from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
+
+pytestmark = pytest.mark.trio
+
+HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
+
+
+class Tries:
+    """A backend with a list of events for each attempt; an exception in it is raised."""
+
+    origin = Origin(api="tries", provider="test", model="m")
+
+    def __init__(self, *tries) -> None:
+        self.tries = list(tries)
+        self.count = 0
+
+    @asynccontextmanager
+    async def stream(self, _request):
+        self.count += 1
+        yield self._events(self.tries[min(self.count, len(self.tries)) - 1])
+
+    async def _events(self, steps):
+        for step in steps:
+            if isinstance(step, BackendError):
+                raise step
+            yield step
+
+
+def error(kind="overloaded", *, retryable=True, retry_after=None) -> BackendError:
+    return BackendError(kind, "planted", retryable=retryable, retry_after=retry_after)
+
+
+GOOD = [Started(response_id="good"), TextDelta("Hi"), Finished(reason="stop")]
+
+
+async def run(backend, policy=None) -> tuple[list, list[Wait]]:
+    events, waits = [], []
+    async with stream_with_retries(
+        backend, HELLO, policy=policy, on_wait=waits.append, jitter=lambda: 1.0
+    ) as stream:
+        async for event in stream:
+            events.append(event)  # noqa: PERF401 - what came before a raise is looked at
+    return events, waits
+
+
+async def test_a_failed_try_leaves_no_trace_but_its_wait(autojump_clock):
+    backend = Tries([error()], [Started(response_id="bad"), Progress("ping"), error()], GOOD)
+    began = trio.current_time()
+    events, waits = await run(backend)
+    assert events == [Progress("ping"), *GOOD]
+    assert waits == [
+        Wait(reason="overloaded", seconds=1, attempt=2, max_attempts=5),
+        Wait(reason="overloaded", seconds=2, attempt=3, max_attempts=5),
+    ]
+    assert trio.current_time() - began == pytest.approx(3)
+
+
+@pytest.mark.parametrize("seen", [TextDelta("Hel"), ReasoningStarted("reasoning_1")])
+async def test_what_was_seen_is_never_asked_for_again(seen):
+    backend = Tries([Started(), seen, error()])
+    with pytest.raises(BackendError):
+        await run(backend)
+    assert backend.count == 1
+
+
+async def test_counts_are_nothing_that_was_seen(autojump_clock):
+    events, _ = await run(Tries([Started(), Usage(input=1), error()], GOOD))
+    assert events[-3:] == GOOD
+
+
+async def test_an_empty_try_that_ends_well_still_has_its_start():
+    events, _ = await run(Tries([Started(), Finished(reason="stop")]))
+    assert events == [Started(), Finished(reason="stop")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tries"),
+    [
+        ("overloaded", 5),
+        ("rate_limit", 5),
+        ("network", 3),
+        ("premature_stop", 3),
+        ("empty_response", 2),
+    ],
+)
+async def test_each_class_has_its_number_of_tries(autojump_clock, kind, tries):
+    backend = Tries([error(kind)])
+    with pytest.raises(BackendError):
+        await run(backend)
+    assert backend.count == tries
+
+
+@pytest.mark.parametrize(
+    ("failed", "policy"),
+    [
+        (error(retryable=False), RetryPolicy()),
+        (error(retry_after=61), RetryPolicy()),
+        (error(), RetryPolicy(attempts=1)),
+        (error(retry_after=11), RetryPolicy(budget=10)),
+    ],
+)
+async def test_some_errors_are_reported_at_once(failed, policy):
+    backend = Tries([failed])
+    with pytest.raises(BackendError) as caught:
+        await run(backend, policy)
+    assert (backend.count, caught.value) == (1, failed)
+
+
+async def test_a_demanded_wait_is_obeyed_and_can_be_stopped(autojump_clock):
+    _, waits = await run(Tries([error(retry_after=60)], GOOD))
+    assert [round(wait.seconds) for wait in waits] == [60, 50, 40, 30, 20, 10]
+    backend = Tries([error(retry_after=60)])
+    with trio.move_on_after(1) as scope:
+        await run(backend)
+    assert scope.cancelled_caught
+    assert backend.count == 1
+
+
+async def test_every_wait_that_may_be_long_may_be_waited(autojump_clock):
+    policy = RetryPolicy(max_demanded=600)
+    late = error(retry_after=600)
+    assert (await run(Tries([late], [late], GOOD), policy))[0] == GOOD
+    policy = RetryPolicy(attempts=9, base=40, longest=60)
+    backend = Tries(*[[error()]] * 8, GOOD)
+    assert (await run(backend, policy))[0] == GOOD
+    assert RetryPolicy().budget == RetryPolicy(attempts=1, max_demanded=5).budget == 180
+
+
+async def test_waits_grow_to_their_limit_with_jitter():
+    policy = RetryPolicy(attempts=99, budget=1e9)
+
+    def waits(jitter: float) -> list[float | None]:
+        return [
+            policy.wait(error(), attempt=attempt, elapsed=0, jitter=jitter)
+            for attempt in range(1, 8)
+        ]
+
+    assert waits(1.0) == [1, 2, 4, 8, 16, 30, 30]
+    assert waits(0.0) == [0.5, 1, 2, 4, 8, 15, 15]
+    steep = RetryPolicy(attempts=99, factor=2**53)
+    assert steep.wait(error(), attempt=98, elapsed=0, jitter=1) == 30
+
+
+async def test_over_http_a_busy_provider_is_asked_again_and_nothing_shows():
+    busy = Reply(status=429, headers={"retry-after-ms": "1"}, body={"error": {"message": "x"}})
+    late = reply(chunk({"error": {"message": "overloaded, try again in 1ms", "code": 503}}))
+    cut = Reply(before_headers=[close()])
+    policy = RetryPolicy(base=0.001)
+    async with Provider([cut, busy, late, reply("Hi")]) as provider, HTTPClient() as http:
+        origin = Origin(api="openai-chat", provider="test", model="m")
+        events, waits = await run(
+            OpenAIChat(http=http, origin=origin, access=KeyAccess(url=provider.url)), policy
+        )
+        assert len(provider.requests) == 4
+        assert len({str(request.body) for request in provider.requests}) == 1
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hi"]
+    assert [wait.reason for wait in waits] == ["network", "rate_limit", "overloaded"]

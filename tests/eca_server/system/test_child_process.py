@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.agent.tools.ripgrep import find_ripgrep
+from eca_server.agent.tools.script import shell_in
+from eca_server.system.child_process import (
+    absolute_entries,
+    chat_environment,
+    find_program,
+    harden_environment,
+)
+
+GIT = shutil.which("git")
+SETTING = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+
+
+def a_program(directory: Path, name: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    path = directory / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("entry", ["", ".", "bin", "./bin", "../ws/bin"])
+def test_a_program_of_the_current_folder_is_never_meant_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    folder = tmp_path / "ws"
+    for name in ("bash", "sh", "rg", "git"):
+        for directory in (folder, folder / "bin"):
+            a_program(directory, name)
+    monkeypatch.chdir(folder)
+    only = {"PATH": entry}
+    monkeypatch.setenv("PATH", entry)
+    assert find_program("git", entry) is None
+    assert find_ripgrep() is None
+    assert shell_in(only) == "/bin/sh"
+    real = a_program(tmp_path / "real", "bash")
+    assert shell_in({"PATH": os.pathsep.join([entry, str(real.parent)])}) == str(real)
+
+
+def test_a_child_searches_no_relative_entry_of_path_either() -> None:
+    assert harden_environment({"PATH": ".:/bin::bin:/usr/bin:"})["PATH"] == "/bin:/usr/bin"
+    assert "PATH" not in harden_environment({"PATH": ".:"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ECA_CONFIG",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+        "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+        "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
+    ],
+)
+def test_what_is_ours_alone_reaches_no_child(name: str) -> None:
+    assert name not in harden_environment(
+        {name: "authorization=Bearer key", "OTEL_SERVICE_NAME": "x"}
+    )
+
+
+def test_the_other_variables_of_opentelemetry_stay() -> None:
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SERVICE_NAME": "y"}
+    assert harden_environment(variables) == variables | SETTING
+
+
+def test_git_settings_of_the_user_stay_and_ours_comes_behind_them() -> None:
+    theirs = {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "user.name",
+        "GIT_CONFIG_VALUE_0": "me",
+        "GIT_CONFIG_KEY_1": "safe.bareRepository",
+        "GIT_CONFIG_VALUE_1": "all",
+    }
+    assert harden_environment(theirs) == theirs | {
+        "GIT_CONFIG_COUNT": "3",
+        "GIT_CONFIG_KEY_2": "safe.bareRepository",
+        "GIT_CONFIG_VALUE_2": "explicit",
+    }
+    assert harden_environment({"GIT_CONFIG_COUNT": ""}) == SETTING
+    assert harden_environment({"GIT_CONFIG_COUNT": "many"}) == {"GIT_CONFIG_COUNT": "many"}
+
+
+@given(st.dictionaries(st.sampled_from(["A", "B", "PATH", "GIT_CONFIG_COUNT"]), st.text()))
+def test_nothing_else_of_an_environment_changes(environ: dict[str, str]) -> None:
+    hardened = harden_environment(environ)
+    for name in {"A", "B"} & environ.keys():
+        assert hardened[name] == environ[name]
+    assert all(Path(each).is_absolute() for each in hardened.get("PATH", "/").split(os.pathsep))
+    assert absolute_entries(hardened.get("PATH", "")) == hardened.get("PATH", "")
+
+
+@pytest.mark.skipif(GIT is None, reason="there is no git")
+def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path: Path) -> None:
+    assert GIT is not None
+    bare, mark = tmp_path / "docs", tmp_path / "mark"
+    subprocess.run([GIT, "init", "-q", "--bare", str(bare)], check=True)
+    with (bare / "config").open("a") as config:
+        config.write(f'[core]\nbare = false\nworktree = .\nfsmonitor = "touch {mark}; false"\n')
+    plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [GIT, "status"]
+    subprocess.run(
+        command, cwd=bare, env=harden_environment(plain), check=False, capture_output=True
+    )
+    assert not mark.exists()
+    subprocess.run(command, cwd=bare, env=plain, check=False, capture_output=True)
+    assert mark.exists(), "the repository of this test has to be dangerous"
+
+
+@pytest.mark.parametrize(
+    ("chat_id", "expected"),
+    [
+        ("c", "c"),
+        ("", None),
+        ("a\0b", None),
+        ("a\nb", None),
+        ("x" * 256, "x" * 256),
+        ("x" * 257, None),
+    ],
+)
+def test_a_child_knows_that_an_agent_runs_it_and_for_which_chat(
+    chat_id: str, expected: str | None
+) -> None:
+    before = {"PATH": "/bin", "ECA_CHAT_ID": "of a server around us"}
+    environment = chat_environment(before, chat_id)
+    assert (environment.pop("ECA_AGENT"), environment.pop("ECA_CHAT_ID", None)) == ("1", expected)
+    assert environment == {"PATH": "/bin"}

@@ -1,0 +1,281 @@
+"""OpenTelemetry: off by default, with the conventions' names, without message contents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+
+from eca_server.secret import Secret
+from eca_server.system import telemetry
+from tests.eca_server.stranger import environment
+
+SECRET_WORDS = "planted words of a prompt"
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+class Collector:
+    """A fake OpenTelemetry collector."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.headers: list[str | None] = []
+        self.bodies: list[tuple[str, bytes]] = []
+
+    def spans(self) -> dict[str, dict[str, Any]]:
+        """Return the attributes of each span by its name, with its ids."""
+        result = {}
+        for path, body in self.bodies:
+            if path == "/v1/traces":
+                for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                    for scope in resource.scope_spans:
+                        for span in scope.spans:
+                            sent = _attributes(span.attributes)
+                            ids = {"id": span.span_id, "parent": span.parent_span_id}
+                            result[span.name] = {**sent, **ids, "status": span.status.code}
+        return result
+
+    def metrics(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the attributes of each point of each metric, with its sum."""
+        result: dict[str, list[dict[str, Any]]] = {}
+        for path, body in self.bodies:
+            if path == "/v1/metrics":
+                for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                    for scope in resource.scope_metrics:
+                        for metric in scope.metrics:
+                            result[metric.name] = [
+                                {**_attributes(point.attributes), "sum": point.sum}
+                                for point in metric.histogram.data_points
+                            ]
+        return result
+
+
+def _attributes(pairs: Any) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value"), None) for pair in pairs}
+
+
+@contextmanager
+def collecting(*, hangs: bool = False) -> Iterator[Collector]:
+    collector = Collector()
+    release = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            collector.headers.append(self.headers.get("x-who"))
+            collector.bodies.append((self.path, self._plain(body)))
+            if hangs:
+                release.wait(30)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def _plain(self, body: bytes) -> bytes:
+            is_packed = self.headers.get("content-encoding") == "gzip"
+            return gzip.decompress(body) if is_packed else body
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    collector.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield collector
+    finally:
+        release.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def chat(tmp_path: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "eca_server", "chat", "--model", "simulator/script", script]
+    return subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path) | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+SCRIPT = f'think {SECRET_WORDS}\ncall eca_directory_tree {{"path": "."}}\nsay done\n'
+
+
+def test_a_turn_is_one_trace_of_the_agent_its_models_and_its_tools(tmp_path: Path) -> None:
+    with collecting() as collector:
+        done = chat(
+            tmp_path,
+            SCRIPT,
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
+            OTEL_EXPORTER_OTLP_HEADERS="x-who=me",
+        )
+    assert done.returncode == 0, done.stderr
+    assert set(collector.headers) == {"me"}
+    spans, metrics = collector.spans(), collector.metrics()
+    agent, model = spans["invoke_agent eca"], spans["chat script"]
+    tool = spans["execute_tool eca_directory_tree"]
+    assert agent["parent"] == b""
+    assert {model["parent"], tool["parent"]} == {agent["id"]}
+    assert model["gen_ai.operation.name"] == "chat"
+    assert model["gen_ai.provider.name"] == "simulator"
+    assert model["gen_ai.request.model"] == "script"
+    assert model["gen_ai.conversation.id"] == agent["gen_ai.conversation.id"]
+    assert (tool["gen_ai.tool.type"], tool["status"]) == ("function", 0)
+    (point,) = metrics["gen_ai.client.operation.duration"]
+    assert point["gen_ai.request.model"] == "script"
+    assert {each["gen_ai.token.type"] for each in metrics["gen_ai.client.token.usage"]} == {
+        "input",
+        "output",
+    }
+    assert SECRET_WORDS.encode() not in b"".join(body for _, body in collector.bodies)
+
+
+def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path: Path) -> None:
+    with collecting() as collector:
+        properties = {
+            "otel.exporter.otlp.endpoint": collector.url,
+            "otel.instrumentation.genai.capture.message.content": "true",
+        }
+        says = json.dumps({"replacedOutput": "what is left"})
+        hides = {"type": "postToolCall", "actions": [{"type": "shell", "shell": f"echo '{says}'"}]}
+        puts = json.dumps({"updatedInput": {"path": ".", "max_depth": 1}})
+        rewrites = {
+            "type": "preToolCall",
+            "actions": [{"type": "shell", "shell": f"echo '{puts}'"}],
+        }
+        hooks = {"hides": hides, "rewrites": rewrites}
+        config = json.dumps({"otlp": properties, "hooks": hooks})
+        chat(tmp_path, SCRIPT, ECA_CONFIG=config)
+        sent = b"".join(body for _, body in collector.bodies)
+        assert b"chat script" in sent
+        assert SECRET_WORDS.encode() not in sent
+        chat(tmp_path, SCRIPT, ECA_CONFIG=config, **{CONTENT: "true"})
+    model, tool = (
+        collector.spans()[name] for name in ("chat script", "execute_tool eca_directory_tree")
+    )
+    assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"path": ".", "max_depth": 1}
+    assert tool["gen_ai.tool.call.result"] == "what is left"
+    assert SECRET_WORDS in model["gen_ai.input.messages"]
+    assert json.loads(model["gen_ai.output.messages"])[0]["role"] == "assistant"
+
+
+def test_a_failure_is_reported_by_its_class_and_not_by_its_text(tmp_path: Path) -> None:
+    with collecting() as collector:
+        chat(
+            tmp_path,
+            f"fail quota {SECRET_WORDS}",
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
+        )
+    model = collector.spans()["chat script"]
+    assert (model["error.type"], model["status"]) == ("quota", 2)
+    (point,) = collector.metrics()["gen_ai.client.operation.duration"]
+    assert point["error.type"] == "quota"
+    assert SECRET_WORDS.encode() not in b"".join(body for _, body in collector.bodies)
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+        {"OTEL_TRACES_EXPORTER": "none", "OTEL_SERVICE_NAME": "x"},
+    ],
+)
+def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    program = (
+        "import sys\n"
+        "from eca_server.cli.main import run\n"
+        "run(['chat', 'hi'])\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(tmp_path) | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.trio
+async def test_without_the_library_the_user_is_notified_once_and_the_work_continues(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    async with telemetry.record_telemetry({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
+        for _ in range(2):
+            async with telemetry.operation("chat", "m") as span:
+                assert not span.is_recorded
+    (record,) = caplog.records
+    assert "eca-protocol[otel]" in record.getMessage()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("began_before", [False, True])
+async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
+    began_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 0.2)
+    with collecting(hangs=True) as collector:
+        variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url}
+        async with telemetry.record_telemetry(variables):
+            async with telemetry.operation("chat", "m") as span:
+                assert span.is_recorded
+            if began_before:
+                telemetry.begin_flush()
+                monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 30)
+            ended = trio.current_time()
+        assert trio.current_time() - ended < 3
+        assert collector.bodies
+
+
+@pytest.mark.trio
+async def test_properties_of_the_configuration_come_before_the_environment() -> None:
+    with collecting() as collector:
+        async with telemetry.record_telemetry(
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+        ):
+            telemetry.configure({"otel.exporter.otlp.endpoint": Secret(collector.url)})
+            async with telemetry.operation("chat", "m", gen_ai__request__model="m"):
+                pass
+        assert collector.spans()["chat m"]["gen_ai.request.model"] == "m"
+
+
+def test_the_names_are_those_of_the_conventions() -> None:
+    known = {value for value in vars(gen_ai_attributes).values() if isinstance(value, str)}
+    root = Path(telemetry.__file__).parents[1]
+    used = {
+        name.replace("__", ".")
+        for file in ("models/tracing.py", "agent/chat/agent.py")
+        for name in re.findall(r"\bgen_ai__\w+", (root / file).read_text())
+    }
+    assert len(used) > 15
+    assert used <= known

@@ -1,0 +1,293 @@
+"""The suite's reports, for users and build servers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import attrs
+import pytest
+
+from eca_protocol import json
+from eca_protocol.framing import encode_frame
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.known import known_failures, known_text
+from eca_protocol.testing.conformance.run import Incident, Run, SuiteError
+from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict
+from eca_server.workbench.conformance import cli
+from eca_server.workbench.conformance.badge import render_badge
+from eca_server.workbench.conformance.compare import compare, describe_changes
+from eca_server.workbench.conformance.exchange import draw_exchange, message_label
+from eca_server.workbench.conformance.html import render_html
+from eca_server.workbench.conformance.junit import render_junit
+from eca_server.workbench.conformance.table import render_table
+from tests.eca_server.ecp.browser import opened
+
+HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
+
+
+def passed(message: object, source: str = "server", target: str = "client") -> Transmission:
+    return Transmission.of(1.0, source, target, encode_frame(json.dumps(message)))  # type: ignore[arg-type]
+
+
+PROGRESS = {
+    "jsonrpc": "2.0",
+    "method": "chat/contentReceived",
+    "params": {
+        "chatId": "c",
+        "role": "system",
+        "content": {"type": "progress", "state": "finished"},
+    },
+}
+RUN = Run(
+    target=f"python server.py {HOSTILE}",
+    edition=Revision.R2025_10,
+    started=datetime(2025, 10, 1, tzinfo=UTC),
+    seconds=1.5,
+    findings=(
+        Finding(id="BASE-2", verdict="pass", case="framing.a_case"),
+        Finding(
+            id="W-22e",
+            verdict="fail",
+            case=next(iter(server_cases())),
+            expected="one finished",
+            got=HOSTILE,
+            exchange=[
+                passed({"jsonrpc": "2.0", "id": 7, "result": HOSTILE}),
+                passed(PROGRESS),
+                Transmission.of(1.1, "model", "server", b"HTTP 200\n" + HOSTILE.encode()),
+                Transmission.of(1.2, "client", "server", b"\xff" * 9000),
+            ],
+            breach=1,
+        ),
+        Finding(id="LIFE-16", verdict="warn", expected="soon", got="late"),
+        Finding(id="W-5h", verdict="untestable", got="one engine only"),
+        Finding(id="W-33d", verdict="not-applicable", got="another edition"),
+    ),
+    incidents=(Incident(case="framing.a_case", what="its end with exit code 1"),),
+)
+
+
+def with_verdict(id_: str, verdict: Verdict) -> Run:
+    findings = [attrs.evolve(f, verdict=verdict) if f.id == id_ else f for f in RUN.findings]
+    return attrs.evolve(RUN, findings=tuple(findings))
+
+
+def test_the_page_has_each_requirement_and_runs_no_script_of_the_target() -> None:
+    page = render_html(RUN, server_cases(), changes=compare(with_verdict("W-22e", "pass"), RUN))
+    assert page.count("<script>") == 1
+    assert "alert(1)</script>" not in page
+    assert all(f'id="{finding.id}"' in page for finding in RUN.findings)
+    assert "not conformant" in page
+    assert '<a href="#W-22e">' in page
+    assert page.index('id="W-22e"') < page.index('id="BASE-2"')
+    assert 'class="arrow left from0 broken"' in page
+    assert "bytes left out" in page
+
+
+def test_a_closed_row_shows_what_was_expected_and_what_came() -> None:
+    page = render_html(RUN, {})
+    row = page[page.index('id="W-22e"') :].partition("</summary>")[0]
+    assert '<span class="why faint">expected one finished</span>' in row
+    assert '<span class="why">got ' in row
+
+
+SECTIONS = "[...document.querySelectorAll('.sections tr')]"
+BOXES = "['th', 'svg'].map(each => row.querySelector(each).getBoundingClientRect())"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [420, 1200])
+def test_the_bar_of_a_section_is_beside_its_label_on_any_screen(width: int, tmp_path: Path) -> None:
+    page, profile = tmp_path / "report.html", tmp_path / "profile"
+    page.write_text(render_html(RUN, {}), "utf-8")
+    profile.mkdir()
+    with opened(profile) as browser:
+        browser.open(page.as_uri())
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", **metrics)
+        boxes = browser.value(f"{SECTIONS}.map(row => {BOXES}.map(box => box.toJSON()))")
+    assert boxes
+    for label, bar in boxes:
+        assert bar["width"] > width / 4
+        assert label["top"] < bar["top"] < bar["bottom"] < label["bottom"]
+        assert bar["left"] >= label["right"]
+
+
+def test_known_failures_do_not_fail_the_page() -> None:
+    page = render_html(RUN, {}, known={"W-22e", "framing.a_case"})
+    assert "not conformant" not in page
+    assert ">known<" in page
+
+
+CONFORMANT = "Conformant: no judged requirement of level must is broken."
+CONCLUSIONS = [
+    (RUN.findings, {"framing.a_case"}, "not conformant", "Not conformant: W-22e", "#b3261a"),
+    (RUN.findings[2:], (), "not conformant", "Not conformant: framing.a_case", "#b3261a"),
+    (
+        RUN.findings,
+        {"W-22e", "framing.a_case"},
+        "only known failures",
+        "Only known failures.",
+        "#855600",
+    ),
+    (RUN.findings[3:], None, "nothing judged", "No requirement could be judged.", "#855600"),
+    (RUN.findings[2:], None, "conformant", CONFORMANT, "#17744a"),
+]
+
+
+@pytest.mark.parametrize(("findings", "known", "word", "text", "colour"), CONCLUSIONS)
+def test_the_terminal_the_page_and_the_badge_have_the_same_conclusion(
+    findings: tuple[Finding, ...], known: set[str] | None, word: str, text: str, colour: str
+) -> None:
+    run = attrs.evolve(RUN, findings=findings, incidents=() if known is None else RUN.incidents)
+    page = render_html(run, {}, known=known or ())
+    verdict = page[page.index('<div class="verdict">') :].partition("</div>")[0]
+    kind = {"#b3261a": "bad", "#855600": "odd", "#17744a": "good"}[colour]
+    assert verdict.endswith(f'<span class="badge {kind}">{word}</span>')
+    assert render_table(run, known or ()).endswith(f"\n{text}\n")
+    assert colour in render_badge(run, known or ())
+    assert "0 of 0" not in page + render_badge(run, known or ())
+
+
+def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, monkeypatch) -> None:
+    fault = SuiteError(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
+    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), suite_errors=(fault,))
+    text = render_table(run)
+    assert "The suite itself failed in a case\n    case      here.c\n" in text
+    assert "KeyError(1) at here.py:7, in c" in text
+    assert text.endswith("No judged requirement is broken, but not all requirements were judged.\n")
+    assert "Tr!" not in text
+    assert "Tr!" in render_table(run, verbose=True)
+    assert "#855600" in render_badge(run)
+    page = render_html(run, {})
+    assert "not judged whole" in page
+    assert "in here.c the suite itself failed here" in page
+    errors = list(ET.fromstring(render_junit(run)).iter("error"))
+    assert [error.text for error in errors] == ["Tr!"]
+
+    def code_of(outcome: Run | None, *arguments: str) -> int:
+        async def judged(*_: object, **__: object) -> Run | None:
+            return outcome
+
+        monkeypatch.setattr(cli, "run_suite", judged)
+        return cli.run([*arguments, "--only", "W-22e", "--", "x"])
+
+    assert code_of(run) == 4
+    assert code_of(attrs.evolve(RUN, suite_errors=(fault,))) == 1
+    monkeypatch.setattr(cli, "render_table", None)
+    assert code_of(run) == 4
+    assert "this is not a verdict on the target" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("fail", 1), ("pass", 4)])
+def test_an_unwritable_report_prevents_neither_the_others_nor_the_verdict(
+    verdict: Verdict, code: int, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    async def judged(*_: object, **__: object) -> Run:
+        gone.rmdir()
+        return attrs.evolve(with_verdict("W-22e", verdict), incidents=())
+
+    monkeypatch.setattr(cli, "run_suite", judged)
+    monkeypatch.setattr(cli, "render_junit", None)
+    names = {"--json-out": gone / "r.json", "--junit": tmp_path / "r.xml"}
+    names |= {"--html": tmp_path / "r.html", "--badge": tmp_path / "r.svg"}
+    arguments = [str(word) for pair in names.items() for word in pair]
+    assert cli.run([*arguments, "--", "x"]) == code
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.svg"]
+    output = capsys.readouterr()
+    assert f"{CONFORMANT}\n" in output.out or "Not conformant: W-22e\n" in output.out
+    assert f"{gone}/r.json: No such file or directory" in output.err
+    assert "r.xml: TypeError" in output.err
+
+
+def test_an_error_of_the_suite_can_be_known(tmp_path) -> None:
+    fault = SuiteError(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
+    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), suite_errors=(fault,))
+    known = known_failures(known_text(run))
+    assert known == {"here.c"}
+    assert render_table(run, known).endswith("Only known failures.\n")
+    assert not list(ET.fromstring(render_junit(run, known)).iter("error"))
+
+
+def test_an_exchange_has_the_lanes_it_needs() -> None:
+    lanes, arrows = draw_exchange([passed(PROGRESS)], None)
+    assert lanes == ["client", "server"]
+    assert [style for style, *_ in arrows] == ["left from0"]
+    lanes, arrows = draw_exchange(RUN.findings[1].exchange, 1)
+    assert lanes == ["client", "server", "model"]
+    styles = [style for style, *_ in arrows]
+    assert styles == ["left from0", "left from0 broken", "left from1", "right from0"]
+    assert "<b>client</b><b>server</b><b>model</b></div>" in render_html(RUN, {})
+
+
+@pytest.mark.parametrize(
+    ("message", "label"),
+    [
+        (PROGRESS, "chat/contentReceived: progress finished"),
+        ({"jsonrpc": "2.0", "id": 1, "method": "shutdown"}, "shutdown (id 1)"),
+        ({"jsonrpc": "2.0", "id": "a", "error": {"code": -32601}}, "error -32601 for id 'a'"),
+        ({"jsonrpc": "2.0", "id": 2, "result": None}, "result for id 2"),
+    ],
+)
+def test_a_label_distinguishes_messages(message: object, label: str) -> None:
+    assert message_label(passed(message)) == label
+
+
+def test_the_junit_report_has_failures_errors_and_skipped_cases() -> None:
+    root = ET.fromstring(render_junit(RUN))
+    cases = {case.get("name", "").partition(":")[0]: case for case in root.iter("testcase")}
+    kinds = {name: [child.tag for child in case] for name, case in cases.items()}
+    assert kinds == {
+        "BASE-2": [],
+        "W-22e": ["failure"],
+        "LIFE-16": ["system-out"],
+        "W-5h": ["skipped"],
+        "W-33d": ["skipped"],
+        "framing.a_case": ["error"],
+    }
+    known = ET.fromstring(render_junit(RUN, {"W-22e", "framing.a_case"}))
+    assert not list(known.iter("failure")) + list(known.iter("error"))
+
+
+def test_the_badge_counts_the_judged_requirements() -> None:
+    assert "1 of 3" in render_badge(RUN)
+    assert "#b3261a" in render_badge(RUN)
+    assert "#17744a" in render_badge(attrs.evolve(with_verdict("W-22e", "pass"), incidents=()))
+    ET.fromstring(render_badge(RUN))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ("pass", "fail", "1 broken now: W-22e"),
+        ("untestable", "fail", "1 judged now, and broken: W-22e"),
+        ("not-applicable", "warn", "1 judged now, and broken: W-22e"),
+        ("fail", "pass", "1 fixed now: W-22e"),
+        ("untestable", "pass", "1 judged now: W-22e"),
+        ("pass", "untestable", "1 no longer judged: W-22e"),
+        ("fail", "warn", "Nothing has changed since the earlier run."),
+        ("pass", "pass", "Nothing has changed since the earlier run."),
+    ],
+)
+def test_two_runs_are_compared(before: Verdict, after: Verdict, text: str) -> None:
+    changes = compare(with_verdict("W-22e", before), with_verdict("W-22e", after))
+    assert list(describe_changes(changes)) == [text]
+
+
+def test_requirements_of_only_one_run_are_named() -> None:
+    fewer = attrs.evolve(RUN, findings=RUN.findings[:2])
+    assert list(describe_changes(compare(RUN, fewer))) == [
+        "3 only in the earlier run: LIFE-16 W-5h W-33d"
+    ]
+    assert list(describe_changes(compare(fewer, RUN))) == ["3 only in this run: LIFE-16 W-5h W-33d"]
+
+
+def test_the_records_of_a_run_are_read_again() -> None:
+    read = Run.from_json(json.dumps(RUN.to_json()))
+    assert read == attrs.evolve(RUN, incidents=())

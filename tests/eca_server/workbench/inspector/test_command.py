@@ -1,0 +1,95 @@
+"""`inspect` as a user runs it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eca_server.workbench.inspector.cli import run
+from tests.eca_server.stranger import environment
+
+RECORD = Path("tests/data/transcripts/real_job.jsonl").resolve()
+
+
+def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path: Path) -> None:
+    record = tmp_path / "kept.jsonl"
+    record.write_bytes(RECORD.read_bytes() + b'{"at":9.0,"exit":0}\n')
+    command = [sys.executable, "-P", "-m", "eca_server", "inspect", str(record), "--no-open"]
+    with subprocess.Popen(
+        command,
+        env=environment(tmp_path, TMPDIR=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        address, token = running.stdout.readline().strip().split("/#")
+        host = address.removeprefix("http://")
+        site = http.client.HTTPConnection(host, timeout=10)
+        site.request("GET", "/")
+        assert site.getresponse().read().startswith(b"<!doctype html>")
+        site.request("POST", "/parts", headers={"origin": address})
+        refused = site.getresponse()
+        assert (refused.status, b"token" in refused.read()) == (403, True)
+        right = {"origin": address, "authorization": f"Bearer {token}"}
+        site.request("POST", "/parts", headers=right)
+        parts = site.getresponse().read()
+        assert parts.count(b"chat/toolCallApprove") >= 1
+        site.close()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == 143
+        assert running.stderr.read() == ""
+    assert list(tmp_path.iterdir()) == [record]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["no-such.jsonl"], "No such file"),
+        ([str(RECORD), "--out", "no-such-folder/x.html"], "No such file"),
+        ([], "there is no transcript yet"),
+        ([os.devnull, "--out", "x.html"], "got no complete line"),
+        ([os.devnull, "--no-open"], "expected a regular file"),
+    ],
+)
+def test_an_unusable_transcript_is_an_error_of_one_line(
+    arguments: list[str],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert run(arguments) in {1, 2}
+    error = capfd.readouterr().err
+    assert why in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x", "9" * 5000])
+def test_an_invalid_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run([str(RECORD), f"--port={port}"])
+    assert f"expected a port from 0 to 65535, got '{port[:20]}'" in capsys.readouterr().err
+
+
+def test_without_a_name_the_newest_transcript_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    transcripts = tmp_path / "eca-python" / "transcripts"
+    transcripts.mkdir(parents=True)
+    for age, name in enumerate(("new", "old")):
+        (transcripts / f"{name}.jsonl").write_bytes(RECORD.read_bytes())
+        os.utime(transcripts / f"{name}.jsonl", (1e9 - age, 1e9 - age))
+    out = tmp_path / "page.html"
+    assert run(["--out", str(out)]) == 0
+    assert "<title>new.jsonl: inspected</title>" in out.read_text("utf-8")

@@ -1,0 +1,100 @@
+"""The masking of secrets in recordings of `tap`."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_server.workbench.tap import masker, replay
+
+KEY = "sk-ant-0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"text": f"the key is {KEY}\n"}, {"text": "the key is ***\n"}),
+        ({"list": [[KEY]], "n": 1}, {"list": [["***"]], "n": 1}),
+        ({"apiKey": "any word", "key": "a word"}, {"apiKey": "***", "key": "a word"}),
+        ({"env": {"MY_TOKEN": "x"}}, {"env": {"MY_TOKEN": "***"}}),
+        ({"url": "https://me:pass@host/"}, {"url": "https://***@host/"}),
+        ({"text": 'say "my own secret"'}, {"text": 'say "***"'}),
+        (
+            {"method": "providers/loginInput", "params": {"provider": "p", "data": {"x": "y"}}},
+            {"method": "providers/loginInput", "params": {"provider": "p", "data": {"x": "***"}}},
+        ),
+        ({"method": "providers/loginInput", "params": None}, None),
+        (
+            {"method": "chat/prompt", "params": {"message": "/login azure 0a1b2c3d4e5f"}},
+            {"method": "chat/prompt", "params": {"message": "/login azure ***"}},
+        ),
+        ({"method": "chat/prompt", "params": {"message": "/login azure browser"}}, None),
+        ({"text": "an author's keyboard, tokens and 3 cookies"}, None),
+        ({"sessionTokens": 7, "authStatus": "expired"}, None),
+    ],
+)
+def test_a_message_is_recorded_without_its_secrets(given: Any, kept: Any) -> None:
+    mask = masker({"MY_API_KEY": "my own secret", "A_TOKEN": "short", "KEYBOARD": "a keyboard"})
+    body = json.dumps(given, indent=1).encode()
+    if kept is None:
+        assert mask(body) is body
+    else:
+        assert json.loads(mask(body)) == kept
+
+
+def test_what_is_no_message_is_masked_as_text() -> None:
+    mask = masker({})
+    assert mask(f"junk \xff {KEY} {{".encode("latin-1")) == b"junk \xff *** {"
+    assert mask(b"\x00\xff") == b"\x00\xff"
+
+
+def test_a_tap_without_listeners_works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unheard(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Unheard())
+    assert replay(Path(os.devnull), [], deadline=1) == 2
+
+
+def test_a_secret_is_found_however_it_is_spelled_in_json() -> None:
+    mask = masker({"A_SECRET": "ab/cd/ef+gh"})
+    assert mask(b'{"text":"ab\\/cd\\/ef+gh"}') == b'{"text":"***"}'
+    assert mask(b'{"text":"ab\\u002fcd/ef+gh"}') == b'{"text":"***"}'
+    assert mask(b'{"text":"ab\\/cd"}') == b'{"text":"ab\\/cd"}'
+
+
+def test_a_key_that_a_chat_was_asked_for_is_hidden_and_no_other_prompt() -> None:
+    mask = masker({})
+
+    def kept(message: Any) -> Any:
+        return json.loads(mask(json.dumps(message).encode()))
+
+    def prompt(chat_id: Any, text: str) -> Any:
+        return {"id": 2, "method": "chat/prompt", "params": {"chatId": chat_id, "message": text}}
+
+    def answer(status: str) -> Any:
+        return {"id": 2, "result": {"chatId": "c", "status": status}}
+
+    assert kept(answer("login")) == answer("login")
+    for other in (prompt("d", "0a1b2c"), prompt(["c"], "0a1b2c"), prompt("c", "/login x")):
+        assert kept(other) == other
+    assert kept(prompt("c", "0a1b2c")) == prompt("c", "***")
+    assert kept(prompt("c", " 0a1b2c3d\n")) == prompt("c", "***")
+    assert kept(answer("prompting")) == answer("prompting")
+    assert kept(prompt("c", "thanks")) == prompt("c", "thanks")
+
+
+def test_a_key_that_was_typed_in_is_hidden_where_a_server_says_it_back() -> None:
+    mask = masker({})
+    prompt = b'{"method":"chat/prompt","params":{"message":"/login azure 0a1b2\\u00e9c3d4"}}'
+    echo = b'{"params":{"content":{"type":"text","text":"/login azure 0a1b2\\u00e9c3d4"}}}'
+    assert mask(echo) is echo
+    assert b"0a1b2" not in mask(prompt)
+    assert json.loads(mask(echo))["params"]["content"]["text"] == "/login azure ***"
