@@ -27,7 +27,7 @@ from eca_protocol.errors import (
 )
 from eca_protocol.methods import ECA, ClientNotification, ClientRequest
 from eca_protocol.streams import Transport, memory_pair
-from eca_server.connection.features import Options
+from eca_server.connection.features.host import Options
 from eca_server.connection.server import Server
 from tests.eca_protocol.wire import Wire, notification, success
 
@@ -389,7 +389,7 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_recipe_for_notebooks_opens_and_closes_in_different_tasks() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "guides" / "tools.md").read_text("utf-8")
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "client.md").read_text("utf-8")
     (recipe,) = re.findall(
         r"^```python\n(.*?class Session:.*?)^```", guide, re.DOTALL | re.MULTILINE
     )
