@@ -394,7 +394,8 @@ async def test_the_recipe_for_notebooks_opens_and_closes_in_different_tasks() ->
         r"^```python\n(.*?class Session:.*?)^```", guide, re.DOTALL | re.MULTILINE
     )
     names: dict[str, Any] = {}
-    exec(recipe.rpartition("```python\n")[2], names)
+    session_class, _, _ = recipe.rpartition("```python\n")[2].partition("async def cells")
+    exec(session_class, names)
     session = names["Session"]()
     client = await asyncio.create_task(session.open(command=SERVER, env=ENVIRONMENT))
     assert await asyncio.create_task(client.chat().prompt("hello").text()) == "hello"
