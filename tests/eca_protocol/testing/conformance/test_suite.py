@@ -295,6 +295,7 @@ async def test_a_server_that_no_case_ends_alone_ends_in_the_last_one():
     assert "exit code 9, in this case; none ends a server of its own" in incident.what
 
 
+@pytest.mark.long
 async def test_a_server_that_has_closed_its_input_is_replaced():
     async def turns_deaf(harness: Harness) -> None:
         async with harness.session() as session:
