@@ -231,7 +231,8 @@ async def _tools() -> Sequence[m.ServerTool]:
 
 
 def _unused(_params: Any) -> Any:
-    raise NotImplementedError
+    """Stand for a handler, so that its capability is announced; nothing is asked here."""
+    raise AssertionError("the server asked a question without a turn")
 
 
 def _escaped(text: str) -> str:

@@ -40,7 +40,7 @@ class Outgoing:
 
     @property
     def method(self) -> str:
-        """Its method; empty for an answer."""
+        """The method; empty for an answer."""
         return str(self.message.get("method", ""))
 
     @property
