@@ -13,7 +13,7 @@ from statistics import median
 
 from bench_stop import DELTAS, TEXT, stop_once
 from report import Row, machine, print_rows, print_table
-from rig import FINISHED, SCRIPT, BareClient, rig
+from rig import FINISHED, SCRIPT, SERVER, BareClient, rig
 
 SUBAGENTS = 8
 STOPS = 40
@@ -44,7 +44,8 @@ def main() -> list[Row]:
         agents = here.folder / ".eca" / "agents"
         agents.mkdir(parents=True)
         (agents / "scout.md").write_text(SCOUT)
-        with here.server(root=here.folder, capabilities=TODAY) as client:
+        command = (*SERVER, "--trust-workspace")
+        with here.server(root=here.folder, command=command, capabilities=TODAY) as client:
             alone = median(stop_once(client, "alone", ENDLESS, SCRIPT) for _ in range(STOPS))
             eight = median(stop_eight(client) for _ in range(STOPS))
     print_table(

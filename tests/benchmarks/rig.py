@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -29,6 +30,7 @@ SERVER_WITHOUT_ORJSON = (
     ),
 )
 ECHO, SCRIPT, SCRIPTED = "simulator/echo", "simulator/script", "scripted/any"
+SILENCE = 60
 FINISHED = re.compile(rb'"state":\s*"finished"')
 
 
@@ -170,6 +172,9 @@ class BareClient:
         self._rest = data[found.end() :]
 
     def read(self) -> bytes:
+        readable, _, _ = select.select([self._out], [], [], SILENCE)
+        if not readable:
+            raise TimeoutError(f"the server was silent for {SILENCE} s")
         data = os.read(self._out, 65_536)
         if not data:
             raise EOFError("the server is gone")
