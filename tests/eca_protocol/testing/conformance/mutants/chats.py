@@ -339,8 +339,10 @@ class MixesChats(Chat):
     """Says the pieces of one of many chats in the name of another."""
 
     def say(self, role: str, content: Content) -> None:
-        others = [chat for chat in self.server.chats.values() if chat.turn and chat is not self]
-        if len(others) > 20 and content["type"] == "text" and role == "assistant":
+        many = [chat for chat in self.server.chats.values() if chat.turn and "one of" in chat.id]
+        others = [chat for chat in many if chat is not self]
+        is_text = content["type"] == "text" and role == "assistant"
+        if is_text and self in many and len(others) > 20:
             super(MixesChats, others[0]).say(role, content)
         else:
             super().say(role, content)
