@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -21,7 +22,6 @@ with instrumented():
     from eca_server.models.credentials.oauth import OAuthError
 
 SERVERS = ("https://mcp.example/one/mcp", "http://127.0.0.1:8080/mcp")
-LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def check(data: bytes) -> None:
@@ -69,8 +69,16 @@ class Client:
 def is_open(place: str, url: str) -> bool:
     """Return True if a login may be sent to this place."""
     parts = urlsplit(place)
-    is_local = parts.hostname in LOCAL and urlsplit(url).hostname in LOCAL
+    is_local = is_loopback(parts.hostname) and is_loopback(urlsplit(url).hostname)
     return parts.scheme == "https" or (parts.scheme == "http" and is_local)
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return True for `localhost` and any loopback address: all of 127.0.0.0/8 is loopback."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 if __name__ == "__main__":
