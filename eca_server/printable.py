@@ -39,12 +39,13 @@ _ALWAYS: Final = (
 _BLANK: Final = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0"
 _JOINS: Final = "\u200c\u200d"
 _LETTER: Final = f"[^\\s{_ALWAYS}{_BLANK}{_JOINS}]"
-_ALWAYS_INVISIBLE: Final = re.compile(f"[{_ALWAYS}]")
-_INVISIBLE: Final = re.compile(
+# Patterns as texts: a start that prints nothing compiles none of them, and `re` caches them.
+_ALWAYS_INVISIBLE: Final = f"[{_ALWAYS}]"
+_INVISIBLE: Final = (
     f"[{_ALWAYS}{_BLANK}]|(?<!{_LETTER})[{_JOINS}]|[{_JOINS}](?!{_LETTER})"
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
-_INVISIBLE_IN_A_LINE: Final = re.compile(f"[\t\n]|{_INVISIBLE.pattern}")
+_INVISIBLE_IN_A_LINE: Final = f"[\t\n]|{_INVISIBLE}"
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -59,22 +60,22 @@ def printable_line(text: str, *, longest: int | None = None) -> str:
         longest: limit in characters, beyond which the text is cut with `...`; None: no limit.
     """
     is_cut = longest is not None and len(text) > longest
-    return _INVISIBLE_IN_A_LINE.sub(_escape, text[:longest]) + ("..." if is_cut else "")
+    return re.sub(_INVISIBLE_IN_A_LINE, _escape, text[:longest]) + ("..." if is_cut else "")
 
 
 def printable_lines(text: str) -> str:
     """Return a text for people: lines and tabs stay, invisible characters are escaped."""
-    return _INVISIBLE.sub(_escape, text.replace("\r\n", "\n"))
+    return re.sub(_INVISIBLE, _escape, text.replace("\r\n", "\n"))
 
 
 def printable_json(text: str) -> str:
     """Return the JSON text with its invisible characters as JSON escapes."""
-    return _INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
+    return re.sub(_INVISIBLE, lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def visible(text: str) -> str:
     """Return a text without invisible characters, for a model or an editor; lines and tabs stay."""
-    return _INVISIBLE.sub("", text)
+    return re.sub(_INVISIBLE, "", text)
 
 
 class Printer:
@@ -89,7 +90,7 @@ class Printer:
         self._ends_in_return = text.endswith("\r")
         if self._ends_in_return:
             text = text[:-1]
-        return _ALWAYS_INVISIBLE.sub(_escape, text.replace("\r\n", "\n"))
+        return re.sub(_ALWAYS_INVISIBLE, _escape, text.replace("\r\n", "\n"))
 
     def flush(self) -> str:
         """Return the rest, at the end of the text."""
