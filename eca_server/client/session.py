@@ -21,12 +21,13 @@ from eca_protocol.messages import ClientCapabilities, ClientInfo, ShowMessagePar
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision, window_of
+from eca_protocol.server.roots import Root
 from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile
-from eca_server.workspace import Root
 
 if TYPE_CHECKING:
     from eca_protocol.messages import ChatContent, ChatImageContent
-    from eca_server.client.content_formatting import ContentFormatter, Role
+    from eca_protocol.server.texts import Role
+    from eca_server.client.content_formatting import ContentFormatter
 
 __all__ = ["MessageKind", "Session"]
 

@@ -19,11 +19,12 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import End, Peer
+from eca_protocol.server.greeting import Greeting
 from eca_protocol.streams import Transport
 from eca_server.connection.features.gate import ConfigurationGate
 from eca_server.connection.features.handlers import Handlers
 from eca_server.connection.features.host import Host, Options
-from eca_server.connection.features.lifecycle import Connection, Greeting
+from eca_server.connection.features.lifecycle import Connection
 from eca_server.system.signals import take_signals
 from eca_server.system.telemetry import begin_flush, record_telemetry
 
