@@ -27,8 +27,9 @@ Work: TypeAlias = Callable[[], Awaitable[None]]
 class Tasks(Protocol):
     """A group of tasks: a nursery of trio, or a task group of anyio."""
 
-    def start_soon(self, function: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
-        """Start a task."""
+    @property
+    def start_soon(self) -> Callable[..., Any]:
+        """Start a task: a function and its arguments."""
         ...
 
 

@@ -6,7 +6,7 @@ blank line if other text came before, and so does the text behind a system text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -18,7 +18,7 @@ from eca_protocol.messages import (
     ChatToolCallPrepareContent,
 )
 
-__all__ = ["Paragraphs", "Role", "pieces", "split"]
+__all__ = ["Paragraphs", "Role", "arguments_of", "closing_text", "named_command", "pieces", "split"]
 
 Role: TypeAlias = Literal["user", "system", "assistant"]
 
@@ -102,3 +102,30 @@ def _json_cost(character: str) -> int:
     if number < 0x800:
         return 2
     return 3 if number < 0x10000 else 4
+
+
+def closing_text(dropped: Sequence[str], *, is_stopped: bool) -> str:
+    """Return the last text of a turn: a stop, and the messages that no model got (W-22).
+
+    Args:
+        dropped: the texts of these messages.
+        is_stopped: whether the user has stopped the turn.
+    """
+    why = "Stopped. Prompts that were dropped" if is_stopped else "Not sent to the model"
+    return "\n\n".join([f"{why}:", *dropped]) if dropped else "Stopped." * is_stopped
+
+
+def named_command(message: str) -> str | None:
+    """Return the name of a prompt's command, in lower case, or None.
+
+    A command is a first word that begins with its only slash: `/doctor` and `/Costs now` name one;
+    `/usr/bin/env`, `a/b` and `/` do not.
+    """
+    word = message.split(maxsplit=1)[0] if message.strip() else ""
+    name = word[1:].lower()
+    return name if word.startswith("/") and name and "/" not in name else None
+
+
+def arguments_of(prompt: str) -> str:
+    """Return the text behind the command's name."""
+    return " ".join(prompt.split(maxsplit=1)[1:]).strip()
