@@ -251,13 +251,14 @@ class ServerChat:
         self._conversation.rename(title)
 
     def set_usage(self, session_tokens: int, **more: Any) -> None:
-        """Set the usage that is written at the end of the turn.
+        """Set the usage that is written at the end of this turn, and of later ones.
 
         Args:
             session_tokens: the tokens of the chat (ruling W-27).
             more: other fields of `ChatUsageContent`.
         """
-        self._turn.usage = m.ChatUsageContent(session_tokens=session_tokens, **more)
+        usage = m.ChatUsageContent(session_tokens=session_tokens, **more)
+        self._conversation.usage = usage
 
     async def _drain(self) -> None:
         """Wait until the client has read most of the output; a stop takes effect here."""

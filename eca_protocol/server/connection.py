@@ -105,6 +105,8 @@ class Connection:
             "initialize": self._initialize,
             "initialized": lambda _: self._introduce(),
             "shutdown": lambda _: self._shut_down(),
+            "mcp/startServer": lambda params: self._warn_of_server(params.name),
+            "mcp/stopServer": lambda params: self._warn_of_server(params.name),
             "exit": lambda _: self._peer.close("the client said exit"),
         }
 
@@ -145,8 +147,15 @@ class Connection:
         self._notify("tool/serverUpdated", native)
         self._notify("$/progress", m.ProgressParams(type="finish", **_PROGRESS))
         for problem in self._problems:
-            _log.warning("%s", problem)
-            self._notify("$/showMessage", m.ShowMessageParams(type="warning", message=problem))
+            self._warn(problem)
+
+    def _warn(self, message: str) -> None:
+        """Show the user a warning."""
+        _log.warning("%s", message)
+        self._notify("$/showMessage", m.ShowMessageParams(type="warning", message=message))
+
+    def _warn_of_server(self, name: str) -> None:
+        self._warn(f"There is no MCP server {name!r}: this server has none.")
 
     async def _shut_down(self) -> None:
         await self._close()

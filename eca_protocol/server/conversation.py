@@ -39,6 +39,7 @@ class Conversation:
         trust: the user lets the tools of this chat run without approval.
         created: the time of its start, in seconds since the epoch.
         updated: the time of its last prompt.
+        usage: the usage, written at the end of each turn that is not stopped.
         memory: values of the server's author, for all turns.
         turn: the running turn, or None.
         contents: the contents so far, with their roles.
@@ -58,6 +59,7 @@ class Conversation:
         self.trust = False
         self.created = self.updated = time.time()
         self.memory: dict[str, Any] = {}
+        self.usage = m.ChatUsageContent(session_tokens=0)
         self.turn: Turn | None = None
         self.contents: list[tuple[Role, m.ChatContent]] = []
         self.mailbox: Mailbox[Prompt] = Mailbox(
@@ -162,7 +164,9 @@ class Conversation:
         )
 
     def _begin(self, prompt: Prompt) -> None:
-        turn = self.turn = Turn(prompt, emit=self.emit, closed=self._closed)
+        turn = self.turn = Turn(
+            prompt, emit=self.emit, usage=lambda: self.usage, closed=self._closed
+        )
         self.updated = time.time()
         self.announce_status()
         turn.begin()

@@ -42,6 +42,7 @@ class Turn:
     Args:
         prompt: the prompt.
         emit: writes a content of the chat.
+        usage: returns the usage that is written at the end, unless the turn is stopped (W-27).
         closed: called once when the turn is closed.
 
     Attributes:
@@ -49,7 +50,6 @@ class Turn:
         calls: the tool calls, by id.
         reasonings: the blocks of reasoning.
         steers: messages to the running turn that the handler has not taken.
-        usage: the usage that is written at the end, unless the turn is stopped.
         is_stopped: the turn was ended early.
     """
 
@@ -58,6 +58,7 @@ class Turn:
         prompt: Prompt,
         *,
         emit: Callable[[Role, m.ChatContent], None],
+        usage: Callable[[], m.ChatUsageContent],
         closed: Callable[[], None],
     ) -> None:
         self.prompt = prompt
@@ -65,13 +66,13 @@ class Turn:
         self.calls: dict[str, Call] = {}
         self.reasonings = Reasonings(partial(self.emit, "assistant"))
         self.steers: list[str] = []
-        self.usage: m.ChatUsageContent | None = None
         self.is_stopped = False
         self._is_closed = False
         self._ran_tool = False
         self._scope = anyio.CancelScope()
         self._paragraphs = Paragraphs()
         self._emit = emit
+        self._usage = usage
         self._closed = closed
 
     def begin(self) -> None:
@@ -136,8 +137,7 @@ class Turn:
             return
         if not self.is_stopped:
             self._close_contents()
-            if self.usage is not None:
-                self.write("system", self.usage)
+            self.write("system", self._usage())
         self._is_closed = True
         self._closed()
 
