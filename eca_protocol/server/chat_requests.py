@@ -70,6 +70,7 @@ class ChatRequests:
             "chat/update": self._update,
             "chat/list": self._list,
             "chat/open": self._open,
+            "chat/history": self._page,
             "chat/rollback": self._roll_back,
             "chat/fork": self._fork,
         }
@@ -224,14 +225,26 @@ class ChatRequests:
             return m.ChatOpenResponse(found=False)
         self._notify("chat/cleared", m.ChatClearedParams(chat_id=chat.id))
         self._notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id, title=chat.title))
-        chat.replay()
+        contents, meta = chat.page(params.limit, params.before, params.after)
+        for content in contents:
+            self._notify("chat/contentReceived", content)
+        has_window = any(each is not None for each in (params.limit, params.before, params.after))
         model, agent = self.selection.selected(chat.id)
         selection = m.ChatSelection(
             model=model, agent=self.selection.shown_agent(agent), trust=chat.trust
         )
         return m.ChatOpenResponse(
-            found=True, chat_id=chat.id, title=chat.title, selection=selection
+            found=True,
+            chat_id=chat.id,
+            title=chat.title,
+            selection=selection,
+            meta=meta if has_window else None,
         )
+
+    def _page(self, params: m.ChatHistoryParams) -> m.ChatHistoryResponse:
+        chat = self._chat(params.chat_id)
+        contents, meta = chat.page(params.limit, params.before, params.after)
+        return m.ChatHistoryResponse(contents=tuple(contents), meta=meta)
 
     async def _roll_back(self, params: m.ChatRollbackParams) -> m.ChatRollbackResponse:
         chat = self._chat(params.chat_id)

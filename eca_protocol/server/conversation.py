@@ -150,10 +150,31 @@ class Conversation:
             message_count=len(self.history),
         )
 
+    def page(
+        self, limit: int | None, before: str | None, after: str | None
+    ) -> tuple[Sequence[m.ChatContentReceivedParams], m.ChatHistoryMeta]:
+        """Return the contents before or after a cursor, at most `limit`, and where they are."""
+        total = len(self.contents)
+        start, end = _place(after, 0, total), _place(before, total, total)
+        if limit is not None and after is not None:
+            end = min(end, start + limit)
+        elif limit is not None:
+            start = max(start, end - limit)
+        contents = [
+            m.ChatContentReceivedParams(chat_id=self.id, role=role, content=content)
+            for role, content in self.contents[start:end]
+        ]
+        meta = m.ChatHistoryMeta(
+            total=total,
+            returned=len(contents),
+            before_cursor=str(start) if start > 0 else None,
+            after_cursor=str(end) if end < total else None,
+        )
+        return contents, meta
+
     def replay(self) -> None:
-        """Send the contents again."""
-        for role, content in self.contents:
-            params = m.ChatContentReceivedParams(chat_id=self.id, role=role, content=content)
+        """Send all contents again."""
+        for params in self.page(None, None, None)[0]:
             self._notify("chat/contentReceived", params)
 
     def announce_status(self) -> None:
@@ -187,3 +208,8 @@ class Conversation:
         self.contents.clear()
         self._notify("chat/cleared", m.ChatClearedParams(chat_id=self.id))
         return anyio.lowlevel.checkpoint()
+
+
+def _place(cursor: str | None, default: int, total: int) -> int:
+    """Return the place of a cursor, within the contents."""
+    return min(int(cursor), total) if cursor is not None and cursor.isdecimal() else default

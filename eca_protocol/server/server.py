@@ -50,7 +50,8 @@ class Server:
         name: the name of the server, and of the provider of its model.
         models: its models, as `provider/model`, the default one first; None: one, named after the
             server. A prompt for an unknown model gets a text that lists them.
-        agents: its agents, the default one first: `agent`, `plan`, or names of your own.
+        agents: its agents, the default one first: `agent`, `plan`, or names of your own. The
+            handler learns the selected one; `plan` promises to change nothing.
         welcome: the welcome message, Markdown; empty: one with the name.
         revision: the edition to use with every client; None: each client's own (W-12).
 
@@ -63,7 +64,7 @@ class Server:
         *,
         name: str,
         models: Sequence[str] | None = None,
-        agents: Sequence[str] = ("agent",),
+        agents: Sequence[str] = ("agent", "plan"),
         welcome: str = "",
         revision: Revision | None = None,
     ) -> None:

@@ -231,6 +231,7 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
         if not chat.model.requests and MODEL not in session.config.get("models", ()):
             absent["model"] = absent["config"] = "the server does not use the suite's configuration"
     if absent:
+        absent["native-tools"] = "the server announces no tools, and offers none to a model"
         (session.workspace / "probe.txt").write_text("probe\n")
         with contextlib.suppress(Unmet):
             answer = await session.ask(QUERY, {"query": ""})
