@@ -129,8 +129,8 @@ class Command:
 
     def matches(self, query: str) -> bool:
         """Return whether the name or the description contains a text (W-40)."""
-        wanted = query.strip().lower()
-        return any(wanted in text.lower() for text in (self.shown.name, self.shown.description))
+        searched = query.strip().lower()
+        return any(searched in text.lower() for text in (self.shown.name, self.shown.description))
 
 
 @attrs.frozen(kw_only=True)

@@ -59,8 +59,8 @@ class Selection:
 
     def known_agent(self, name: object) -> str:
         """Return the declared name of an agent, or an empty text."""
-        wanted = _BUILT_IN if name in _BUILT_IN else {name}
-        return next((each for each in self._declarations.agents if each in wanted), "")
+        names = _BUILT_IN if name in _BUILT_IN else {name}
+        return next((each for each in self._declarations.agents if each in names), "")
 
     def selected(self, chat_id: str | None) -> tuple[str, str]:
         """Return the selected model and agent."""
