@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from eca_protocol.process import spawn
     from eca_protocol.revisions import Revision
     from eca_protocol.server.chat import ServerChat
-    from eca_protocol.server.declarations import ChatMessage, ContextQuery, Prompt, ToolResult
     from eca_protocol.server.server import Server
+    from eca_protocol.server.values import ChatMessage, ContextQuery, Prompt, ToolResult
     from eca_protocol.streams import FdTransport, Transport, memory_pair, owned_stdio
 
 _EXPORTS = {
@@ -95,7 +95,7 @@ _EXPORTS = {
     "process": ("spawn",),
     "revisions": ("Revision",),
     "server.chat": ("ServerChat",),
-    "server.declarations": ("ChatMessage", "ContextQuery", "Prompt", "ToolResult"),
+    "server.values": ("ChatMessage", "ContextQuery", "Prompt", "ToolResult"),
     "server.server": ("Server",),
     "streams": ("FdTransport", "Transport", "memory_pair", "owned_stdio"),
 }

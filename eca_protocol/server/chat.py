@@ -18,9 +18,9 @@ from eca_protocol.peer import Peer
 from eca_protocol.server.calls import Call, CallInput, CallState, Naming
 from eca_protocol.server.connected_client import ConnectedClient, asks_questions
 from eca_protocol.server.conversation import Conversation
-from eca_protocol.server.declarations import ChatMessage, Tool, ToolResult, Work
 from eca_protocol.server.texts import Role
 from eca_protocol.server.turn import Turn
+from eca_protocol.server.values import ChatMessage, Tool, ToolResult, Work
 
 __all__ = ["ServerChat"]
 

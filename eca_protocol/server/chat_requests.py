@@ -20,10 +20,11 @@ from eca_protocol.peer import Peer
 from eca_protocol.server.chat import ServerChat
 from eca_protocol.server.connected_client import ConnectedClient
 from eca_protocol.server.conversation import Conversation, Notify
-from eca_protocol.server.declarations import Declarations, Prompt, PromptHandler
+from eca_protocol.server.declarations import Declarations, PromptHandler
 from eca_protocol.server.selection import Selection
 from eca_protocol.server.texts import arguments_of, named_command
 from eca_protocol.server.turn import Turn
+from eca_protocol.server.values import Prompt
 
 __all__ = ["ChatRequests"]
 

@@ -10,10 +10,10 @@ import anyio.lowlevel
 
 from eca_protocol import messages as m
 from eca_protocol.server.chat_states import STATUSES, ChatState
-from eca_protocol.server.declarations import ChatMessage, Prompt
 from eca_protocol.server.mailbox import Mailbox, Tasks
 from eca_protocol.server.texts import Role
 from eca_protocol.server.turn import Turn
+from eca_protocol.server.values import ChatMessage, Prompt
 
 __all__ = ["Conversation"]
 

@@ -10,7 +10,8 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.server.connected_client import ConnectedClient
-from eca_protocol.server.declarations import ContextQuery, ContextQueryHandler, Declarations
+from eca_protocol.server.declarations import Declarations
+from eca_protocol.server.values import ContextQuery, ContextQueryHandler
 
 __all__ = ["Queries"]
 

@@ -13,15 +13,9 @@ from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.revisions import Revision
 from eca_protocol.server.connection import Connection
-from eca_protocol.server.declarations import (
-    Command,
-    ContextQueryHandler,
-    Declarations,
-    PromptHandler,
-    Tool,
-    Work,
-)
+from eca_protocol.server.declarations import Command, Declarations, PromptHandler
 from eca_protocol.server.stdio import serve_stdio
+from eca_protocol.server.values import ContextQueryHandler, Tool, Work
 from eca_protocol.streams import Transport
 
 __all__ = ["Server"]

@@ -16,9 +16,9 @@ import anyio
 from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.server.calls import Call, CallState
-from eca_protocol.server.declarations import Prompt
 from eca_protocol.server.reasonings import Reasonings
 from eca_protocol.server.texts import Paragraphs, Role, closing_text, split
+from eca_protocol.server.values import Prompt
 
 __all__ = ["Turn"]
 
